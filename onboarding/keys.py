@@ -1,0 +1,93 @@
+"""Content addresses: pure functions of everything that decides a network or an engine, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from onboarding.manifest import RuntimeIdentity
+from onboarding.model_spec import ModelSpec
+from onboarding.values import Precision
+
+RECIPE_VERSION = 1
+"""Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer, compiler option or archive layout."""
+
+KEY_LENGTH = 20
+
+
+def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
+    """The networks an engine is compiled from: `float` always, `int8` when INT8 is asked for or may be chosen."""
+    may_be_int8 = spec.engine.precision == "int8" or (spec.engine.precision == "auto" and spec.engine.calibration is not None)
+    return ("float", "int8") if may_be_int8 else ("float",)
+
+
+def network_key(spec: ModelSpec, network_precision: str, dataset_digests: Mapping[str, str]) -> str:
+    """Address of one ONNX network, shared by every GPU: source, task, and for `int8` the calibration.
+
+    `dataset_digests` maps each dataset path that the spec names to the sha256 of its bytes.
+    """
+    inputs: dict[str, Any] = {
+        "recipe": RECIPE_VERSION,
+        "source": spec.source.model_dump(mode="json"),
+        "task": spec.task,
+        "network_precision": network_precision,
+    }
+    if network_precision == "int8" and spec.engine.calibration is not None:
+        calibration = spec.engine.calibration
+        inputs["calibration"] = {
+            "dataset": dataset_digests[calibration.dataset],
+            "samples": calibration.samples,
+            "method": calibration.method,
+        }
+        inputs["longest_sequence"] = _longest_sequence(spec)
+    return _digest(inputs)
+
+
+def engine_key(
+    spec: ModelSpec,
+    *,
+    runtime: RuntimeIdentity,
+    compute_capability: str,
+    quantization: str,
+    dataset_digests: Mapping[str, str],
+) -> str:
+    """Address of one engine's archive: its networks, exact runtime build, compute capability, precision, profiles, budget, packaging.
+
+    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never its bytes.
+    """
+    return _digest(
+        {
+            "recipe": RECIPE_VERSION,
+            "name": spec.name,
+            "networks": {p: network_key(spec, p, dataset_digests) for p in network_precisions(spec)},
+            "runtime": runtime.model_dump(mode="json"),
+            "compute_capability": compute_capability,
+            "quantization": quantization,
+            "precision": spec.engine.precision,
+            "optimization_profiles": [p.model_dump(mode="json") for p in spec.engine.optimization_profiles],
+            "workspace_mib": spec.engine.workspace_mib,
+            "accuracy": {
+                "dataset": dataset_digests[spec.accuracy.dataset],
+                "metric": spec.accuracy.metric,
+                "budget": spec.accuracy.budget.model_dump(mode="json"),
+            },
+            "serving": spec.serving.model_dump(mode="json", exclude={"server"}),
+        }
+    )
+
+
+def chosen_network(precision: Precision) -> str:
+    """The network that an engine of a precision is compiled from."""
+    return "int8" if precision == "int8" else "float"
+
+
+def _longest_sequence(spec: ModelSpec) -> int | None:
+    sequences = [profile.sequence[2] for profile in spec.engine.optimization_profiles if profile.sequence is not None]
+    return max(sequences, default=None)
+
+
+def _digest(inputs: Mapping[str, Any]) -> str:
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]

@@ -1,0 +1,128 @@
+"""The passport of one engine: what it is, where it may run, how it was judged. Lies in the archive as manifest.json."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from onboarding.values import Precision, RequestedPrecision, Task, Value
+
+MANIFEST_NAME = "manifest.json"
+
+
+class RuntimeIdentity(Value):
+    """The software that executes the engine: exactly this build or nothing."""
+
+    name: Literal["tensorrt", "onnxruntime"]
+    version: str
+
+
+class TensorRecord(Value):
+    """One input or output of the *served* model; -1 is a dynamic axis. Datatypes are KServe v2 names (BYTES, FP32, INT64)."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class ProfileRecord(Value):
+    """(min, opt, max) of each dynamic axis of the engine."""
+
+    batch: tuple[int, int, int]
+    sequence: tuple[int, int, int] | None = None
+
+
+class AccuracyRecord(Value):
+    """An engine or network against the source model, on samples that calibration never saw."""
+
+    subject: str
+    metric: str
+    mean: float
+    worst: float
+    samples: int
+    nearest_neighbour_agreement: float | None = None
+    budget_mean: float
+    budget_worst: float | None = None
+    verdict: Literal["pass", "fail", "not enough data"]
+
+
+class CompileCheckRecord(Value):
+    """NVIDIA's parser and builder on the network, with no GPU; never the serving engine itself."""
+
+    tool: str
+    version: str
+    network: str
+    verdict: Literal["pass", "fail"]
+    seconds: float
+    reason: str | None = None
+
+
+class BenchmarkRecord(Value):
+    """Latency in milliseconds of one runtime and precision at one shape; rows per second in `rows_per_second`."""
+
+    runtime: str
+    precision: str
+    batch: int
+    sequence: int | None = None
+    average_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    rows_per_second: float
+    repetitions: int
+
+
+class BuilderRecord(Value):
+    """The machine and software that built and measured."""
+
+    machine: str
+    gpu: str | None = None
+    driver: str | None = None
+    image: str | None = None
+    source_commit: str | None = None
+    built_at: str
+
+
+class Manifest(Value):
+    """The passport, whole. `files` maps each path in the archive (but this one) to its sha256."""
+
+    format_version: Literal[1] = 1
+    model: str
+    task: Task
+    engine_key: str
+    network_keys: dict[str, str]
+    platform: str
+    runtime: RuntimeIdentity
+    compute_capability: str
+    requested_precision: RequestedPrecision
+    precision: Precision
+    decision: str
+    engine_file: str
+    tokenizer_file: str | None = None
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    optimization_profiles: tuple[ProfileRecord, ...]
+    max_batch_size: int
+    files: dict[str, str]
+    accuracy: tuple[AccuracyRecord, ...]
+    compile_checks: tuple[CompileCheckRecord, ...]
+    benchmark: tuple[BenchmarkRecord, ...]
+    load_seconds: float
+    host_memory_mib: float
+    device_memory_mib: float | None = None
+    builder: BuilderRecord
+
+    def to_bytes(self) -> bytes:
+        """The manifest as UTF-8 JSON, keys sorted: the same manifest gives the same bytes."""
+        import json
+
+        return (json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n").encode()
+
+    def sha256(self) -> str:
+        """Hex digest of `to_bytes`."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Reads what `to_bytes` wrote. Raises pydantic.ValidationError."""
+        return cls.model_validate_json(data)

@@ -1,0 +1,61 @@
+"""Every name and path that two rooms must agree on, as pure functions: nobody passes an output by hand."""
+
+from __future__ import annotations
+
+from onboarding.environment_spec import EnvironmentSpec
+
+ENGINES_PREFIX = "engines"
+NETWORKS_PREFIX = "networks"
+SOURCES_PREFIX = "sources"
+ARCHIVE_NAME = "model.tar.gz"
+RECORD_NAME = "lock-entry.json"
+
+
+def artifact_bucket(environment: EnvironmentSpec) -> str:
+    """The bucket of an environment's networks, engines and build sources."""
+    return f"roundhouse-{environment.name}-{environment.account}-{environment.region}"
+
+
+def engine_archive_path(engine_key: str) -> str:
+    """Object key of an engine's archive; relative to `engines/` it is also the target model's name."""
+    return f"{ENGINES_PREFIX}/{engine_key}/{ARCHIVE_NAME}"
+
+
+def engine_record_path(engine_key: str) -> str:
+    """Object key of an engine's lock entry; written last, so an engine exists only once this does."""
+    return f"{ENGINES_PREFIX}/{engine_key}/{RECORD_NAME}"
+
+
+def network_path(network_key: str, file_name: str) -> str:
+    """Object key of one file of a network."""
+    return f"{NETWORKS_PREFIX}/{network_key}/{file_name}"
+
+
+def target_model(engine_key: str) -> str:
+    """The `TargetModel` that a client of a multi-model endpoint names."""
+    return f"{engine_key}/{ARCHIVE_NAME}"
+
+
+def stack_name(environment: EnvironmentSpec, part: str) -> str:
+    """CloudFormation stack name of one part of an environment: foundation, builds, observability, endpoint-<name>."""
+    return f"roundhouse-{environment.name}-{part}"
+
+
+def endpoint_name(environment: EnvironmentSpec, endpoint: str) -> str:
+    """SageMaker endpoint name."""
+    return f"{environment.name}-{endpoint}"
+
+
+def builder_project(environment: EnvironmentSpec, route: str) -> str:
+    """CodeBuild project of a build route: cpu or gpu."""
+    return f"roundhouse-{environment.name}-build-{route}"
+
+
+def repository(environment: EnvironmentSpec, image: str) -> str:
+    """ECR repository of an image: python-server, triton, builder-cpu, builder-gpu."""
+    return f"roundhouse-{environment.name}/{image}"
+
+
+def image_uri(environment: EnvironmentSpec, image: str, tag: str) -> str:
+    """Image URI in the environment's own registry."""
+    return f"{environment.account}.dkr.ecr.{environment.region}.amazonaws.com/{repository(environment, image)}:{tag}"

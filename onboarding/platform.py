@@ -1,0 +1,93 @@
+"""The platform lock: dated, sourced rows on instance types and serving platforms. `None` is "unknown", never a guess."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+import yaml
+
+from onboarding.values import QuantizationMode, Value
+
+BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
+
+
+class InstanceType(Value):
+    """One SageMaker hosting type. Memory in GiB, price in USD an hour."""
+
+    name: str
+    gpu: str | None = None
+    gpu_count: int = 0
+    gpu_memory_gib: float | None = None
+    compute_capability: str
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    usd_per_hour: float | None = None
+    multi_model_gpu: bool = False
+    local_nvme: bool = False
+
+    @property
+    def is_gpu(self) -> bool:
+        """True when engines for this type are TensorRT plans."""
+        return self.compute_capability != "cpu"
+
+
+class ServingPlatform(Value):
+    """One choice that fixes serving image, builder image, trtexec dialect, quantization mode and host AMI together."""
+
+    name: str
+    triton: str
+    base_image: str | None
+    tensorrt: str | None
+    trtexec_dialect: Literal[10, 11] | None
+    cuda: str | None
+    minimum_driver: int | None
+    inference_ami_version: str | None
+    onnxruntime: str
+    quantization: QuantizationMode
+
+
+class HostImage(Value):
+    """One `InferenceAmiVersion` and the NVIDIA driver it brings."""
+
+    name: str
+    driver: int
+    cuda: str
+
+
+def _rows(file_name: str) -> list[dict[str, object]]:
+    text = resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
+    rows: list[dict[str, object]] = yaml.safe_load(text)["rows"]
+    return rows
+
+
+@cache
+def instance_types() -> dict[str, InstanceType]:
+    """Every hosting type known, by name."""
+    return {row.name: row for row in map(InstanceType.model_validate, _rows("instance_types.yaml"))}
+
+
+@cache
+def serving_platforms() -> dict[str, ServingPlatform]:
+    """Every serving platform known, by name."""
+    return {row.name: row for row in map(ServingPlatform.model_validate, _rows("serving_platforms.yaml"))}
+
+
+@cache
+def host_images() -> dict[str, HostImage]:
+    """Every host image known, by `InferenceAmiVersion`."""
+    return {row.name: row for row in map(HostImage.model_validate, _rows("host_images.yaml"))}
+
+
+def build_route(compute_capability: str, *, fleet: bool = False) -> BuildRoute:
+    """Where an engine for a compute capability is compiled.
+
+    On-demand CodeBuild has one usable GPU, the A10G (8.6); every other GPU needs a fleet that the environment names, or a
+    SageMaker training job on the endpoint's own instance type.
+    """
+    if compute_capability == "cpu":
+        return "cpu"
+    if compute_capability == "8.6":
+        return "gpu"
+    return "fleet" if fleet else "training-job"

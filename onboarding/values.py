@@ -1,0 +1,20 @@
+"""The base of every value that crosses a room's door: frozen, keyword-only, no unknown keys."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
+RequestedPrecision = Literal["fp32", "fp16", "bf16", "int8", "fp8", "auto"]
+Task = Literal["text-classification", "text-embedding", "tensors", "text-generation"]
+Server = Literal["python", "triton"]
+QuantizationMode = Literal["explicit", "calibration-cache"]
+Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
+
+
+class Value(BaseModel):
+    """An immutable record: two with the same fields are equal, and an unknown field is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
