@@ -12,24 +12,36 @@ from onboarding.values import Value
 class NetworkSpec(Value):
     """The VPC that endpoints and builds run in."""
 
-    vpc_id: str
-    subnet_ids: tuple[str, ...] = Field(min_length=1)
-    security_group_ids: tuple[str, ...] = Field(min_length=1)
+    vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
+    subnet_ids: tuple[str, ...] = Field(min_length=1, description="Private subnets")
+    security_group_ids: tuple[str, ...] = Field(min_length=1, description="Security groups of endpoints and builds")
 
 
 class EnvironmentSpec(Value):
     """One account and region, its serving platform, and what it changes of each model."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,15}$")]
-    account: Annotated[str, Field(pattern=r"^\d{12}$")]
-    region: str
+    name: Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=16)] = Field(
+        description="The file's name without .yaml: at most 16 lower-case letters, digits and single hyphens, a letter first"
+    )
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = Field(description="AWS account id, twelve digits in quotes")
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = Field(description="AWS region, such as us-east-1")
     platform: str = Field(description="A row of onboarding/data/serving_platforms.yaml")
     locks: str = Field("models", description="Folder of the lock files, relative to the onboarding root")
-    kms_key_arn: str | None = None
-    network: NetworkSpec | None = None
-    permissions_boundary_arn: str | None = None
-    alarm_email: str | None = None
-    inference_ami_version: str | None = Field(None, description="Default: the platform's; must be named where the platform leaves it open")
-    gpu_fleet_arn: str | None = Field(None, description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks")
-    models: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Overrides, by model name: a part of the model file")
-    endpoints: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Overrides, by shared endpoint name")
+    kms_key_arn: str | None = Field(
+        None, description="Customer key of the bucket and volumes; default: the foundation stack makes one"
+    )
+    network: NetworkSpec | None = Field(None, description="VPC of endpoints and builds; default: none")
+    permissions_boundary_arn: str | None = Field(None, description="Permissions boundary of every role")
+    alarm_email: str | None = Field(None, description="Address that alarms are sent to")
+    inference_ami_version: str | None = Field(
+        None, description="Default: the platform's; must be named where the platform leaves it open"
+    )
+    gpu_fleet_arn: str | None = Field(
+        None, description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks"
+    )
+    models: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Overrides, by model name: a part of the model file"
+    )
+    endpoints: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Overrides, by shared endpoint name: a part of its file"
+    )

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec
-from onboarding.values import Precision
+from onboarding.model_spec import ModelSpec, SourceSpec
+from onboarding.values import Precision, QuantizationMode
 
 RECIPE_VERSION = 1
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer, compiler option or archive layout."""
@@ -23,14 +23,16 @@ def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
     return ("float", "int8") if may_be_int8 else ("float",)
 
 
-def network_key(spec: ModelSpec, network_precision: str, dataset_digests: Mapping[str, str]) -> str:
+def network_key(
+    spec: ModelSpec, network_precision: str, dataset_digests: Mapping[str, str], *, quantization: QuantizationMode = "explicit"
+) -> str:
     """Address of one ONNX network, shared by every GPU: source, task, and for `int8` the calibration.
 
     `dataset_digests` maps each dataset path that the spec names to the sha256 of its bytes.
     """
     inputs: dict[str, Any] = {
         "recipe": RECIPE_VERSION,
-        "source": spec.source.model_dump(mode="json"),
+        "source": _source(spec.source),
         "task": spec.task,
         "network_precision": network_precision,
     }
@@ -42,6 +44,7 @@ def network_key(spec: ModelSpec, network_precision: str, dataset_digests: Mappin
             "method": calibration.method,
         }
         inputs["longest_sequence"] = _longest_sequence(spec)
+        inputs["quantization"] = quantization
     return _digest(inputs)
 
 
@@ -50,24 +53,25 @@ def engine_key(
     *,
     runtime: RuntimeIdentity,
     compute_capability: str,
-    quantization: str,
+    quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
 ) -> str:
-    """Address of one engine's archive: its networks, exact runtime build, compute capability, precision, profiles, budget, packaging.
+    """Address of one engine's archive: networks, exact runtime build, compute capability, precision, profiles, budget, packaging.
 
-    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never its bytes.
+    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never its bytes. Nor is
+    `serving.server`: every archive suits both servers. The quantization mode is part of the `int8` network.
     """
+    networks = {name: network_key(spec, name, dataset_digests, quantization=quantization) for name in network_precisions(spec)}
     return _digest(
         {
             "recipe": RECIPE_VERSION,
             "name": spec.name,
-            "networks": {p: network_key(spec, p, dataset_digests) for p in network_precisions(spec)},
+            "networks": networks,
             "runtime": runtime.model_dump(mode="json"),
             "compute_capability": compute_capability,
-            "quantization": quantization,
             "precision": spec.engine.precision,
             "optimization_profiles": [p.model_dump(mode="json") for p in spec.engine.optimization_profiles],
-            "workspace_mib": spec.engine.workspace_mib,
+            "workspace_mib": spec.engine.workspace_mib if runtime.name == "tensorrt" else None,
             "accuracy": {
                 "dataset": dataset_digests[spec.accuracy.dataset],
                 "metric": spec.accuracy.metric,
@@ -81,6 +85,11 @@ def engine_key(
 def chosen_network(precision: Precision) -> str:
     """The network that an engine of a precision is compiled from."""
     return "int8" if precision == "int8" else "float"
+
+
+def _source(source: SourceSpec) -> dict[str, str | None]:
+    # An ONNX file is its digest, wherever it lies.
+    return {"onnx": source.sha256} if source.onnx is not None and source.sha256 is not None else source.model_dump(mode="json")
 
 
 def _longest_sequence(spec: ModelSpec) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Literal
 
 from onboarding.values import Precision, RequestedPrecision, Task, Value
@@ -114,8 +115,6 @@ class Manifest(Value):
 
     def to_bytes(self) -> bytes:
         """The manifest as UTF-8 JSON, keys sorted: the same manifest gives the same bytes."""
-        import json
-
         return (json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n").encode()
 
     def sha256(self) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from onboarding.values import (
+    OWN,
+    SHARED,
+    CalibrationMethod,
+    Metric,
     QuantizationMode,
     RequestedPrecision,
     Rollout,
@@ -26,103 +30,133 @@ class SourceSpec(Value):
     python_package: str | None = Field(None, description="PyPI package with an exact version: name==1.2.3")
     huggingface: str | None = Field(None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>")
     onnx: str | None = Field(None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root")
-    path: str | None = Field(None, description="Folder of the checkpoint inside the package or repository")
-    sha256: str | None = Field(None, description="Digest of the package file or ONNX file; required for onnx")
+    path: str | None = Field(
+        None, description="Folder of the checkpoint, relative to the root of the package's wheel or of the repository"
+    )
+    sha256: str | None = Field(
+        None, description="Digest of the package's wheel or of the ONNX file, 64 hex digits; required for onnx"
+    )
 
 
 class OptimizationProfileSpec(Value):
     """Input sizes one engine serves: (min, opt, max) of each dynamic axis."""
 
     batch: Sizes = Field(description="Rows of a batch: min, opt, max")
-    sequence: Sizes | None = Field(None, description="Tokens of a row: min, opt, max; text tasks only")
+    sequence: Sizes | None = Field(None, description="Tokens of a row: min, opt, max; text tasks need it")
 
 
 class CalibrationSpec(Value):
     """The samples that set INT8 ranges."""
 
     dataset: str = Field(description="Text file, one sample a line, relative to the onboarding root")
-    samples: PositiveInt = 256
-    method: str = Field("entropy", pattern="^(entropy|percentile|max)$", description="entropy | percentile | max")
+    samples: PositiveInt = Field(256, description="Lines used, from the first one on")
+    method: CalibrationMethod = Field("entropy", description="How a range is chosen from the values seen")
 
 
 class EngineSpec(Value):
     """What is compiled."""
 
-    precision: RequestedPrecision = "auto"
-    optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(min_length=1)
-    calibration: CalibrationSpec | None = None
+    precision: RequestedPrecision = Field(
+        "auto",
+        description="auto: int8 where it is faster and within the accuracy budget, else fp16 (fp32 on CPU); the lock says why",
+    )
+    optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(min_length=1, description="Input sizes the engine serves")
+    calibration: CalibrationSpec | None = Field(
+        None, description="Samples that set INT8 ranges; int8 needs them, auto tries int8 only with them"
+    )
     quantization: QuantizationMode | None = Field(None, description="Default: the platform's mode")
     compute_capability: str | None = Field(
-        None, pattern=r"^(cpu|\d+\.\d)$", description="Default: that of the endpoint's instance type; named only to insist on it"
+        None,
+        pattern=r"^(cpu|[0-9]+\.[0-9])$",
+        description='"cpu", or major.minor such as "8.6", in quotes; default: the instance type\'s, which it must equal',
     )
-    workspace_mib: PositiveInt | None = None
+    workspace_mib: PositiveInt | None = Field(
+        None, description="Most memory the compiler may use for one layer; default: all there is"
+    )
 
 
 class BudgetSpec(Value):
     """The least accuracy an engine may have against the source model."""
 
-    mean: Share = 0.99
-    worst: Annotated[float, Field(ge=-1, le=1)] | None = None
+    mean: Share = Field(0.99, description="Least mean over all samples")
+    worst: Annotated[float, Field(ge=-1, le=1)] | None = Field(
+        None, description="Least value of any one sample; default: not judged"
+    )
 
 
 class AccuracySpec(Value):
     """How an engine is judged; the dataset must share no line with the calibration set."""
 
-    dataset: str
-    metric: str = Field("cosine", pattern="^(cosine|agreement|relative_error)$", description="cosine | agreement | relative_error")
-    budget: BudgetSpec = BudgetSpec()
+    dataset: str = Field(description="Text file, one sample a line, relative to the onboarding root")
+    metric: Metric = Field("cosine", description="What is compared with the source model's outputs")
+    budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
 
 
 class DynamicBatchingSpec(Value):
     """How the server groups requests."""
 
-    preferred_batch_sizes: tuple[PositiveInt, ...] = ()
-    max_queue_delay_us: Annotated[int, Field(ge=0)] = 0
+    preferred_batch_sizes: tuple[PositiveInt, ...] = Field(
+        (), description="Batch sizes the server waits for, within max_queue_delay_us"
+    )
+    max_queue_delay_us: Annotated[int, Field(ge=0)] = Field(0, description="Longest wait for a fuller batch, in microseconds")
     max_batch_size: PositiveInt | None = Field(None, description="Rows; default: the largest batch of the optimization profiles")
 
 
 class ServingSpec(Value):
     """What answers, inside the endpoint."""
 
-    server: Server = "triton"
-    dynamic_batching: DynamicBatchingSpec = DynamicBatchingSpec()
-    instances_per_gpu: PositiveInt = 1
-    warm_up: bool = True
-    response_cache: bool = False
+    server: Server = Field("triton", description="triton, or python: the small server of container/server")
+    dynamic_batching: DynamicBatchingSpec = Field(DynamicBatchingSpec(), description="How requests are grouped")
+    instances_per_gpu: PositiveInt = Field(1, description="Copies of the engine that run at once on one GPU")
+    warm_up: bool = Field(True, description="Run every profile's sizes once before the endpoint is healthy")
+    response_cache: bool = Field(False, description="Answer a repeated request from memory; Triton only")
 
 
 class ScalingSpec(Value):
     """How many instances: between min and max, moved by target tracking."""
 
-    min: PositiveInt = 1
-    max: PositiveInt = 1
+    min: PositiveInt = Field(1, description="Fewest instances")
+    max: PositiveInt = Field(1, description="Most instances")
     safety_factor: Share = Field(0.5, description="Share of the measured capacity at which a further instance is asked for")
-    gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = 70
+    gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
+        70, description="GPU utilization at which a further instance is asked for"
+    )
 
 
 class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
-    instance_type: str
-    latency_slo_ms: Annotated[float, Field(gt=0)] | None = None
-    scaling: ScalingSpec = ScalingSpec()
-    rollout: Rollout = "canary"
+    instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge")
+    latency_slo_ms: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Latency promised, in milliseconds; alarms watch it"
+    )
+    scaling: ScalingSpec = Field(ScalingSpec(), description="How many instances")
+    rollout: Rollout = Field("canary", description="How a new version takes over the traffic")
+
+
+def _endpoint_tag(value: object) -> str:
+    return SHARED if isinstance(value, str) else OWN
 
 
 class ModelSpec(Value):
     """One model file, whole."""
 
-    name: str
-    task: Task
-    source: SourceSpec
-    engine: EngineSpec
-    accuracy: AccuracySpec
-    serving: ServingSpec = ServingSpec()
-    endpoint: EndpointSpec | str = Field(description="An endpoint of its own, or the name of a shared one in endpoints/")
+    name: str = Field(description="The file's name without .yaml: letters, digits and single hyphens")
+    task: Task = Field(description="What goes in and comes out")
+    source: SourceSpec = Field(
+        description="Where the network comes from; exactly one of python_package, huggingface, onnx, and always pinned"
+    )
+    engine: EngineSpec = Field(description="What is compiled")
+    accuracy: AccuracySpec = Field(description="How the engine is judged")
+    serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
+    endpoint: Annotated[
+        Annotated[EndpointSpec, Tag(OWN)] | Annotated[str, Tag(SHARED)],
+        Discriminator(_endpoint_tag),
+    ] = Field(description="An endpoint of its own, or the name of a shared one in endpoints/")
 
 
 class SharedEndpointSpec(EndpointSpec):
     """One multi-model endpoint, `endpoints/<name>.yaml`; models join it by naming it."""
 
-    name: str
-    server: Server = "triton"
+    name: str = Field(description="The file's name without .yaml: letters, digits and single hyphens")
+    server: Server = Field("triton", description="What answers for every model; on a GPU it must be triton")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -56,9 +56,12 @@ class HostImage(Value):
     cuda: str
 
 
+def _content(file_name: str) -> Any:
+    return yaml.safe_load(resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8"))["rows"]
+
+
 def _rows(file_name: str) -> list[dict[str, object]]:
-    text = resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
-    rows: list[dict[str, object]] = yaml.safe_load(text)["rows"]
+    rows: list[dict[str, object]] = _content(file_name)
     return rows
 
 
@@ -78,6 +81,13 @@ def serving_platforms() -> dict[str, ServingPlatform]:
 def host_images() -> dict[str, HostImage]:
     """Every host image known, by `InferenceAmiVersion`."""
     return {row.name: row for row in map(HostImage.model_validate, _rows("host_images.yaml"))}
+
+
+@cache
+def triton_registries() -> dict[str, str]:
+    """The account whose registry holds AWS's Triton image, by region."""
+    registries: dict[str, str] = _content("triton_registries.yaml")
+    return registries
 
 
 def build_route(compute_capability: str, *, fleet: bool = False) -> BuildRoute:

@@ -11,10 +11,16 @@ RequestedPrecision = Literal["fp32", "fp16", "bf16", "int8", "fp8", "auto"]
 Task = Literal["text-classification", "text-embedding", "tensors", "text-generation"]
 Server = Literal["python", "triton"]
 QuantizationMode = Literal["explicit", "calibration-cache"]
+CalibrationMethod = Literal["entropy", "percentile", "max"]
+Metric = Literal["cosine", "agreement", "relative_error"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
+
+OWN = "own"
+SHARED = "shared"
+"""Tags of `ModelSpec.endpoint`: an endpoint of the model's own, or the name of a shared one."""
 
 
 class Value(BaseModel):
     """An immutable record: two with the same fields are equal, and an unknown field is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())

@@ -1,0 +1,102 @@
+"""One YAML file as plain data, with the place of every key and item."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onboarding.fault import Fault
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a key or item stands, and the text of its value when that is a scalar."""
+
+    file: str
+    line: int
+    text: str | None = None
+
+    def fault(self, what: str, *, way_out: str, value: object = None, allowed: str | None = None) -> Fault:
+        """A fault at this place."""
+        given = None if value is None else _short(str(value))
+        return Fault(file=self.file, line=self.line, what=_short(what, 400), value=given, allowed=allowed, way_out=way_out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A mapping of plain data; the place of the empty path is the mapping's own."""
+
+    file: str
+    data: Mapping[str, Any]
+    places: Mapping[KeyPath, Place]
+
+    def at(self, *path: str | int) -> Place:
+        """The place of a path, or of its nearest parent that is written down."""
+        while path not in self.places:
+            path = path[:-1]
+        return self.places[path]
+
+    def at_change(self, *paths: KeyPath) -> Place:
+        """Of values that contradict each other, the place of the one that an environment overrides, else of the first."""
+        places = [self.at(*path) for path in paths]
+        return next((place for place in places if place.file != self.file), places[0])
+
+    def part(self, *path: str | int) -> Document:
+        """The mapping at a path, as a document of its own."""
+        data: Any = self.data
+        for step in path:
+            data = data[step]
+        places = {key[len(path) :]: place for key, place in self.places.items() if key[: len(path)] == path}
+        return Document(file=self.file, data=data, places=places)
+
+    def overridden(self, override: Document) -> Document:
+        """This document with another deep-merged onto it: mappings merge, anything else is replaced; places follow the values."""
+        places = dict(self.places)
+        data = _merged(self.data, override, (), places)
+        return Document(file=self.file, data=data, places=places)
+
+    def renamed(self, path: KeyPath, name: str | None) -> Document:
+        """This document with the key at a path called otherwise, or gone when the name is None."""
+        *parents, key = path
+        data: Any = copy.deepcopy(self.data)
+        mapping: Any = data
+        for step in parents:
+            mapping = mapping[step]
+        value = mapping.pop(key)
+        if name is not None:
+            mapping[name] = value
+        places = {_moved(place, path, name): where for place, where in self.places.items()}
+        return Document(file=self.file, data=data, places=places)
+
+
+def _moved(place: KeyPath, path: KeyPath, name: str | None) -> KeyPath:
+    if name is None or place[: len(path)] != path:
+        return place
+    return (*path[:-1], name, *place[len(path) :])
+
+
+def _merged(base: Mapping[str, Any], override: Document, path: KeyPath, places: dict[KeyPath, Place]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in override.part(*path).data.items():
+        here = (*path, key)
+        if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
+            result[key] = _merged(base[key], override, here, places)
+        else:
+            result[key] = value
+            _replace_places(places, override, here)
+    return result
+
+
+def _replace_places(places: dict[KeyPath, Place], override: Document, path: KeyPath) -> None:
+    for key in [key for key in places if key[: len(path)] == path]:
+        del places[key]
+    places.update({key: place for key, place in override.places.items() if key[: len(path)] == path})
+
+
+def _short(text: str, longest: int = 120) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

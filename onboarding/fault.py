@@ -1,0 +1,47 @@
+"""What is wrong with a file that a person wrote, in that person's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from onboarding.values import Value
+
+
+class Fault(Value):
+    """One thing wrong at one place: what, the value given, the values allowed, the way out."""
+
+    file: str
+    line: int | None = None
+    what: str
+    value: str | None = None
+    allowed: str | None = None
+    way_out: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        given = "" if self.value is None or _tells(self.what, self.value) else f", given {self.value}"
+        allowed = "" if self.allowed is None else f"; allowed: {self.allowed}"
+        end = "" if self.way_out.endswith("?") else "."
+        return " ".join(f"{place}: {self.what}{given}{allowed}; {self.way_out}{end}".split())
+
+
+def _tells(what: str, value: str) -> bool:
+    """True when the sentence names the value already; a bare number may be another one, so it is always repeated."""
+    return not value.isdigit() and re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w.-])", what) is not None
+
+
+class FaultsError(Exception):
+    """Every fault found, one sentence a line."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__(self.faults)
+
+    def __str__(self) -> str:
+        return "\n".join(str(fault) for fault in self.faults)
+
+
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Each fault once, by file and line."""
+    return tuple(sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0)))

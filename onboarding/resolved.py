@@ -1,0 +1,66 @@
+"""Every file as one environment sees it: the environment's overrides merged on before anything is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec, SharedEndpointSpec
+from onboarding.validation import Checked, checked
+from onboarding.values import Value
+
+SpecT = TypeVar("SpecT", bound=Value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """The spec files of an onboarding root, by file name without `.yaml`."""
+
+    models: Mapping[str, Checked[ModelSpec]]
+    endpoints: Mapping[str, Checked[SharedEndpointSpec]]
+    environments: Mapping[str, Checked[EnvironmentSpec]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """The models and shared endpoints of one environment."""
+
+    environment: Checked[EnvironmentSpec]
+    models: Mapping[str, Checked[ModelSpec]]
+    endpoints: Mapping[str, Checked[SharedEndpointSpec]]
+
+
+def resolved(files: Files, environment: str) -> Resolved:
+    """The files of one environment."""
+    own = files.environments[environment]
+    return Resolved(
+        environment=own,
+        models=_overridden(ModelSpec, files.models, own, "models"),
+        endpoints=_overridden(SharedEndpointSpec, files.endpoints, own, "endpoints"),
+    )
+
+
+def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
+    """The endpoint that a model's file describes; None when the model joins a shared one, or says nothing usable."""
+    if not isinstance(model.document.data.get("endpoint"), Mapping):
+        return None
+    return checked(EndpointSpec, model.document.part("endpoint"))
+
+
+def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
+    """The shared endpoint that a model joins."""
+    is_shared = "endpoint" in model.sections and isinstance(model.spec.endpoint, str)
+    return str(model.spec.endpoint) if is_shared else None
+
+
+def _overridden(
+    spec_type: type[SpecT], specs: Mapping[str, Checked[SpecT]], environment: Checked[EnvironmentSpec], section: str
+) -> dict[str, Checked[SpecT]]:
+    overrides: Mapping[str, object] = getattr(environment.spec, section) if section in environment.sections else {}
+    result = dict(specs)
+    for name in overrides.keys() & specs.keys():
+        override = environment.document.part(section, name)
+        result[name] = checked(spec_type, specs[name].document.overridden(override))
+    return result

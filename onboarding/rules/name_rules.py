@@ -1,0 +1,134 @@
+"""Names: a file and what it holds agree, no two things share one, SageMaker takes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.fault import Fault
+from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.nearest import did_you_mean, listed
+from onboarding.resolved import Files, Resolved, own_endpoint, shared_endpoint_name
+from onboarding.validation import Checked
+from onboarding.values import Value
+
+LONGEST_NAME = 63
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
+
+SpecT = TypeVar("SpecT", bound=Value)
+
+
+def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
+    """A file is called what it holds, and no two hold the same; SageMaker tells no upper case from lower."""
+    first_files: dict[str, str] = {}
+    for stem, each in sorted(specs.items(), key=lambda item: (_name(item[1]) != item[0], item[0])):
+        name = _name(each)
+        if name is None:
+            continue
+        place = each.document.at("name")
+        if name.lower() in first_files:
+            other = first_files[name.lower()]
+            yield place.fault(
+                f"duplicate name: {other} has it too", value=name, way_out="name each file's content after the file"
+            )
+        elif name != stem:
+            yield place.fault(
+                "'name' is not the file's name", value=name, allowed=stem, way_out=f"write `name: {stem}`, or rename the file"
+            )
+        first_files.setdefault(name.lower(), each.document.file)
+
+
+def sagemaker_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
+    """Letters, digits and single hyphens, whatever the environment."""
+    for each in specs.values():
+        name = _name(each)
+        if name is not None and not _NAME.fullmatch(name):
+            yield each.document.at("name").fault(
+                "'name' is no SageMaker name",
+                value=name,
+                allowed="letters, digits, hyphens between them",
+                way_out="rename it and its file",
+            )
+
+
+def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Iterator[Fault]:
+    """`<environment>-<name>` is at most 63 characters."""
+    longest = LONGEST_NAME - len(environment) - 1
+    for each in specs.values():
+        name = _name(each)
+        if name is not None and len(name) > longest:
+            yield each.document.at("name").fault(
+                f"'name' is {len(name)} characters long",
+                value=name,
+                allowed=f"at most {longest}, since SageMaker's {LONGEST_NAME} include the prefix '{environment}-'",
+                way_out="shorten it",
+            )
+
+
+def overrides_are_of_something(files: Files, environment: Checked[EnvironmentSpec]) -> Iterator[Fault]:
+    """An override names a file that is there, and never renames it."""
+    known: dict[str, tuple[str, ...]] = {"models": tuple(files.models), "endpoints": tuple(files.endpoints)}
+    for section, names in known.items():
+        overrides: Mapping[str, Mapping[str, object]] = (
+            getattr(environment.spec, section) if section in environment.sections else {}
+        )
+        for name, override in overrides.items():
+            if name not in names:
+                yield environment.document.at(section, name).fault(
+                    f"overrides '{name}', which is not in {section}/",
+                    value=name,
+                    allowed=listed(names),
+                    way_out=did_you_mean(name, names, "remove the override, or add the file"),
+                )
+            elif "name" in override:
+                yield environment.document.at(section, name, "name").fault("an override cannot rename", way_out="remove the key")
+
+
+def shared_endpoints_are_there(resolved: Resolved) -> Iterator[Fault]:
+    """A model joins an endpoint that has a file, on that endpoint's server."""
+    for model in resolved.models.values():
+        name = shared_endpoint_name(model)
+        if name is None:
+            continue
+        if name not in resolved.endpoints:
+            yield model.document.at("endpoint").fault(
+                "unknown shared endpoint",
+                value=name,
+                allowed=listed(resolved.endpoints),
+                way_out=did_you_mean(
+                    name, resolved.endpoints, f"add endpoints/{name}.yaml, or describe an endpoint of the model's own"
+                ),
+            )
+        else:
+            yield from _server_conflict(model, resolved.endpoints[name], name)
+
+
+def _server_conflict(model: Checked[ModelSpec], endpoint: Checked[SharedEndpointSpec], name: str) -> Iterator[Fault]:
+    if "serving" not in model.sections or "server" not in endpoint.sections:
+        return
+    serving, server = model.spec.serving, endpoint.spec.server
+    if "server" in serving.model_fields_set and serving.server != server:
+        yield model.document.at("serving", "server").fault(
+            f"'serving.server' is not the server of the shared endpoint {name}",
+            value=serving.server,
+            allowed=server,
+            way_out="leave it out: the endpoint decides",
+        )
+
+
+def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
+    """A model's own endpoint is called like the model, so no shared endpoint may be."""
+    shared = {name.lower(): name for name in resolved.endpoints}
+    for name, model in resolved.models.items():
+        if name.lower() in shared and own_endpoint(model) is not None:
+            yield model.document.at("name").fault(
+                f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as the model's own endpoint",
+                value=name,
+                way_out="rename one of the two",
+            )
+
+
+def _name(each: Checked[SpecT]) -> str | None:
+    return getattr(each.spec, "name", None) if "name" in each.sections else None

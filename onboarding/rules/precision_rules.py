@@ -1,0 +1,105 @@
+"""Precision and quantization: what the numbers need, and what the hardware can do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from onboarding.fault import Fault
+from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.values import RequestedPrecision
+
+LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": 8.9}
+CPU_PRECISIONS = ("auto", "fp32", "int8")
+
+
+@rule("engine")
+def int8_is_calibrated(case: ModelCase) -> Iterator[Fault]:
+    """INT8 ranges come from samples."""
+    if case.spec.engine.precision == "int8" and case.spec.engine.calibration is None:
+        yield case.document.at("engine", "precision").fault(
+            "'engine.precision' int8 has no calibration data",
+            way_out="add `calibration: {dataset: <text file>, samples: 256}`, or choose auto or fp16",
+        )
+
+
+@rule("engine")
+def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
+    """BF16 begins with compute capability 8.0, FP8 with 8.9."""
+    precision = case.spec.engine.precision
+    least = LEAST_COMPUTE_CAPABILITY.get(precision)
+    if least is not None and case.instance.is_gpu and float(case.instance.compute_capability) < least:
+        yield case.document.at_change(("engine", "precision"), ("endpoint", "instance_type")).fault(
+            f"'engine.precision' {precision} needs compute capability {least}, and {_hardware(case)}",
+            value=precision,
+            allowed=", ".join(_gpu_precisions(case.instance.compute_capability)),
+            way_out="choose fp16, or a newer GPU",
+        )
+
+
+@rule("engine")
+def precision_fits_the_cpu(case: EngineCase) -> Iterator[Fault]:
+    """ONNX Runtime on a CPU gains nothing from 16-bit or 8-bit floats."""
+    precision = case.spec.engine.precision
+    if not case.instance.is_gpu and precision not in CPU_PRECISIONS:
+        yield case.document.at_change(("engine", "precision"), ("endpoint", "instance_type")).fault(
+            f"'engine.precision' {precision} needs a GPU, and {_hardware(case)}",
+            value=precision,
+            allowed=", ".join(CPU_PRECISIONS),
+            way_out="choose fp32 or int8 for this environment, or a GPU instance type",
+        )
+
+
+@rule("engine")
+def calibration_cache_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
+    """TensorRT 11 has no calibrator, and ONNX Runtime never had this one."""
+    if case.spec.engine.quantization != "calibration-cache":
+        return
+    if not case.instance.is_gpu:
+        because = f"needs TensorRT, and {_hardware(case)}"
+    elif case.platform.trtexec_dialect is not None and case.platform.trtexec_dialect >= 11:
+        because = f"needs TensorRT 10, and platform {case.platform.name} has TensorRT {case.platform.tensorrt}"
+    else:
+        return
+    yield case.document.at_change(("engine", "quantization"), ("endpoint", "instance_type")).fault(
+        f"'engine.quantization' calibration-cache {because}",
+        value="calibration-cache",
+        allowed="explicit",
+        way_out="choose explicit, or leave it out for the platform's mode",
+    )
+
+
+@rule("engine")
+def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
+    """An engine runs on the hardware it was compiled for."""
+    insisted = case.spec.engine.compute_capability
+    if insisted is not None and insisted != case.instance.compute_capability:
+        yield case.document.at_change(("engine", "compute_capability"), ("endpoint", "instance_type")).fault(
+            f"'engine.compute_capability' is {insisted}, and {_hardware(case)}",
+            value=insisted,
+            allowed=case.instance.compute_capability,
+            way_out="leave it out, or change the instance type",
+        )
+
+
+def _gpu_precisions(compute_capability: str) -> list[str]:
+    known = get_args(RequestedPrecision)
+    return [name for name in known if LEAST_COMPUTE_CAPABILITY.get(name, 0) <= float(compute_capability)]
+
+
+def _hardware(case: EngineCase) -> str:
+    instance = case.instance
+    return (
+        f"{instance.name} is a CPU"
+        if not instance.is_gpu
+        else f"{instance.name} ({instance.gpu}) has {instance.compute_capability}"
+    )
+
+
+RULES = (int8_is_calibrated,)
+ENGINE_RULES = (
+    precision_fits_the_gpu,
+    precision_fits_the_cpu,
+    calibration_cache_needs_tensorrt_10,
+    compute_capability_is_the_instances,
+)

@@ -1,0 +1,95 @@
+"""Optimization profiles: ordered sizes, that the server's batches fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.document import KeyPath
+from onboarding.fault import Fault
+from onboarding.rules.rule import ModelCase, rule
+
+_MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
+_PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
+
+
+@rule("engine")
+def sizes_are_ordered(case: ModelCase) -> Iterator[Fault]:
+    """min <= opt <= max on each axis."""
+    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+        for axis, sizes in (("batch", profile.batch), ("sequence", profile.sequence)):
+            if sizes is not None and list(sizes) != sorted(sizes):
+                wrong = "min is above opt" if sizes[0] > sizes[1] else "opt is above max"
+                yield case.document.at("engine", "optimization_profiles", index, axis).fault(
+                    f"'engine.optimization_profiles[{index}].{axis}': {wrong}",
+                    value=list(sizes),
+                    allowed="min <= opt <= max",
+                    way_out="write [min, opt, max] in rising order",
+                )
+
+
+@rule("task", "engine")
+def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
+    """Rows of text differ in length."""
+    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+        if case.spec.task.startswith("text-") and profile.sequence is None:
+            yield case.document.at("engine", "optimization_profiles", index).fault(
+                f"'engine.optimization_profiles[{index}]' has no sequence axis, and task {case.spec.task} needs one",
+                way_out="add `sequence: [min, opt, max]`, in tokens",
+            )
+
+
+@rule("engine", "serving")
+def batches_fit_the_server(case: ModelCase) -> Iterator[Fault]:
+    """A profile larger than the server's maximum is compiled for nothing."""
+    maximum = case.spec.serving.dynamic_batching.max_batch_size
+    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+        if maximum is not None and profile.batch[2] > maximum:
+            path: KeyPath = ("engine", "optimization_profiles", index, "batch")
+            yield case.document.at_change(path, _MAXIMUM).fault(
+                f"'engine.optimization_profiles[{index}].batch' is above the server's maximum batch",
+                value=profile.batch[2],
+                allowed=f"at most {maximum}, as serving.dynamic_batching.max_batch_size says",
+                way_out="lower the one or raise the other",
+            )
+
+
+@rule("engine", "serving")
+def server_maximum_fits_a_profile(case: ModelCase) -> Iterator[Fault]:
+    """The server would form batches that no profile can run."""
+    maximum = case.spec.serving.dynamic_batching.max_batch_size
+    largest = _largest_batch(case)
+    if maximum is not None and maximum > largest:
+        yield case.document.at_change(_MAXIMUM, ("engine", "optimization_profiles")).fault(
+            "'serving.dynamic_batching.max_batch_size' is above every optimization profile",
+            value=maximum,
+            allowed=f"at most {largest}",
+            way_out="lower it, or raise a profile's largest batch",
+        )
+
+
+@rule("engine", "serving")
+def preferred_batches_fit(case: ModelCase) -> Iterator[Fault]:
+    """The server never forms a batch above its maximum."""
+    batching = case.spec.serving.dynamic_batching
+    maximum = _largest_batch(case) if batching.max_batch_size is None else batching.max_batch_size
+    for index, size in enumerate(batching.preferred_batch_sizes):
+        if size > maximum:
+            yield case.document.at_change((*_PREFERRED, index), _MAXIMUM).fault(
+                f"'serving.dynamic_batching.preferred_batch_sizes[{index}]' is above the server's maximum batch",
+                value=size,
+                allowed=f"at most {maximum}",
+                way_out="lower it, or raise the maximum and a profile's largest batch",
+            )
+
+
+def _largest_batch(case: ModelCase) -> int:
+    return max(profile.batch[2] for profile in case.spec.engine.optimization_profiles)
+
+
+RULES = (
+    sizes_are_ordered,
+    text_has_a_sequence_axis,
+    batches_fit_the_server,
+    server_maximum_fits_a_profile,
+    preferred_batches_fit,
+)

@@ -1,0 +1,82 @@
+"""A source is named once, and pinned: the same file always builds the same network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from onboarding.fault import Fault
+from onboarding.rules.rule import ModelCase, rule
+
+KINDS = ("python_package", "huggingface", "onnx")
+
+_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.!+_-]*")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+@[0-9a-f]{40}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@rule("source")
+def source_is_named_once(case: ModelCase) -> Iterator[Fault]:
+    """Exactly one of the three kinds of source."""
+    given = [kind for kind in KINDS if getattr(case.spec.source, kind) is not None]
+    if len(given) != 1:
+        named = "names no source" if not given else f"names {len(given)} sources: {', '.join(given)}"
+        place = (
+            case.document.at("source")
+            if len(given) < 2
+            else case.document.at_change(*(("source", kind) for kind in reversed(given)))
+        )
+        yield place.fault(f"'source' {named}", allowed=f"exactly one of {', '.join(KINDS)}", way_out="keep exactly one")
+
+
+@rule("source")
+def package_has_an_exact_version(case: ModelCase) -> Iterator[Fault]:
+    """A version range would build something else tomorrow."""
+    package = case.spec.source.python_package
+    if package is not None and not _PACKAGE.fullmatch(package):
+        yield case.document.at("source", "python_package").fault(
+            "unpinned source: 'source.python_package' has no exact version",
+            value=package,
+            allowed="name==1.2.3",
+            way_out="add ==<version>",
+        )
+
+
+@rule("source")
+def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
+    """A branch or tag may move."""
+    repository = case.spec.source.huggingface
+    if repository is not None and not _REPOSITORY.fullmatch(repository):
+        yield case.document.at("source", "huggingface").fault(
+            "unpinned source: 'source.huggingface' has no full commit",
+            value=repository,
+            allowed="owner/name@<40 hex digits>",
+            way_out="add @<commit>, as the repository's history shows it",
+        )
+
+
+@rule("source")
+def onnx_has_a_digest(case: ModelCase) -> Iterator[Fault]:
+    """A file may be replaced under its name."""
+    if case.spec.source.onnx is not None and case.spec.source.sha256 is None:
+        yield case.document.at("source", "onnx").fault(
+            "unpinned source: 'source.onnx' has no digest",
+            value=case.spec.source.onnx,
+            way_out="add `sha256:`, as `sha256sum` prints it",
+        )
+
+
+@rule("source")
+def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
+    """Sixty-four lower-case hex digits."""
+    sha256 = case.spec.source.sha256
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        yield case.document.at("source", "sha256").fault(
+            "'source.sha256' is no SHA-256 digest",
+            value=sha256,
+            allowed="64 lower-case hex digits",
+            way_out="copy what `sha256sum` prints",
+        )
+
+
+RULES = (source_is_named_once, package_has_an_exact_version, huggingface_has_a_full_commit, onnx_has_a_digest, digest_is_a_sha256)

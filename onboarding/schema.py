@@ -1,0 +1,104 @@
+"""JSON Schema of each kind of file, for editors: `python -m onboarding.schema --write`, or `--check` for drift."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.values import Value
+
+FOLDER = Path(__file__).parent.parent / "schemas"
+OVERRIDE = "Override"
+
+_REFERENCE = "#/$defs/"
+
+
+def schemas() -> dict[str, str]:
+    """The text of every schema file, by file name."""
+    kinds = {
+        "model": _schema(ModelSpec, "A model: models/<name>.yaml"),
+        "endpoint": _schema(SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml"),
+        "environment": _environment_schema(),
+    }
+    return {f"{kind}.schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n" for kind, schema in kinds.items()}
+
+
+def drifted(folder: Path) -> tuple[str, ...]:
+    """Names of the schema files that are missing or not what the code generates."""
+    return tuple(name for name, text in schemas().items() if _text(folder / name) != text)
+
+
+def write(folder: Path) -> None:
+    """Writes every schema file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
+    """Writes the schema files, or says in one sentence which of them drifted; 1 when some did."""
+    parser = argparse.ArgumentParser(prog="python -m onboarding.schema", description=__doc__)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--write", action="store_true", help="write schemas/*.schema.json")
+    action.add_argument("--check", action="store_true", help="exit with 1 when a schema file is not what the code generates")
+    if parser.parse_args(arguments).write:
+        write(folder)
+        return 0
+    names = drifted(folder)
+    if names:
+        listed = ", ".join(f"schemas/{name}" for name in names)
+        print(f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema --write` and commit.", file=sys.stderr)
+    return 1 if names else 0
+
+
+def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
+    schema = spec_type.model_json_schema()
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+
+
+def _environment_schema() -> dict[str, Any]:
+    schema = _schema(EnvironmentSpec, "An environment: environments/<name>.yaml")
+    definitions = dict(schema.get("$defs", {}))
+    for section, spec_type in (("models", ModelSpec), ("endpoints", SharedEndpointSpec)):
+        part = spec_type.model_json_schema()
+        inner = part.pop("$defs", {})
+        definitions.update(inner)
+        definitions.update({f"{name}{OVERRIDE}": _partial(definition) for name, definition in inner.items()})
+        override = _partial(part)
+        override["properties"] = {key: value for key, value in override["properties"].items() if key != "name"}
+        definitions[f"{spec_type.__name__}{OVERRIDE}"] = override
+        schema["properties"][section]["additionalProperties"] = {"$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"}
+    return {**schema, "$defs": definitions}
+
+
+def _partial(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition in which every key may be left out, at every depth; lists are replaced whole, so items stay as they are."""
+    return {key: _with_partial_references(value) for key, value in definition.items() if key not in ("required", "default")}
+
+
+def _with_partial_references(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_partial_references(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _partial_entry(key, inner) for key, inner in value.items() if key != "default"}
+
+
+def _partial_entry(key: str, inner: Any) -> Any:
+    if key == "$ref" and isinstance(inner, str):
+        return f"{inner}{OVERRIDE}"
+    return inner if key in ("items", "prefixItems") else _with_partial_references(inner)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Reads one YAML file into a document that knows the line of every key; what is wrong with the file comes as faults."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onboarding.document import Document, KeyPath, Place
+from onboarding.fault import Fault
+
+LARGEST_FILE_BYTES = 1 << 18
+LARGEST_NODE_COUNT = 5_000
+LARGEST_DEPTH = 40
+LARGEST_INTEGER = (1 << 63) - 1
+
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge"}
+
+
+def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
+    """The document of a file, and its faults; `file` is the name that faults carry. None: nothing could be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return None, (Fault(file=file, what=f"cannot be read: {error.strerror}", way_out="make it a readable file"),)
+    if len(data) > LARGEST_FILE_BYTES:
+        return None, (Fault(file=file, what="is larger than 256 KiB", way_out="write less in one file"),)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return None, (Fault(file=file, line=line, what="is not UTF-8 text", way_out="save it as UTF-8"),)
+    return parse_document(text, file)
+
+
+def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
+    """The document of a YAML text, and its faults."""
+    if _nests_too_much(text):
+        return None, (Fault(file=file, what="nests too much", way_out="close the brackets, or write fewer levels"),)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        return None, (_syntax_fault(error, text, file),)
+    except (RecursionError, ValueError):
+        return None, (Fault(file=file, what="is not YAML that can be read", way_out="write plain mappings, lists and values"),)
+    if node is None:
+        return None, (
+            Fault(file=file, line=1, what="is empty", way_out="write the keys of the schema in schemas/, or remove the file"),
+        )
+    if not isinstance(node, yaml.MappingNode):
+        what = f"holds {_kind(node)} where a mapping of keys is expected"
+        return None, (Fault(file=file, line=node.start_mark.line + 1, what=what, way_out="write `key: value` lines"),)
+    reading = _Reading(file=file)
+    data = reading.value(node, (), 0, None)
+    return Document(file=file, data=data, places=reading.places), tuple(reading.faults)
+
+
+def _nests_too_much(text: str) -> bool:
+    """True for a depth on which the parser would spend minutes; brackets in quotes and comments count, hence the room."""
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}" and depth > 0)
+        deepest = max(deepest, depth)
+    return deepest > 5 * LARGEST_DEPTH or any(line.count("- ") > 5 * LARGEST_DEPTH for line in text.splitlines())
+
+
+def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    position = getattr(error, "position", None)
+    line = mark.line + 1 if mark is not None else text.count("\n", 0, position) + 1 if isinstance(position, int) else 1
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML")
+    return Fault(file=file, line=line, what=f"is not YAML: {problem}", way_out="correct the line, or its indentation")
+
+
+def _kind(node: yaml.Node) -> str:
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
+
+
+@dataclass
+class _Reading:
+    """The walk over one composed file: YAML's own constructors raise where a person needs a sentence."""
+
+    file: str
+    places: dict[KeyPath, Place] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    count: int = 0
+
+    def value(self, node: yaml.Node, path: KeyPath, depth: int, line: int | None) -> Any:
+        self.count += 1
+        place = self._place(node, line)
+        self.places[path] = place
+        # Aliases may loop, or multiply without end; both end here.
+        if depth > LARGEST_DEPTH or self.count > LARGEST_NODE_COUNT:
+            if not any("nests" in fault.what for fault in self.faults):
+                self._fault(place, "nests or repeats too much", way_out="write the values out without anchors")
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index), depth + 1, None) for index, item in enumerate(node.value)]
+        return self._scalar(node, place) if isinstance(node, yaml.ScalarNode) else None
+
+    def _place(self, node: yaml.Node, line: int | None) -> Place:
+        text = _printable(node.value) if isinstance(node, yaml.ScalarNode) else None
+        return Place(file=self.file, line=node.start_mark.line + 1 if line is None else line, text=text)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            place = Place(file=self.file, line=line)
+            if not isinstance(key_node, yaml.ScalarNode) or _printable(key_node.value) != key_node.value:
+                self._fault(place, "a key is not plain text", way_out="write the key as one word")
+            elif key_node.value in lines:
+                first = lines[key_node.value]
+                self._fault(
+                    place, f"duplicate key '{key_node.value}', first written in line {first}", way_out="keep one of the two"
+                )
+            else:
+                lines[key_node.value] = line
+                result[key_node.value] = self.value(value_node, (*path, key_node.value), depth + 1, line)
+        return result
+
+    def _scalar(self, node: yaml.ScalarNode, place: Place) -> Any:
+        text = str(node.value)
+        if node.tag in _TEXT_TAGS:
+            if _printable(text) != text:
+                self._fault(place, "holds a character that is no text", way_out="remove the surrogate or control character")
+                return _printable(text)
+            return text
+        try:
+            return _plain(node, text)
+        except (ValueError, KeyError, OverflowError):
+            kind = node.tag.removeprefix(_TAG)
+            self._fault(
+                place, f"is not a usable value of the kind '{kind}'", value=place.text, way_out="write it plainly, or in quotes"
+            )
+            return None
+
+    def _fault(self, place: Place, what: str, *, way_out: str, value: object = None) -> None:
+        self.faults.append(place.fault(what, way_out=way_out, value=value))
+
+
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+
+
+def _plain(node: yaml.ScalarNode, text: str) -> bool | int | float | None:
+    if node.tag == f"{_TAG}null":
+        return None
+    if node.tag == f"{_TAG}bool":
+        return yaml.constructor.SafeConstructor.bool_values[text.lower()]
+    if node.tag == f"{_TAG}int":
+        number: int = _CONSTRUCTOR.construct_yaml_int(node)
+        if abs(number) > LARGEST_INTEGER:
+            raise ValueError(text)
+        return number
+    if node.tag == f"{_TAG}float":
+        value: float = _CONSTRUCTOR.construct_yaml_float(node)
+        if not math.isfinite(value):
+            raise ValueError(text)
+        return value
+    raise ValueError(text)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c in "\n\t" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)

@@ -1,0 +1,162 @@
+"""Turns what pydantic says of a document into faults a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from onboarding.document import Document, KeyPath, Place
+from onboarding.fault import Fault
+from onboarding.nearest import listed, nearest
+from onboarding.values import OWN, SHARED
+
+_KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "model_attributes_type": "a mapping of keys",
+}
+
+
+def spec_fault(spec_type: type[BaseModel], document: Document, error: Any) -> Fault:
+    """The fault for one pydantic error of one document."""
+    path = written_path(error["loc"])
+    if error["type"] == "extra_forbidden":
+        return _unknown_key(spec_type, document, path)
+    if error["type"] == "missing":
+        return _missing(spec_type, document, path)
+    return _unfit_value(spec_type, document, path, error)
+
+
+def written_path(loc: tuple[str | int, ...]) -> KeyPath:
+    """A pydantic location as a path in the file: without the tags of unions."""
+    return tuple(step for index, step in enumerate(loc) if not (index == 1 and loc[0] == "endpoint" and step in (OWN, SHARED)))
+
+
+def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
+    """The keys that a spec knows at a path."""
+    return tuple(dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields))
+
+
+def description(spec_type: type[BaseModel], path: KeyPath) -> str | None:
+    """What the spec says of the field at a path, or of the field that holds the item at a path."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    for model in _models_at(spec_type, path[:-1]):
+        if path and path[-1] in model.model_fields:
+            return model.model_fields[str(path[-1])].description
+    return None
+
+
+def _models_at(spec_type: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:
+    models = [spec_type]
+    for step in path:
+        if isinstance(step, str):
+            annotations = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+            models = [model for annotation in annotations for model in _models_in(annotation)]
+    return models
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as a person writes it: engine.optimization_profiles[0].batch."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def _unknown_key(spec_type: type[BaseModel], document: Document, path: KeyPath) -> Fault:
+    known = known_keys(spec_type, path[:-1])
+    match = nearest(str(path[-1]), known)
+    way_out = "remove it" if match is None else f"did you mean '{match}'?"
+    return document.at(*path).fault(f"unknown key '{dotted(path)}'", allowed=listed(known, 20), way_out=way_out)
+
+
+def _missing(spec_type: type[BaseModel], document: Document, path: KeyPath) -> Fault:
+    if isinstance(path[-1], int):
+        return _list_length(document, path[:-1])
+    says = description(spec_type, path)
+    comment = "" if says is None else f" ({says[0].lower()}{says[1:]})"
+    return document.at(*path[:-1]).fault(f"key '{dotted(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}")
+
+
+def _list_length(document: Document, path: KeyPath) -> Fault:
+    return document.at(*path).fault(
+        f"'{dotted(path)}' is a list of another length",
+        allowed="three whole numbers: min, opt, max",
+        way_out="write [min, opt, max]",
+    )
+
+
+def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, error: Any) -> Fault:
+    place = document.at(*path)
+    kind: str = error["type"]
+    context = error.get("ctx", {})
+    if kind == "literal_error":
+        return _unknown_word(document, path, _literal_words(str(context["expected"])))
+    if kind == "too_long":
+        return _list_length(document, path)
+    if kind == "too_short":
+        return place.fault(f"'{dotted(path)}' is empty", allowed=f"at least {context['min_length']}", way_out="add one")
+    if kind in _KINDS:
+        return _wrong_kind(place, path, kind, error["input"])
+    says = description(spec_type, path)
+    allowed = (
+        says
+        if kind in ("string_pattern_mismatch", "string_too_long") and says is not None
+        else _bound(kind, context) or str(error["msg"])
+    )
+    return place.fault(f"'{dotted(path)}' is not allowed", value=place.text, allowed=allowed, way_out="change the value")
+
+
+def _wrong_kind(place: Place, path: KeyPath, kind: str, given: object) -> Fault:
+    expected = _KINDS[kind]
+    if kind == "string_type" and isinstance(given, bool | int | float) and place.text is not None:
+        what = f"'{dotted(path)}' expects text, and YAML reads {place.text} as {_yaml_kind(given)}"
+        return place.fault(what, value=place.text, way_out=f'write it in quotes: "{place.text}"')
+    is_quoted_number = isinstance(given, str) and given.replace(".", "", 1).isdigit()
+    way_out = "write it without quotes" if is_quoted_number or given in ("true", "false") else "correct it"
+    value = f"'{place.text}'" if isinstance(given, str) else place.text if place.text else _yaml_kind(given)
+    return place.fault(f"'{dotted(path)}' expects {expected}", value=value, way_out=way_out)
+
+
+def _yaml_kind(given: object) -> str:
+    kinds: dict[type, str] = {bool: "true or false", dict: "a mapping", list: "a list", type(None): "nothing"}
+    return kinds.get(type(given), "a number")
+
+
+def _unknown_word(document: Document, path: KeyPath, words: tuple[str, ...]) -> Fault:
+    place = document.at(*path)
+    match = nearest(place.text or "", words)
+    way_out = "use one of these" if match is None else f"did you mean '{match}'?"
+    value = place.text if place.text is not None else "no single word"
+    return place.fault(f"'{dotted(path)}' is not a known word", value=value, allowed=", ".join(words), way_out=way_out)
+
+
+def _literal_words(expected: str) -> tuple[str, ...]:
+    return tuple(word.strip(" '") for word in expected.replace(" or ", ", ").split(","))
+
+
+_BOUNDS: dict[str, Callable[[Any], str]] = {
+    "greater_than": lambda context: f"above {context['gt']:g}",
+    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
+    "less_than": lambda context: f"below {context['lt']:g}",
+    "less_than_equal": lambda context: f"{context['le']:g} or less",
+}
+
+
+def _bound(kind: str, context: Any) -> str | None:
+    return _BOUNDS[kind](context) if kind in _BOUNDS else None

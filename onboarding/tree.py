@@ -1,0 +1,86 @@
+"""Everything a person wrote under an onboarding root, read once, with everything wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from onboarding.checks import environment_faults, file_faults, override_faults
+from onboarding.dataset import Datasets
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.fault import Fault, in_order
+from onboarding.folders import read_folder
+from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.resolved import Files, Resolved, resolved
+from onboarding.validation import Checked
+from onboarding.values import Value
+
+SpecT = TypeVar("SpecT", bound=Value)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Specs by name, as their own files say; `views` holds them as each environment sees them. Only valid specs are listed."""
+
+    root: Path
+    models: dict[str, ModelSpec]
+    endpoints: dict[str, SharedEndpointSpec]
+    environments: dict[str, EnvironmentSpec]
+    dataset_digests: dict[str, str]
+    faults: tuple[Fault, ...]
+    views: Mapping[str, Resolved] = field(default_factory=dict)
+
+
+def read_tree(root: Path) -> Tree:
+    """Reads models/, endpoints/, environments/ and the datasets they name. Never raises on what they hold: see `faults`."""
+    models, model_faults = read_folder(root, "models", ModelSpec)
+    endpoints, endpoint_faults = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
+    environments, environment_file_faults = read_folder(root, "environments", EnvironmentSpec)
+    files = Files(models=models, endpoints=endpoints, environments=environments)
+    views = {name: resolved(files, name) for name, each in environments.items() if _overrides_are_readable(each)}
+    datasets = Datasets(root)
+    yaml_faults = [*model_faults, *endpoint_faults, *environment_file_faults]
+    faults = [*file_faults(files, datasets, root)]
+    for view in views.values():
+        faults.extend(override_faults(view, datasets))
+    faults.extend(_by_environment(views))
+    return Tree(
+        root=root,
+        models=_valid(models),
+        endpoints=_valid(endpoints),
+        environments=_valid(environments),
+        dataset_digests=datasets.digests(),
+        faults=in_order([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
+        views=views,
+    )
+
+
+def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
+    """Without its overrides an environment looks wrong in ways it is not."""
+    return {"models", "endpoints"} <= environment.sections
+
+
+def _by_environment(views: Mapping[str, Resolved]) -> Iterator[Fault]:
+    """Each fault once, however many environments have it, and saying which ones unless it is all of them."""
+    found: dict[Fault, list[str]] = {}
+    for name, view in views.items():
+        for fault in dict.fromkeys(environment_faults(view)):
+            found.setdefault(fault, []).append(name)
+    for fault, names in found.items():
+        if fault.file.startswith("environments/") or len(names) == len(views):
+            yield fault
+        else:
+            where = "environment" if len(names) == 1 else "environments"
+            yield fault.model_copy(update={"what": f"in {where} {', '.join(names)}, {fault.what}"})
+
+
+def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterator[Fault]:
+    """The faults of other lines: a value that YAML could not give is wrong in every further way too."""
+    lines = {(fault.file, fault.line) for fault in yaml_faults}
+    return (fault for fault in faults if (fault.file, fault.line) not in lines)
+
+
+def _valid(specs: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
+    return {name: each.spec for name, each in specs.items() if each.is_valid}

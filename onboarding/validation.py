@@ -1,0 +1,114 @@
+"""A document against a spec: what is valid of it, section by section, and a fault for everything that is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import ValidationError, create_model
+
+from onboarding.document import Document, KeyPath
+from onboarding.fault import Fault, in_order
+from onboarding.nearest import nearest
+from onboarding.spec_faults import known_keys, spec_fault, written_path
+from onboarding.values import Value
+
+SpecT = TypeVar("SpecT", bound=Value)
+SpecT_co = TypeVar("SpecT_co", bound=Value, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked(Generic[SpecT_co]):
+    """A document and as much of its spec as is valid.
+
+    `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so that one broken section
+    hides no fault of another.
+    """
+
+    document: Document
+    spec: SpecT_co
+    sections: frozenset[str]
+    faults: tuple[Fault, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """True when the whole document is a spec."""
+        return not self.faults
+
+
+def checked(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
+    """Validates a document. A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked too."""
+    faults: list[Fault] = []
+    errors = _errors(spec_type, document.data)
+    while any(error["type"] == "extra_forbidden" for error in errors):
+        faults.extend(spec_fault(spec_type, document, error) for error in errors if error["type"] == "extra_forbidden")
+        document = _with_known_keys(spec_type, document, errors)
+        errors = _errors(spec_type, document.data)
+    faults.extend(spec_fault(spec_type, document, error) for error in errors)
+    sections = _valid_sections(spec_type, document.data)
+    partial = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
+    spec = partial if faults else _whole(spec_type, document.data)
+    return Checked(document=document, spec=spec, sections=frozenset(sections), faults=in_order(faults))
+
+
+def _whole(spec_type: type[SpecT], data: Mapping[str, Any]) -> SpecT:
+    # YAML has no tuples, so lists are read as JSON would be; everything else stays strict.
+    return spec_type.model_validate_json(json.dumps(data))
+
+
+def _errors(spec_type: type[Value], data: Mapping[str, Any]) -> list[Any]:
+    try:
+        _whole(spec_type, data)
+    except ValidationError as error:
+        return _without_echoes(error.errors(include_url=False))
+    return []
+
+
+def _without_echoes(errors: Sequence[Any]) -> list[Any]:
+    """A list whose items are refused counts as too short as well: only the items are worth a sentence."""
+    return [
+        error
+        for error in errors
+        if not (
+            error["type"] == "too_short"
+            and any(each["loc"][: len(error["loc"])] == error["loc"] != each["loc"] for each in errors)
+        )
+    ]
+
+
+def _valid_sections(spec_type: type[Value], data: Mapping[str, Any]) -> dict[str, Any]:
+    sections: dict[str, Any] = {}
+    for name in spec_type.model_fields:
+        given = {name: data[name]} if name in data else {}
+        try:
+            section = _section_type(spec_type, name).model_validate_json(json.dumps(given))
+        except ValidationError:
+            continue
+        sections[name] = getattr(section, name)
+    return sections
+
+
+@cache
+def _section_type(spec_type: type[Value], name: str) -> type[Value]:
+    field = spec_type.model_fields[name]
+    section: type[Value] = create_model(f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)})  # type: ignore[call-overload]
+    return section
+
+
+def _with_known_keys(spec_type: type[Value], document: Document, errors: list[Any]) -> Document:
+    for error in errors:
+        if error["type"] == "extra_forbidden":
+            path = written_path(error["loc"])
+            known = known_keys(spec_type, path[:-1])
+            meant = nearest(str(path[-1]), known)
+            document = document.renamed(path, None if meant is None or _is_there(document.data, (*path[:-1], meant)) else meant)
+    return document
+
+
+def _is_there(data: Any, path: KeyPath) -> bool:
+    for step in path[:-1]:
+        data = data[step]
+    return path[-1] in data

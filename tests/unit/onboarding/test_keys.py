@@ -1,0 +1,207 @@
+"""Keys change with every input that changes an engine, and with nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from onboarding.keys import KEY_LENGTH, chosen_network, engine_key, network_key, network_precisions
+from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.platform import instance_types, serving_platforms
+from onboarding.resolve import quantization_mode, runtime_identity
+
+DIGESTS = {"a.txt": "a" * 64, "b.txt": "b" * 64, "c.txt": "c" * 64}
+
+MODEL = yaml.safe_load("""
+name: example
+task: text-embedding
+source: {python_package: example-model==1.0.0, path: model, sha256: aaaa}
+engine:
+  precision: auto
+  optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]
+  calibration: {dataset: a.txt, samples: 4, method: max}
+accuracy: {dataset: b.txt, metric: cosine, budget: {mean: 0.99, worst: 0.9}}
+serving: {server: triton, dynamic_batching: {preferred_batch_sizes: [4], max_queue_delay_us: 100, max_batch_size: 8}}
+endpoint: {instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, max: 2}}
+""")
+
+# Every field of a model file, another value for it, and what that changes.
+CHANGES: dict[str, tuple[Any, str]] = {
+    "name": ("other", "engine"),
+    "task": ("text-classification", "networks"),
+    "source.python_package": ("example-model==1.0.1", "networks"),
+    "source.huggingface": ("o/n@" + "0" * 40, "networks"),
+    "source.onnx": ("s3://b/m.onnx", "networks"),
+    "source.path": ("other", "networks"),
+    "source.sha256": ("bbbb", "networks"),
+    "engine.precision": ("int8", "engine"),
+    "engine.optimization_profiles.batch": ([1, 4, 16], "engine"),
+    "engine.optimization_profiles.sequence": ([8, 16, 64], "int8 network"),
+    "engine.calibration.dataset": ("c.txt", "int8 network"),
+    "engine.calibration.samples": (5, "int8 network"),
+    "engine.calibration.method": ("entropy", "int8 network"),
+    "engine.quantization": ("calibration-cache", "int8 network"),
+    "engine.compute_capability": ("8.6", "nothing"),  # it insists on what the instance type has
+    "engine.workspace_mib": (512, "engine"),
+    "accuracy.dataset": ("c.txt", "engine"),
+    "accuracy.metric": ("agreement", "engine"),
+    "accuracy.budget.mean": (0.98, "engine"),
+    "accuracy.budget.worst": (0.8, "engine"),
+    "serving.server": ("python", "nothing"),  # every archive suits both
+    "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
+    "serving.dynamic_batching.max_queue_delay_us": (0, "engine"),
+    "serving.dynamic_batching.max_batch_size": (4, "engine"),
+    "serving.instances_per_gpu": (2, "engine"),
+    "serving.warm_up": (False, "engine"),
+    "serving.response_cache": (True, "engine"),
+    "endpoint.instance_type": ("ml.g5.4xlarge", "nothing"),  # the same GPU
+    "endpoint.latency_slo_ms": (10, "nothing"),
+    "endpoint.scaling.min": (2, "nothing"),
+    "endpoint.scaling.max": (3, "nothing"),
+    "endpoint.scaling.safety_factor": (0.6, "nothing"),
+    "endpoint.scaling.gpu_utilization_percent": (60, "nothing"),
+    "endpoint.rollout": ("linear", "nothing"),
+}
+
+
+def keys(data: dict[str, Any], *, platform: str = "triton-26.05", digests: dict[str, str] = DIGESTS) -> dict[str, str]:
+    spec = ModelSpec.model_validate_json(json.dumps(data))
+    row = serving_platforms()[platform]
+    assert isinstance(spec.endpoint, EndpointSpec)
+    instance = instance_types()[spec.endpoint.instance_type]
+    mode = quantization_mode(spec, row)
+    found = {name: network_key(spec, name, digests, quantization=mode) for name in network_precisions(spec)}
+    found["engine"] = engine_key(
+        spec,
+        runtime=runtime_identity(row, instance),
+        compute_capability=instance.compute_capability,
+        quantization=mode,
+        dataset_digests=digests,
+    )
+    return found
+
+
+def changed(path: str, value: Any, data: dict[str, Any] = MODEL) -> dict[str, Any]:
+    result = copy.deepcopy(data)
+    *parents, last = path.split(".")
+    node: Any = result
+    for parent in parents:
+        node = node.setdefault(parent, {})
+        node = node[0] if isinstance(node, list) else node
+    node[last] = value
+    return result
+
+
+def leaves(spec_type: type[BaseModel]) -> set[str]:
+    found: set[str] = set()
+    for name, field in spec_type.model_fields.items():
+        inner = _models(field.annotation)
+        found |= {f"{name}.{leaf}" for model in inner for leaf in leaves(model)} if inner else {name}
+    return found
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models(argument)]
+
+
+def test_every_field_of_a_model_file_is_classified():
+    assert leaves(ModelSpec) == set(CHANGES)
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_keys_change_with_a_field_as_classified(path):
+    value, effect = CHANGES[path]
+    before, after = keys(MODEL), keys(changed(path, value))
+    differing = {name for name in before if before[name] != after[name]}
+    expected = {
+        "nothing": set(),
+        "engine": {"engine"},
+        "int8 network": {"int8", "engine"},
+        "networks": {"float", "int8", "engine"},
+    }
+    assert differing == expected[effect]
+
+
+def test_keys_are_golden():
+    """A change here changes every address: raise RECIPE_VERSION only when the same inputs must give other bytes."""
+    assert keys(MODEL) == {"float": "0b916ee77ff2606f440f", "int8": "64fe016e3b258bfbc534", "engine": "2d7495344e5d7a5b2e04"}
+    on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
+    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "41c3899d4ced8926e647"
+
+
+def test_keys_are_the_same_in_another_order_of_the_file():
+    def backwards(value: Any) -> Any:
+        return {key: backwards(value[key]) for key in reversed(value)} if isinstance(value, dict) else value
+
+    assert keys(yaml.safe_load(yaml.safe_dump(backwards(MODEL), sort_keys=False))) == keys(MODEL)
+
+
+def test_keys_are_the_same_for_a_default_written_out():
+    assert keys(changed("serving.warm_up", True)) == keys(MODEL)
+    assert keys(changed("accuracy.budget.mean", 1)) == keys(changed("accuracy.budget.mean", 1.0))
+
+
+def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
+    moved = changed("engine.calibration.dataset", "moved.txt")
+    assert keys(moved, digests={**DIGESTS, "moved.txt": DIGESTS["a.txt"]}) == keys(MODEL)
+    other_bytes = keys(MODEL, digests={**DIGESTS, "a.txt": "f" * 64})
+    assert other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
+
+
+def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
+    here = {**MODEL, "source": {"onnx": "models/data/m.onnx", "sha256": "aa"}}
+    there = {**MODEL, "source": {"onnx": "s3://bucket/m.onnx", "sha256": "aa"}}
+    assert keys(here) == keys(there)
+
+
+@pytest.mark.parametrize("instance", ["ml.g4dn.xlarge", "ml.g6.xlarge", "ml.p4d.24xlarge", "ml.c7i.large"])
+def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
+    before, after = keys(MODEL), keys(changed("endpoint.instance_type", instance))
+    assert {name for name in before if before[name] != after[name]} == {"engine"}
+
+
+def test_engine_key_changes_with_the_tensorrt_build():
+    assert keys(MODEL, platform="triton-26.06")["engine"] != keys(MODEL)["engine"]
+
+
+def test_engine_key_on_a_cpu_ignores_the_compiler_s_workspace():
+    on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
+    assert keys(changed("engine.workspace_mib", 512, on_cpu)) == keys(on_cpu)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_calibration_changes_nothing_without_int8(precision):
+    plain = changed("engine.precision", precision)
+    assert keys(changed("engine.calibration.samples", 5, plain)) == keys(plain)
+    assert keys(changed("engine.quantization", "calibration-cache", plain)) == keys(plain)
+
+
+@pytest.mark.parametrize(
+    ("precision", "calibrated", "networks"),
+    [
+        ("fp32", True, ("float",)),
+        ("auto", True, ("float", "int8")),
+        ("auto", False, ("float",)),
+        ("int8", True, ("float", "int8")),
+    ],
+)
+def test_networks_are_those_an_engine_may_need(precision, calibrated, networks):
+    data = changed("engine.precision", precision)
+    if not calibrated:
+        del data["engine"]["calibration"]
+    assert network_precisions(ModelSpec.model_validate_json(json.dumps(data))) == networks
+
+
+def test_keys_are_short_and_lower_case_hex():
+    assert all(len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef") for key in keys(MODEL).values())
+
+
+def test_chosen_network_is_int8_for_int8_only():
+    assert [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")] == ["float"] * 4 + ["int8"]

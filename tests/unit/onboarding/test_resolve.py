@@ -1,0 +1,108 @@
+"""What an environment deploys: its endpoints, their hardware, and the engine each model needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.fault import FaultsError
+from onboarding.lock import lock_path, write_lock_entry
+from onboarding.manifest import RuntimeIdentity
+from onboarding.platform import instance_types, serving_platforms
+from onboarding.resolve import deployments, runtime_identity, target
+from onboarding.tree import read_tree
+from tests.unit.onboarding.manifests import lock_entry
+from tests.unit.onboarding.trees import tree_root
+
+MODEL, CLOUD, SHARED, JOINER = "models/example.yaml", "environments/cloud.yaml", "endpoints/shared.yaml", "models/joiner.yaml"
+DESK = """
+name: desk
+account: "000000000000"
+region: us-east-1
+platform: triton-24.10-cpu
+locks: build/locks
+models:
+  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}
+  joiner: {engine: {precision: fp32}}
+endpoints:
+  shared: {instance_type: ml.c7i.xlarge}
+"""
+
+
+def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path):
+    own, shared = deployments(read_tree(tree_root(tmp_path, {})), "cloud")
+    assert (own.name, own.multi_model, own.server, own.instance_type.name) == ("example", False, "triton", "ml.g5.xlarge")
+    assert (shared.name, shared.multi_model, [each.model.name for each in shared.targets]) == ("shared", True, ["joiner"])
+    assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
+    assert own.missing == own.targets
+
+
+def test_deployments_follow_the_environment(tmp_path):
+    own, shared = deployments(read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK})), "desk")
+    assert (own.server, own.instance_type.name, own.inference_ami_version) == ("python", "ml.c7i.large", None)
+    assert (shared.server, shared.instance_type.name) == ("triton", "ml.c7i.xlarge")
+    assert own.targets[0].model.serving.server == "python"
+
+
+def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK}))
+    bigger = read_tree(tree_root(tmp_path / "bigger", {MODEL: {"ml.g5.xlarge": "ml.g5.8xlarge", "max: 2": "max: 9"}}))
+    _, on_gpu = target(tree, "cloud", "example")
+    _, on_cpu = target(tree, "desk", "example")
+    _, on_bigger = target(bigger, "cloud", "example")
+    assert on_gpu.engine_key == on_bigger.engine_key != on_cpu.engine_key
+    assert on_gpu.network_keys == on_cpu.network_keys and set(on_gpu.network_keys) == {"float", "int8"}
+
+
+def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {JOINER: None}))
+    assert [each.name for each in deployments(tree, "cloud")] == ["example"]
+
+
+def test_environment_s_own_host_image_wins(tmp_path):
+    image = "al2023-ami-sagemaker-inference-gpu-4-1"
+    tree = read_tree(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\ninference_ami_version: {image}"}}))
+    assert {each.inference_ami_version for each in deployments(tree, "cloud")} == {image}
+
+
+def test_target_carries_its_lock_entry_from_the_environment_s_locks(tmp_path):
+    root = tree_root(tmp_path, {"environments/desk.yaml": DESK})
+    _, before = target(read_tree(root), "desk", "example")
+    entry = lock_entry("example", before.engine_key)
+    write_lock_entry(root / "build/locks", "example", entry)
+    deployment, after = target(read_tree(root), "desk", "example")
+    assert before.lock_entry is None and after.lock_entry == entry and deployment.missing == ()
+    assert target(read_tree(root), "cloud", "example")[1].lock_entry is None
+
+
+def test_refuses_a_tree_with_faults(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {MODEL: {"min: 1": "min: 3"}, CLOUD: {"us-east-1": "x"}}))
+    with pytest.raises(FaultsError) as error:
+        deployments(tree, "cloud")
+    assert error.value.faults == tree.faults and str(error.value).count("\n") == 1
+
+
+def test_refuses_an_unknown_environment_naming_the_nearest(tmp_path):
+    with pytest.raises(FaultsError, match=r"unknown environment, given clod; allowed: cloud; did you mean 'cloud'\?"):
+        deployments(read_tree(tree_root(tmp_path, {})), "clod")
+
+
+def test_refuses_an_unknown_model_naming_the_nearest(tmp_path):
+    with pytest.raises(FaultsError, match=r"unknown model, given exampel; allowed: example, joiner; did you mean 'example'\?"):
+        target(read_tree(tree_root(tmp_path, {})), "cloud", "exampel")
+
+
+def test_refuses_every_broken_lock_at_once(tmp_path):
+    root = tree_root(tmp_path, {})
+    for model in ("example", "joiner"):
+        lock_path(root / "models", model).write_text("broken")
+    with pytest.raises(FaultsError) as error:
+        deployments(read_tree(root), "cloud")
+    assert [fault.file for fault in error.value.faults] == ["models/example.lock.yaml", "models/joiner.lock.yaml"]
+
+
+def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
+    platform, instances = serving_platforms()["triton-26.05"], instance_types()
+    assert runtime_identity(platform, instances["ml.c7i.large"]) == RuntimeIdentity(
+        name="onnxruntime", version=platform.onnxruntime
+    )
+    assert runtime_identity(platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(name="tensorrt", version="10.16.1.11")

@@ -1,0 +1,119 @@
+"""Every rule reads only the sections it says, and has a fixture that it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from onboarding import cases
+from onboarding.checks import MODEL_RULES
+from onboarding.dataset import Datasets, is_inside
+from onboarding.document import Document, Place
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.platform import instance_types, serving_platforms
+from onboarding.resolved import own_endpoint
+from onboarding.rules import endpoint_rules, environment_rules, placement_rules, precision_rules
+from onboarding.rules.rule import EndpointCase, EngineCase, EnvironmentCase, ModelCase, applied
+from onboarding.tree import read_tree
+from tests.unit.onboarding.trees import FIXTURES, tree_root
+
+FAULTS = sorted((FIXTURES / "faults").glob("*.yaml"))
+EVERY_RULE = (
+    *MODEL_RULES,
+    *endpoint_rules.RULES,
+    *environment_rules.RULES,
+    *placement_rules.RULES,
+    *precision_rules.ENGINE_RULES,
+)
+
+
+def test_every_rule_has_a_name_of_its_own():
+    names = [rule.name for rule in EVERY_RULE]
+    assert len(names) == len(set(names))
+
+
+def _rules_that_refuse(root: Path) -> set[str]:
+    refusing: set[str] = set()
+    for view in read_tree(root).views.values():
+        subjects = [(placement_rules.RULES, case, view.environment.sections) for case in cases.placements(view)]
+        subjects += [(precision_rules.ENGINE_RULES, case, model.sections) for model, case in cases.engine_cases(view)]
+        inside = EnvironmentCase(
+            spec=view.environment.spec, document=view.environment.document, is_inside_root=lambda path: is_inside(root, path)
+        )
+        subjects.append((environment_rules.RULES, inside, view.environment.sections))
+        for model in view.models.values():
+            model_case = ModelCase(spec=model.spec, document=model.document, datasets=Datasets(root))
+            subjects.append((MODEL_RULES, model_case, model.sections))
+            own = own_endpoint(model)
+            if own is not None:
+                subjects.append((endpoint_rules.RULES, EndpointCase(spec=own.spec, document=own.document), own.sections))
+        for rules, case, sections in subjects:
+            refusing |= {rule.name for rule in rules if list(applied([rule], case, sections))}
+    return refusing
+
+
+def test_every_rule_refuses_a_fixture(tmp_path):
+    refusing: set[str] = set()
+    for number, path in enumerate(FAULTS):
+        refusing |= _rules_that_refuse(tree_root(tmp_path / str(number), yaml.safe_load(path.read_text())["bad"]))
+    # No platform leaves the host image open today; test_refuses_a_platform_that_leaves_the_host_image_open stands in.
+    assert {rule.name for rule in EVERY_RULE} - refusing == {"host_image_is_named"}
+
+
+def test_refuses_a_platform_that_leaves_the_host_image_open(tmp_path):
+    view = read_tree(tree_root(tmp_path, {})).views["cloud"]
+    case = next(cases.placements(view))
+    open_platform = case.platform.model_copy(update={"inference_ami_version": None})
+    faults = list(placement_rules.host_image_is_named.faults(replace(case, platform=open_platform)))
+    assert [fault.line for fault in faults] == [4] and "inference_ami_version" in faults[0].way_out
+    assert list(placement_rules.host_image_is_named.faults(case)) == []
+
+
+@pytest.mark.parametrize("rule", [*MODEL_RULES, *precision_rules.ENGINE_RULES], ids=lambda rule: rule.name)
+def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
+    root = tree_root(tmp_path, {})
+    whole = read_tree(root).models["example"]
+    sections = {name: getattr(whole, name) for name in rule.needs}
+    assert rule.needs and rule.needs <= set(ModelSpec.model_fields)
+    partial = ModelSpec.model_construct(_fields_set=set(sections), **sections)
+    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    if rule in MODEL_RULES:
+        case = ModelCase(spec=partial, document=document, datasets=Datasets(root))
+    else:
+        case = EngineCase(
+            spec=partial,
+            document=document,
+            platform=serving_platforms()["triton-26.05"],
+            instance=instance_types()["ml.g5.xlarge"],
+        )
+    assert list(rule.faults(case)) == []
+
+
+@pytest.mark.parametrize("rule", placement_rules.RULES, ids=lambda rule: rule.name)
+def test_placement_rule_reads_only_the_sections_of_the_environment_it_needs(rule, tmp_path):
+    for case in cases.placements(read_tree(tree_root(tmp_path, {})).views["cloud"]):
+        sections = {name: getattr(case.environment, name) for name in rule.needs}
+        partial = EnvironmentSpec.model_construct(_fields_set=set(sections), **sections)
+        assert list(rule.faults(replace(case, environment=partial))) == []
+
+
+@pytest.mark.parametrize("rule", environment_rules.RULES, ids=lambda rule: rule.name)
+def test_environment_rule_reads_only_the_sections_it_needs(rule, tmp_path):
+    whole = read_tree(tree_root(tmp_path, {})).environments["cloud"]
+    sections = {name: getattr(whole, name) for name in rule.needs}
+    partial = EnvironmentSpec.model_construct(_fields_set=set(sections), **sections)
+    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    assert list(rule.faults(EnvironmentCase(spec=partial, document=document, is_inside_root=lambda path: True))) == []
+
+
+@pytest.mark.parametrize("rule", endpoint_rules.RULES, ids=lambda rule: rule.name)
+def test_endpoint_rule_reads_only_the_sections_it_needs(rule):
+    whole = EndpointSpec(instance_type="ml.g5.xlarge")
+    sections = {name: getattr(whole, name) for name in rule.needs}
+    partial = EndpointSpec.model_construct(_fields_set=set(sections), **sections)
+    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    assert list(rule.faults(EndpointCase(spec=partial, document=document))) == []

@@ -1,0 +1,101 @@
+"""YAML is read with the line of every key and item, and its surprises become sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.source_yaml import parse_document
+
+
+def data(text: str):
+    document, faults = parse_document(text, "x.yaml")
+    assert faults == () and document is not None
+    return document
+
+
+def fault(text: str):
+    _, faults = parse_document(text, "x.yaml")
+    assert len(faults) == 1
+    return faults[0]
+
+
+def test_lines_are_known_for_every_key_and_item():
+    document = data("# a comment\na:\n  b: 1\n  c:\n    - x\n    - y: 2\nd: {e: 3,\n  f: 4}\n")
+    lines = {path: place.line for path, place in document.places.items()}
+    assert lines == {
+        (): 2, ("a",): 2, ("a", "b"): 3, ("a", "c"): 4, ("a", "c", 0): 5, ("a", "c", 1): 6, ("a", "c", 1, "y"): 6,
+        ("d",): 7, ("d", "e"): 7, ("d", "f"): 8,
+    }  # fmt: skip
+
+
+def test_place_of_what_is_not_written_is_its_nearest_parent_s():
+    assert data("a:\n  b: 1\n").at("a", "z", 0).line == 1
+
+
+def test_values_are_plain():
+    values = data("a: 1\nb: 1.5\nc: yes\nd: null\ne: text\nf: 2026-11-20\ng: '8'\nh: 0x10\n").data
+    assert values == {"a": 1, "b": 1.5, "c": True, "d": None, "e": "text", "f": "2026-11-20", "g": "8", "h": 16}
+
+
+def test_text_of_a_value_is_kept_as_written():
+    assert data("account: 012345678901\n").at("account").text == "012345678901"
+
+
+def test_keys_are_text_whatever_they_look_like():
+    assert set(data("1: a\nyes: b\n2026-11-20: c\n").data) == {"1", "yes", "2026-11-20"}
+
+
+def test_marks_at_the_start_of_a_file_are_no_fault():
+    assert data("---\na: 1\n...\n").data == {"a": 1}
+
+
+def test_override_merges_mappings_and_replaces_the_rest():
+    base = data("a: {x: 1, y: 2}\nb: [1, 2, 3]\nc: {z: 1}\nd: word\n")
+    override, _ = parse_document("\n\n\na: {y: 3}\nb: [4]\nc: word\nd: {k: 1}\n", "o.yaml")
+    merged = base.overridden(override)
+    assert merged.data == {"a": {"x": 1, "y": 3}, "b": [4], "c": "word", "d": {"k": 1}}
+    assert (merged.at("a", "x").file, merged.at("a", "y").file, merged.at("a").file) == ("x.yaml", "o.yaml", "x.yaml")
+    assert (merged.at("b", 0).line, merged.at("c").line, merged.at("d", "k").line) == (5, 6, 7)
+    assert ("b", 2) not in merged.places and ("c", "z") not in merged.places
+    assert base.data["a"]["y"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb: [\n", 3, "not YAML"),
+        ("a: 1\n\tb: 2\n", 2, "not YAML"),
+        ("a: 1\nb: *c\n", 2, "undefined alias"),
+        ("a: 1\nb: \x00\n", 2, "not YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "another document"),
+        ("- a\n", 1, "a list"),
+        ("\n\nword\n", 3, "a single value"),
+        ("", 1, "is empty"),
+        ("# only a comment\n", 1, "is empty"),
+        ("a: 1\na: 2\n", 2, "first written in line 1"),
+        ("a: {b: 1, b: 2}\n", 1, "duplicate key 'b'"),
+        ("a: 1\nb: .inf\n", 2, "not a usable value"),
+        ("a: 99999999999999999999\n", 1, "not a usable value"),
+        ("a: !!python/name:os.system x\n", 1, "not a usable value"),
+        ("a: !!binary aGk=\n", 1, "not a usable value"),
+        ("a: 1\n{b: 1}: 2\n", 2, "a key is not plain text"),
+    ],
+)
+def test_refuses_with_the_line(text, line, words):
+    found = fault(text)
+    assert (found.file, found.line) == ("x.yaml", line) and words in str(found)
+
+
+def test_refuses_deep_nesting():
+    assert "nests" in fault("a: " + "[" * 100 + "]" * 100).what
+    assert "nests too much" in fault("[" * 100_000).what
+    assert "nests too much" in fault("- " * 100_000).what
+    assert "nests" in fault("".join(f"{' ' * depth}a:\n" for depth in range(300))).what
+
+
+def test_refuses_a_file_of_another_size(tmp_path):
+    from onboarding.source_yaml import LARGEST_FILE_BYTES, read_document
+
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"#" * (LARGEST_FILE_BYTES + 1))
+    assert "larger than 256 KiB" in read_document(path, "x.yaml")[1][0].what

@@ -1,0 +1,213 @@
+"""A tree is read whole: every fault of every file at once, and whatever the files hold, as faults."""
+
+from __future__ import annotations
+
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onboarding import tree as tree_module
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.tree import read_tree
+from tests.unit.onboarding.trees import FIXTURES, tree_root
+
+MODEL, CLOUD, SHARED, JOINER = "models/example.yaml", "environments/cloud.yaml", "endpoints/shared.yaml", "models/joiner.yaml"
+
+
+def said(root: Path) -> list[str]:
+    return [str(fault) for fault in read_tree(root).faults]
+
+
+def test_tree_holds_every_spec_and_digest(tmp_path):
+    root = tree_root(tmp_path, {})
+    tree = read_tree(root)
+    assert tree.faults == ()
+    assert (set(tree.models), set(tree.endpoints), set(tree.environments)) == ({"example", "joiner"}, {"shared"}, {"cloud"})
+    datasets = ("models/data/calibration.txt", "models/data/validation.txt")
+    assert tree.dataset_digests == {name: sha256((root / name).read_bytes()).hexdigest() for name in datasets}
+
+
+def test_shipped_tree_has_no_fault():
+    tree = read_tree(Path(tree_module.__file__).parents[1])
+    assert tree.faults == ()
+    assert {"dev", "local"} <= set(tree.environments)
+
+
+def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
+    root = tree_root(
+        tmp_path,
+        {
+            MODEL: {
+                "task: text-embedding": "taks: text-embedding",
+                "example-model==1.0.0": "example-model",
+                "[1, 4, 8]": "[5, 4, 8]",
+                "samples: 4": 'samples: "4"',
+                "models/data/validation.txt": "models/data/none.txt",
+                "preferred_batch_sizes": "prefered_batch_sizes",
+                "min: 1": "min: 3",
+            },
+            JOINER: {"endpoint: shared": "endpoint: shard"},
+            SHARED: {"ml.g5.2xlarge": "ml.g5.3xlarge"},
+            CLOUD: {"us-east-1": "useast1", "26.05": "26.5"},
+            "models/broken.yaml": "a: [",
+        },
+    )
+    faults = read_tree(root).faults
+    found = {(fault.file, fault.line): str(fault) for fault in faults}
+    assert len(faults) == 11, "\n".join(found.values())
+    for place, words in {
+        (MODEL, 2): "'taks'",
+        (MODEL, 4): "unpinned",
+        (MODEL, 12): "whole number",
+        (MODEL, 14): "does not exist",
+        (MODEL, 18): "prefered_batch_sizes",
+        (MODEL, 23): "above 'scaling.max'",
+        (JOINER, 6): "unknown shared endpoint",
+        (SHARED, 3): "unknown instance type",
+        (CLOUD, 3): "'region'",
+        (CLOUD, 4): "unknown platform",
+        ("models/broken.yaml", 1): "not YAML",
+    }.items():
+        assert words in found[place]
+
+
+def test_fault_of_a_value_is_found_beside_an_unknown_key_of_its_section(tmp_path):
+    lines = said(tree_root(tmp_path, {MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}}))
+    assert len(lines) == 2 and "min is above opt" in lines[0] and "unknown key" in lines[1]
+
+
+def test_fault_is_ordered_by_file_and_line(tmp_path):
+    faults = read_tree(
+        tree_root(tmp_path, {MODEL: {"min: 1": "min: 3", "samples: 4": "samples: 9"}, CLOUD: {"us-east-1": "x"}})
+    ).faults
+    assert [(fault.file, fault.line) for fault in faults] == [(CLOUD, 3), (MODEL, 12), (MODEL, 23)]
+
+
+def second_environment(**overrides: object) -> str:
+    facts = {"name": "second", "account": "000000000000", "region": "us-east-1", "platform": "triton-26.05"}
+    return yaml.safe_dump({**facts, **overrides})
+
+
+def test_fault_of_every_environment_is_said_once(tmp_path):
+    lines = said(
+        tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": second_environment()})
+    )
+    assert len(lines) == 1 and "environment" not in lines[0]
+
+
+def test_fault_of_some_environments_names_them(tmp_path):
+    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g6.xlarge"}}})
+    lines = said(tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere}))
+    assert len(lines) == 1 and "in environment cloud, " in lines[0]
+
+
+def test_fault_that_differs_between_environments_is_said_for_each(tmp_path):
+    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g4dn.xlarge"}}})
+    lines = said(tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere}))
+    assert len(lines) == 2 and "T4" in lines[0] and "A10G" in lines[1]
+
+
+def test_override_is_merged_before_validation(tmp_path):
+    override = (
+        "models:\n  example:\n    endpoint: {instance_type: ml.g6.xlarge}\n"
+        "    serving: {dynamic_batching: {preferred_batch_sizes: [2]}}"
+    )
+    tree = read_tree(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\n{override}"}}))
+    spec = tree.views["cloud"].models["example"].spec
+    assert isinstance(spec.endpoint, EndpointSpec)
+    assert (spec.endpoint.instance_type, spec.endpoint.scaling.max) == ("ml.g6.xlarge", 2)
+    assert spec.serving.dynamic_batching.preferred_batch_sizes == (2,)
+    assert tree.models["example"].endpoint != spec.endpoint
+
+
+@pytest.mark.parametrize("joined", ["shared", "{instance_type: ml.g5.xlarge}"])
+def test_override_may_move_a_model_between_endpoints(joined, tmp_path):
+    override = f"models: {{example: {{endpoint: {joined}}}, joiner: {{endpoint: {joined}}}}}"
+    assert said(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\n{override}"}})) == []
+
+
+def test_lock_and_hidden_files_are_no_models(tmp_path):
+    assert said(tree_root(tmp_path, {"models/example.lock.yaml": "x", "models/.example.yaml": "x", "models/notes.md": "x"})) == []
+
+
+def test_refuses_a_root_that_is_not_there(tmp_path):
+    lines = said(tmp_path / "none")
+    assert [line.split(":")[0] for line in lines] == ["environments", "models"]
+
+
+def test_refuses_a_link_that_loops(tmp_path):
+    root = tree_root(tmp_path, {})
+    (root / "models/loop.yaml").symlink_to("loop.yaml")
+    (root / "models/data/validation.txt").unlink()
+    (root / "models/data/validation.txt").symlink_to("validation.txt")
+    lines = said(root)
+    assert len(lines) == 3 and all("cannot be read" in line or "outside" in line for line in lines), lines
+
+
+def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
+    root = tree_root(tmp_path, {})
+    (tmp_path / "secret.txt").write_text("x\n")
+    (root / "models/data/validation.txt").unlink()
+    (root / "models/data/validation.txt").symlink_to(tmp_path / "secret.txt")
+    assert all("outside the onboarding root" in line for line in said(root))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["&a {<<: *a}", "a: &x [*x, *x]", "? {a: 1}\n: 2", "!!python/object:os.system {}", "%YAML 9.9\n---\na: 1", "a: 1\n---\nb: 2"],
+)
+def test_refuses_yaml_traps(text, tmp_path):
+    assert said(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
+
+
+def test_refuses_a_mapping_that_multiplies_without_end(tmp_path):
+    laughs = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
+    assert any("nests or repeats too much" in line for line in said(tree_root(tmp_path, {"models/laughs.yaml": laughs})))
+
+
+WORDS = st.sampled_from(
+    sorted({*ModelSpec.model_fields, *EnvironmentSpec.model_fields, "budget", "mean", "batch", "dataset", "example", "zz"})
+)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.dates(), st.binary(max_size=4), WORDS
+)
+DATA = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(WORDS, SCALARS), inner, max_size=6)),
+    max_leaves=20,
+)
+BASE = (FIXTURES / "base" / MODEL).read_text().splitlines()
+EDITED = st.tuples(st.integers(0, len(BASE) - 1), st.text(st.characters(codec="utf-8"), max_size=12)).map(
+    lambda edit: "\n".join([*BASE[: edit[0]], BASE[edit[0]].partition(":")[0] + ": " + edit[1], *BASE[edit[0] + 1 :]]).encode()
+)
+FILES = st.one_of(
+    st.binary(max_size=60),
+    st.text(st.characters(codec="utf-8"), max_size=60).map(str.encode),
+    DATA.map(lambda data: yaml.dump(data, allow_unicode=True).encode("utf-8", "surrogatepass")),
+    EDITED,
+)
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(content=FILES, name=st.sampled_from([MODEL, SHARED, CLOUD, "models/data/validation.txt"]))
+def test_reading_never_raises_whatever_a_file_holds(content, name):
+    with tempfile.TemporaryDirectory() as folder:
+        for fault in read_tree(tree_root(Path(folder), {name: content})).faults:
+            assert str(fault).encode("utf-8") and "\n" not in str(fault)
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(override=DATA, section=st.sampled_from(["models", "endpoints"]))
+def test_reading_never_raises_whatever_an_override_holds(override, section):
+    with tempfile.TemporaryDirectory() as folder:
+        name = "example" if section == "models" else "shared"
+        text = yaml.dump({section: {name: override}}, allow_unicode=True).encode("utf-8", "surrogatepass")
+        base = (FIXTURES / "base" / CLOUD).read_bytes()
+        for fault in read_tree(tree_root(Path(folder), {CLOUD: base + text})).faults:
+            assert str(fault)
