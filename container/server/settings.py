@@ -1,0 +1,83 @@
+"""The process environment of the Python server, read once and refused when it holds a typo."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "ROUNDHOUSE_"
+
+
+class SettingsFault(Exception):
+    """A variable cannot be used; the message is the whole sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the server may be told. Sizes in bytes, times in seconds; `None` is derived from the engine or the machine."""
+
+    model_dir: Path = Path("/opt/ml/model")
+    address: str = "0.0.0.0"
+    port: int = 8080
+    manifest_sha256: str | None = None
+    max_body_bytes: int = 6_291_456
+    max_request_rows: int = 1024
+    queue_rows: int = 4096
+    max_batch_tokens: int | None = None
+    threads: int | None = None
+    drain_seconds: int = 25
+
+
+_COUNTS = {
+    "SAGEMAKER_BIND_TO_PORT": "port",
+    "ROUNDHOUSE_MAX_BODY_BYTES": "max_body_bytes",
+    "ROUNDHOUSE_MAX_REQUEST_ROWS": "max_request_rows",
+    "ROUNDHOUSE_QUEUE_ROWS": "queue_rows",
+    "ROUNDHOUSE_MAX_BATCH_TOKENS": "max_batch_tokens",
+    "ROUNDHOUSE_THREADS": "threads",
+    "ROUNDHOUSE_DRAIN_SECONDS": "drain_seconds",
+}
+_WORDS = {"SM_MODEL_DIR": "model_dir", "ROUNDHOUSE_BIND_ADDRESS": "address", "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256"}
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """The settings in an environment; an empty variable means default. Raises SettingsFault."""
+    known = {name for name in (*_COUNTS, *_WORDS) if name.startswith(PREFIX)}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known:
+            raise SettingsFault(f"{name} is not a setting of this server; {_nearest(name, known)}")
+    values: dict[str, object] = {field: _count(name, environ[name]) for name, field in _COUNTS.items() if environ.get(name)}
+    values |= {field: environ[name] for name, field in _WORDS.items() if environ.get(name)}
+    if "model_dir" in values:
+        values["model_dir"] = Path(str(values["model_dir"]))
+    settings = Settings(**values)  # type: ignore[arg-type]
+    if settings.max_request_rows > settings.queue_rows:
+        raise SettingsFault(
+            f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
+            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue."
+        )
+    return settings
+
+
+def process_settings() -> Settings:
+    """The settings of this process."""
+    return read_settings(os.environ)
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}."
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise SettingsFault(f"{name} is {text!r}; it must be a whole number from 1 up, or unset for the default.")
+    return int(text)

@@ -1,0 +1,83 @@
+"""What the layers hand each other: requests, the served model's signature, and the faults a client may hear of.
+
+RequestFault            400  the request cannot be read or does not fit the model
++-- UnknownPath         404
++-- TooLarge            413
++-- UnsupportedEncoding 415
++-- EngineRefused       422  the engine fails on this request alone
++-- Unavailable         503  loading, draining or broken; Retry-After is set
+    +-- QueueFull       503
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+class RequestFault(Exception):
+    """A request that gets no answer; the message is the one sentence that the client reads."""
+
+    status = 400
+    retry_after_seconds: int | None = None
+
+
+class UnknownPath(RequestFault):
+    """No such path or model."""
+
+    status = 404
+
+
+class WrongMethod(RequestFault):
+    """The path exists but not for this method."""
+
+    status = 405
+
+
+class TooLarge(RequestFault):
+    """More bytes or rows than this server takes at once."""
+
+    status = 413
+
+
+class UnsupportedEncoding(RequestFault):
+    """A content encoding or type that this server does not read."""
+
+    status = 415
+
+
+class EngineRefused(RequestFault):
+    """The engine fails on this request alone while it still answers others."""
+
+    status = 422
+
+
+class Unavailable(RequestFault):
+    """The server cannot answer now; the same request may succeed later."""
+
+    status = 503
+    retry_after_seconds = 1
+
+
+class QueueFull(Unavailable):
+    """As many rows wait as may wait."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signature:
+    """The served model as a client sees it."""
+
+    model: str
+    input_name: str
+    output_name: str
+    version: str = "1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextRequest:
+    """Texts to answer, and how the client wants the answer written."""
+
+    texts: tuple[str, ...]
+    dialect: Literal["kserve", "plain"]
+    binary: bool = False
+    id: str | None = None

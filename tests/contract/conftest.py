@@ -1,0 +1,157 @@
+"""The three servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.tiny_embedder.archive import MODEL, REPOSITORY, write_archive
+from workbench.local_cloud.container import Container, ContainerSpec, start_container
+from workbench.local_cloud.server_client import Response, ServerClient
+
+KINDS = ("python-server", "triton-sme", "triton-mme")
+SECONDS = 60.0
+POLL_SECONDS = 0.02
+TARGET_MODEL = "0123456789abcdef/model.tar.gz"
+TRITON = REPOSITORY / ".venvs" / "triton"
+PYTHON = {"python-server": REPOSITORY / ".venvs" / "server", "triton-sme": TRITON, "triton-mme": TRITON}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A running server and how its one model is asked."""
+
+    kind: str
+    container: Container
+    client: ServerClient
+    infer_path: str = "/invocations"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def ask(self, body: bytes, content_type: str = "application/json", **headers: str) -> Response:
+        """One inference request."""
+        return self.client.request("POST", self.infer_path, body, {"Content-Type": content_type, **self.headers, **headers})
+
+
+def command(kind: str, folder: Path) -> tuple[str, ...]:
+    """What the image of a server runs."""
+    python = str(PYTHON[kind] / "bin" / "python")
+    if kind == "python-server":
+        return (python, "-W", "error", "-m", "container.server", "serve")
+    serve = REPOSITORY / "workbench" / "local_cloud" / "triton_serve.py"
+    return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", str(folder / "backends"))
+
+
+def environment(kind: str, archive: Path, **extra: str) -> dict[str, str]:
+    """What SageMaker puts into a container's environment."""
+    # Our model configurations are complete: completing them costs Triton a second start of the python backend.
+    triton = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config"}
+    model = {
+        "python-server": {},
+        "triton-sme": triton | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": MODEL},
+        # `serve` exports the ping mode: one model that fails to load must not make a whole multi-model server unhealthy.
+        "triton-mme": triton | {"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_TRITON_PING_MODE": "live"},
+    }[kind]
+    found = {"PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
+    return found | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"} | model | extra
+
+
+def start(kind: str, archive: Path, folder: Path, **extra: str) -> Container:
+    """Starts a server in a container whose loopback is its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return start_container(
+        ContainerSpec(
+            command=command(kind, folder),
+            environment=environment(kind, archive, HOME=str(folder), **extra),
+            folder=folder,
+            log=folder / "server.log",
+        )
+    )
+
+
+def wait_until_healthy(container: Container, client: ServerClient) -> None:
+    """Polls /ping; a server that ends or takes too long fails the test with its log."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and container.exit_status() is None:
+        try:
+            if client.request("GET", "/ping", timeout_seconds=5).status == 200:
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(POLL_SECONDS)
+    pytest.fail(f"not healthy, exit status {container.exit_status()}: {container.spec.log.read_text()[-2000:]}")
+
+
+def exit_status(container: Container) -> int:
+    """How a server that should end by itself ends."""
+    return container.process.wait(SECONDS)
+
+
+def load(client: ServerClient, url: Path, *, name: str = "hash", target: str = TARGET_MODEL) -> Response:
+    """Asks a multi-model server to load an archive, as SageMaker does."""
+    body = json.dumps({"model_name": name, "url": str(url)}).encode()
+    return client.request("POST", "/models", body, {"Content-Type": "application/json", "X-Amzn-SageMaker-Target-Model": target})
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive that all three servers load: the same bytes."""
+    root = tmp_path_factory.mktemp("archive") / "model"
+    write_archive(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def launched(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Served]]:
+    """Gives each kind of server, started at its first use and stopped at the end."""
+    running: dict[str, Served] = {}
+
+    def served(kind: str) -> Served:
+        if kind not in running:
+            running[kind] = _serve(kind, archive, tmp_path_factory.mktemp(kind))
+        return running[kind]
+
+    yield served
+    for one in running.values():
+        one.client.close()
+        one.container.stop(10)
+
+
+def _serve(kind: str, archive: Path, folder: Path) -> Served:
+    empty = folder / "empty"
+    empty.mkdir()
+    container = start(kind, empty if kind == "triton-mme" else archive, folder)
+    client = ServerClient(container.connection)
+    try:
+        wait_until_healthy(container, client)
+        if kind != "triton-mme":
+            return Served(kind=kind, container=container, client=client)
+        answer = load(client, archive)
+        assert answer.status == 200, answer.body
+    except BaseException:
+        container.stop(0)
+        raise
+    headers = {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}
+    return Served(kind=kind, container=container, client=client, infer_path="/models/hash/invoke", headers=headers)
+
+
+@pytest.fixture(params=KINDS)
+def served(request: pytest.FixtureRequest, launched: Callable[[str], Served]) -> Served:
+    """One server after the other."""
+    return launched(request.param)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the folder's tests, and says what is missing where Triton is not installed."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.contract)
+            if not TRITON.exists() or sys.platform != "linux":
+                item.add_marker(pytest.mark.skip(reason=f"needs Linux and Triton in {TRITON}"))

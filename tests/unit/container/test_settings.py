@@ -1,0 +1,44 @@
+"""The process environment of the Python server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from container.server.settings import Settings, SettingsFault, read_settings
+
+
+def test_settings_default_to_what_sagemaker_needs():
+    assert read_settings({"PATH": "/bin", "SAGEMAKER_PROGRAM": "x"}) == Settings()
+    assert (Settings().model_dir, Settings().address, Settings().port) == (Path("/opt/ml/model"), "0.0.0.0", 8080)
+
+
+def test_settings_are_read_from_their_variables():
+    environ = {
+        "SM_MODEL_DIR": "/m",
+        "SAGEMAKER_BIND_TO_PORT": "9000",
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        "ROUNDHOUSE_THREADS": "2",
+    }
+    assert read_settings(environ) == Settings(model_dir=Path("/m"), port=9000, address="127.0.0.1", threads=2)
+
+
+def test_empty_variable_means_default():
+    assert read_settings({"ROUNDHOUSE_THREADS": "", "ROUNDHOUSE_MANIFEST_SHA256": ""}) == Settings()
+
+
+def test_refuses_unknown_variable_with_the_nearest_known():
+    with pytest.raises(SettingsFault, match=r"ROUNDHOUSE_THREAD is not a setting.*did you mean ROUNDHOUSE_THREADS"):
+        read_settings({"ROUNDHOUSE_THREAD": "2"})
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
+def test_refuses_a_count_that_is_none(text):
+    with pytest.raises(SettingsFault, match="ROUNDHOUSE_QUEUE_ROWS is"):
+        read_settings({"ROUNDHOUSE_QUEUE_ROWS": text})
+
+
+def test_refuses_a_queue_smaller_than_one_request():
+    with pytest.raises(SettingsFault, match="raise the queue"):
+        read_settings({"ROUNDHOUSE_QUEUE_ROWS": "10", "ROUNDHOUSE_MAX_REQUEST_ROWS": "11"})
