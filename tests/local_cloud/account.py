@@ -1,0 +1,184 @@
+"""A client's view of the local cloud: boto3, templates and archives for tests."""
+
+import io
+import json
+import os
+import tarfile
+import time
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+
+from workbench.local_cloud import lifecycle
+
+ROOT = Path(__file__).parents[2]
+BUCKET = "engines"
+ACCOUNT = "000000000000"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/endpoint"
+IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-server:1"
+BUILD_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-builder:1"
+SLEEPS = "version: 0.2\nphases: {build: {commands: [sleep 60 & sleep 60]}}\n"
+DEADLINE_SECONDS = 30
+MARK = "ROUNDHOUSE_TEST_MARK"
+
+
+class Account:
+    """Clients of one running local cloud, with what most tests need done by them."""
+
+    def __init__(self, address, state):
+        self.address = address
+        self.state = state
+        self._clients = {}
+
+    def client(self, service):
+        if service not in self._clients:
+            settings = lifecycle.environment(self.address)
+            self._clients[service] = boto3.client(
+                service,
+                endpoint_url=settings["AWS_ENDPOINT_URL"],
+                aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
+                region_name=settings["AWS_REGION"],
+                config=Config(retries={"max_attempts": 1}, proxies={}, max_pool_connections=20, parameter_validation=False),
+                verify=False,
+            )
+        return self._clients[service]
+
+    def close(self):
+        for client in self._clients.values():
+            client.close()
+
+    def deploy(self, stack, resources):
+        """Creates or updates a stack, and returns its final status and the first reason of a failure."""
+        formation = self.client("cloudformation")
+        template = json.dumps({"Resources": resources})
+        try:
+            formation.describe_stacks(StackName=stack)
+        except formation.exceptions.ClientError:
+            formation.create_stack(StackName=stack, TemplateBody=template)
+        else:
+            formation.update_stack(StackName=stack, TemplateBody=template)
+        return self.settled(stack), self.reason(stack)
+
+    def destroy(self, stack):
+        self.client("cloudformation").delete_stack(StackName=stack)
+        self.settled(stack)
+
+    def settled(self, stack):
+        formation = self.client("cloudformation")
+
+        def status():
+            try:
+                now = formation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
+            except formation.exceptions.ClientError:
+                return "GONE"
+            return None if now.endswith("_IN_PROGRESS") else now
+
+        return until(status)
+
+    def reason(self, stack):
+        formation = self.client("cloudformation")
+        try:
+            events = formation.describe_stack_events(StackName=stack)["StackEvents"]
+        except formation.exceptions.ClientError:
+            return ""
+        newest_first = sorted(events, key=lambda event: event["Timestamp"], reverse=True)
+        failed = [event for event in newest_first if event["ResourceStatus"].endswith("_FAILED")]
+        return failed[0].get("ResourceStatusReason", "") if failed else ""
+
+    def put_archive(self, key, greeting):
+        self.client("s3").put_object(Bucket=BUCKET, Key=key, Body=archive({"greeting.txt": greeting}))
+        return f"s3://{BUCKET}/{key}"
+
+    def invoke(self, endpoint, body=b"hello", **options):
+        answer = self.client("sagemaker-runtime").invoke_endpoint(EndpointName=endpoint, Body=body, **options)
+        return json.loads(answer["Body"].read())
+
+
+def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **options):
+    """Makes a project, starts a build of it, and returns the build's id."""
+    codebuild = cloud.client("codebuild")
+    codebuild.create_project(
+        name=name,
+        source={"type": "NO_SOURCE", "buildspec": buildspec},
+        artifacts={"type": "NO_ARTIFACTS"},
+        serviceRole=ROLE,
+        environment={
+            "type": kind, "image": image, "computeType": "BUILD_GENERAL1_SMALL",
+            "environmentVariables": [{"name": "GIVEN", "value": "project"}, {"name": MARK, "value": name}],
+        },
+    )  # fmt: skip
+    return codebuild.start_build(projectName=name, **options)["build"]["id"]
+
+
+def until(condition):
+    """Polls a condition until it gives something other than None."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        found = condition()
+        if found is not None:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"nothing within {DEADLINE_SECONDS} s")
+
+
+def archive(files):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return content.getvalue()
+
+
+def endpoint_resources(name, data_url, version="1", mode=None, environment=None, image=IMAGE, **variant):
+    """A model, an endpoint config and an endpoint, named as content names them: by version."""
+    container = {"Image": image, "ModelDataUrl": data_url, "Environment": {MARK: name, **(environment or {})}}
+    if mode is not None:
+        container["Mode"] = mode
+    production = {
+        "VariantName": "AllTraffic",
+        "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]},
+        "InstanceType": "ml.c7i.large",
+        "InitialInstanceCount": 1,
+        "InitialVariantWeight": 1,
+        **variant,
+    }
+    return {
+        "Model": {
+            "Type": "AWS::SageMaker::Model",
+            "Properties": {"ModelName": f"{name}-{version}", "PrimaryContainer": container, "ExecutionRoleArn": ROLE},
+        },
+        "Config": {
+            "Type": "AWS::SageMaker::EndpointConfig",
+            "Properties": {"EndpointConfigName": f"{name}-{version}", "ProductionVariants": [production]},
+        },
+        "Endpoint": {
+            "Type": "AWS::SageMaker::Endpoint",
+            "Properties": {
+                "EndpointName": name,
+                "EndpointConfigName": {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
+            },
+        },
+    }
+
+
+def marked_processes(mark):
+    """Pids of the processes that carry a mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+    return found
+
+
+def gone(mark):
+    """Waits until no process carries a mark."""
+    return until(lambda: None if marked_processes(mark) else True)

@@ -1,0 +1,73 @@
+"""The smallest model server: what it does is told by SERVER_MODE, and it can hold MODELS_HELD target models at once."""
+
+import json
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+MODE = os.environ.get("SERVER_MODE", "healthy")
+MODELS_HELD = int(os.environ.get("MODELS_HELD", "1"))
+loaded = {}
+
+
+class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.reply(200 if MODE != "never_healthy" else 503)
+
+    def do_DELETE(self):
+        name = self.path.split("/")[2]
+        self.reply(200 if loaded.pop(name, None) else 404)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if self.path == "/models":
+            self.load(json.loads(body))
+        elif self.path == "/invocations":
+            self.invoke(Path(os.environ["SM_MODEL_DIR"]), body)
+        elif self.path.split("/")[2] in loaded:
+            self.invoke(Path(loaded[self.path.split("/")[2]]), body)
+        else:
+            self.reply(404)
+
+    def load(self, request):
+        if request["model_name"] in loaded:
+            self.reply(409)
+        elif len(loaded) >= MODELS_HELD:
+            self.reply(507, b"no memory left")
+        else:
+            loaded[request["model_name"]] = request["url"]
+            self.reply(200)
+
+    def invoke(self, folder, body):
+        if body == b"fault":
+            self.reply(400, b"that is no question")
+            return
+        answer = {
+            "greeting": (folder / "greeting.txt").read_text(),
+            "body": body.decode()[:100],
+            "bytes": len(body),
+            "content_type": self.headers["Content-Type"],
+            "target_model": self.headers["X-Amzn-SageMaker-Target-Model"],
+            "attributes": self.headers["X-Amzn-SageMaker-Custom-Attributes"],
+            "loaded": len(loaded),
+        }
+        self.reply(200, json.dumps(answer).encode())
+
+    def reply(self, status, body=b""):
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+if MODE == "exits":
+    sys.exit("error: the engine was made for another GPU")
+print("error: still thinking" if MODE == "never_healthy" else "ready", flush=True)
+ThreadingHTTPServer((os.environ["ROUNDHOUSE_BIND_ADDRESS"], int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Answers).serve_forever()

@@ -1,0 +1,40 @@
+import json
+
+import pytest
+
+from tests.local_cloud.account import BUCKET, ROOT, Account
+from workbench.local_cloud import lifecycle
+
+PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
+SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
+
+
+def write_images(state):
+    """Adds a test server and a build image to the local cloud's image table."""
+    rows = {
+        "test-server": {"command": [PYTHON, "-I", SERVER]},
+        "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 4},
+        "test-builder": {},
+    }
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "images.yaml").write_text(json.dumps(rows))
+
+
+@pytest.fixture(scope="session")
+def cloud(tmp_path_factory):
+    state = tmp_path_factory.mktemp("cloud")
+    write_images(state)
+    account = Account(lifecycle.start(ROOT, state), state)
+    account.client("s3").create_bucket(Bucket=BUCKET)
+    yield account
+    account.close()
+    lifecycle.stop(state)
+
+
+@pytest.fixture
+def new_state(tmp_path):
+    """A state folder whose local cloud, if a test starts one, is stopped afterwards."""
+    state = tmp_path / "state"
+    write_images(state)
+    yield state
+    lifecycle.stop(state)

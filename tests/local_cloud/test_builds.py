@@ -1,0 +1,118 @@
+"""CodeBuild: StartBuild runs the project's buildspec as processes, and says how it went."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.local_cloud.account import BUCKET, SLEEPS, build, gone, marked_processes, until
+
+pytestmark = pytest.mark.local_cloud
+SUCCEEDS = """
+version: 0.2
+env: {variables: {FROM_SPEC: spec, GIVEN: spec}}
+phases:
+  install:
+    commands:
+      - export CARRIED=across
+      - cd inner
+  build:
+    commands:
+      - echo "$CARRIED $FROM_SPEC $GIVEN $(cat note.txt) $(basename "$PWD")"
+      - test "$CODEBUILD_SRC_DIR/inner" = "$PWD"
+      - test -z "$PYTHONPATH" && test -n "$CODEBUILD_BUILD_ID"
+      - python -c "import urllib.request, os; urllib.request.urlopen(os.environ['AWS_ENDPOINT_URL'] + '/_ministack/health')"
+  post_build:
+    commands: [echo "build succeeding is $CODEBUILD_BUILD_SUCCEEDING"]
+"""
+FAILS = """
+version: 0.2
+phases:
+  build:
+    commands:
+      - echo starting
+      - "echo 'accuracy budget missed: mean 0.91 < 0.99' && exit 3"
+      - echo never
+  post_build:
+    commands: [echo "build succeeding is $CODEBUILD_BUILD_SUCCEEDING"]
+"""
+
+
+def now(cloud, build_id):
+    return cloud.client("codebuild").batch_get_builds(ids=[build_id])["builds"][0]
+
+
+def ended(cloud, build_id):
+    return until(lambda: found if (found := now(cloud, build_id))["buildComplete"] else None)
+
+
+def said(record):
+    return Path(record["logs"]["deepLink"].removeprefix("file://")).read_text()
+
+
+def failed_phase(record):
+    phase = next(phase for phase in record["phases"] if phase.get("phaseStatus") not in ("SUCCEEDED", None))
+    return phase["phaseType"], phase["contexts"][0]["statusCode"], phase["contexts"][0]["message"]
+
+
+def test_build_runs_its_phases_on_the_source_from_s3(cloud):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("inner/note.txt", "noted")
+    cloud.client("s3").put_object(Bucket=BUCKET, Key="sources/1.zip", Body=content.getvalue())
+    record = ended(
+        cloud,
+        build(
+            cloud, "succeeds", SUCCEEDS, sourceTypeOverride="S3", sourceLocationOverride=f"{BUCKET}/sources/1.zip",
+            environmentVariablesOverride=[{"name": "GIVEN", "value": "override"}],
+        ),
+    )  # fmt: skip
+    assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), said(record)
+    assert "across spec override noted inner" in said(record)
+    assert "build succeeding is 1" in said(record)
+    assert [phase["phaseType"] for phase in record["phases"]] == [
+        "SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "BUILD", "POST_BUILD", "UPLOAD_ARTIFACTS",
+        "FINALIZING", "COMPLETED",
+    ]  # fmt: skip
+    assert gone("succeeds")
+
+
+def test_failed_build_names_the_command_and_its_last_words(cloud):
+    record = ended(cloud, build(cloud, "fails", FAILS))
+    assert record["buildStatus"] == "FAILED"
+    phase, code, message = failed_phase(record)
+    assert (phase, code) == ("BUILD", "COMMAND_EXECUTION_ERROR")
+    assert "exit status 3. Last line of the log: accuracy budget missed: mean 0.91 < 0.99" in message
+    assert "never" not in said(record).splitlines()
+    assert "build succeeding is 0" in said(record)
+
+
+def test_stopped_build_leaves_no_process(cloud):
+    build_id = build(cloud, "stops", SLEEPS)
+    until(lambda: True if now(cloud, build_id)["currentPhase"] == "BUILD" and len(marked_processes("stops")) > 2 else None)
+    assert cloud.client("codebuild").stop_build(id=build_id)["build"]["buildStatus"] == "STOPPED"
+    assert gone("stops")
+
+
+def test_build_that_takes_too_long_is_ended(cloud):
+    record = ended(cloud, build(cloud, "slow", SLEEPS, timeoutInMinutesOverride=0))
+    assert record["buildStatus"] == "TIMED_OUT"
+    assert failed_phase(record)[:2] == ("BUILD", "BUILD_TIMED_OUT")
+    assert gone("slow")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "phase", "message"),
+    [
+        ("gpu", {"kind": "LINUX_GPU_CONTAINER"}, "PROVISIONING", "this machine has no GPU"),
+        ("image", {"image": "somewhere/unheard-of"}, "PROVISIONING", "no local environment stands for the image"),
+        ("yaml", {"buildspec": "version: 0.2\nphases: [\n"}, "DOWNLOAD_SOURCE", "the buildspec does not parse"),
+        ("lost", {"sourceTypeOverride": "S3", "sourceLocationOverride": "engines/none.zip"}, "DOWNLOAD_SOURCE", "NoSuchKey"),
+    ],
+)
+def test_refuses_a_build(cloud, name, change, phase, message):
+    record = ended(cloud, build(cloud, f"refused-{name}", **{"buildspec": SLEEPS, **change}))
+    assert record["buildStatus"] == "FAILED"
+    assert failed_phase(record)[0] == phase
+    assert message in failed_phase(record)[2]

@@ -1,0 +1,68 @@
+"""Local containers, with namespaces and on a kernel that allows none."""
+
+import os
+import sys
+
+import pytest
+
+from tests.local_cloud.account import MARK, ROOT, gone, until
+from workbench.local_cloud.container import ContainerSpec, NotListening, start_container
+from workbench.local_cloud.server_client import ServerClient
+
+pytestmark = pytest.mark.local_cloud
+NO_NAMESPACES = ()
+
+
+@pytest.fixture
+def spec(tmp_path):
+    (tmp_path / "greeting.txt").write_text("hi")
+    return ContainerSpec(
+        command=(sys.executable, "-I", str(ROOT / "tests" / "local_cloud" / "answering_server.py")),
+        environment={
+            "PATH": os.environ["PATH"], "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "SAGEMAKER_BIND_TO_PORT": "8080",
+            "SM_MODEL_DIR": str(tmp_path), MARK: tmp_path.name,
+        },
+        folder=tmp_path,
+        log=tmp_path / "server.log",
+    )  # fmt: skip
+
+
+def ready(client):
+    def ping():
+        try:
+            return True if client.request("GET", "/ping").status == 200 else None
+        except NotListening:
+            return None
+
+    return until(ping)
+
+
+@pytest.mark.parametrize("prefix", [None, NO_NAMESPACES], ids=["namespaces", "no_namespaces"])
+def test_container_answers_and_stops(spec, prefix):
+    container = start_container(spec, prefix)
+    client = ServerClient(container.connection)
+    assert ready(client)
+    assert b'"greeting": "hi"' in client.request("POST", "/invocations", b"x").body
+    client.close()
+    container.stop(5)
+    assert container.exit_status() is not None
+    assert gone(spec.folder.name)
+    warnings = [line for line in spec.log.read_text().splitlines() if line.startswith("warning")]
+    assert len(warnings) == (prefix == NO_NAMESPACES), warnings
+
+
+def test_container_without_namespaces_ends_with_its_control(spec):
+    container = start_container(spec, NO_NAMESPACES)
+    client = ServerClient(container.connection)
+    assert ready(client)
+    client.close()
+    container.control.close()
+    assert container.process.wait(10) == 137
+    assert gone(spec.folder.name)
+
+
+def test_refuses_a_connection_while_nothing_listens(spec):
+    container = start_container(ContainerSpec(**{**vars(spec), "command": ("/bin/sleep", "60")}))
+    with pytest.raises(NotListening, match="nothing listens on port 8080"):
+        container.connection(1)
+    container.stop(5)

@@ -1,0 +1,151 @@
+"""SageMaker's and Application Auto Scaling's APIs: what they keep, and what they refuse with AWS's codes."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import IMAGE, ROLE, endpoint_resources, until
+
+pytestmark = pytest.mark.local_cloud
+TARGET = {
+    "ServiceNamespace": "sagemaker",
+    "ResourceId": "endpoint/scaled/variant/AllTraffic",
+    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+}
+
+
+@pytest.fixture
+def sagemaker(cloud):
+    return cloud.client("sagemaker")
+
+
+def variant(**changes):
+    return {
+        "VariantName": "AllTraffic", "ModelName": "kept", "InstanceType": "ml.c7i.large", "InitialInstanceCount": 1, **changes
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kept(cloud):
+    url = cloud.put_archive("kept/model.tar.gz", "hi")
+    cloud.client("sagemaker").create_model(
+        ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE, "ModelDataUrl": url}
+    )
+    yield cloud
+    cloud.client("sagemaker").delete_model(ModelName="kept")
+
+
+def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
+    sagemaker.create_endpoint_config(EndpointConfigName="by-api", ProductionVariants=[variant()])
+    sagemaker.create_endpoint(EndpointName="by-api", EndpointConfigName="by-api")
+
+    def status():
+        now = sagemaker.describe_endpoint(EndpointName="by-api")["EndpointStatus"]
+        return None if now == "Creating" else now
+
+    assert until(status) == "InService"
+    assert kept.invoke("by-api")["greeting"] == "hi"
+    with pytest.raises(ClientError, match="Cannot create already existing endpoint"):
+        sagemaker.create_endpoint(EndpointName="by-api", EndpointConfigName="by-api")
+    sagemaker.delete_endpoint(EndpointName="by-api")
+    until(lambda: None if sagemaker.list_endpoints(NameContains="by-api")["Endpoints"] else True)
+    sagemaker.delete_endpoint_config(EndpointConfigName="by-api")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ModelName": "missing"}, 'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"'),
+        ({"InstanceType": "c7i.large"}, "Value 'c7i.large' at 'instanceType' failed to satisfy constraint"),
+        ({"ContainerStartupHealthCheckTimeoutInSeconds": 5}, "Member must have value between 60 and 3600"),
+        ({"VariantName": "all_traffic"}, "Member must satisfy regular expression pattern"),
+    ],
+)
+def test_refuses_a_variant(kept, change, said):
+    config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant(**change)]}}
+    status, reason = kept.deploy("variant", {"Config": config})
+    assert status == "ROLLBACK_COMPLETE"
+    assert said in reason
+    kept.destroy("variant")
+
+
+def test_refuses_an_endpoint_config_that_is_not_there(sagemaker):
+    with pytest.raises(ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/missing"') as error:
+        sagemaker.create_endpoint(EndpointName="x", EndpointConfigName="missing")
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_refuses_a_model_name_that_is_taken(kept, sagemaker):
+    with pytest.raises(ClientError, match="Cannot create already existing model"):
+        sagemaker.create_model(ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE})
+
+
+def test_refuses_a_model_without_role(cloud):
+    resources = endpoint_resources("norole", cloud.put_archive("norole/model.tar.gz", "hi"))
+    del resources["Model"]["Properties"]["ExecutionRoleArn"]
+    status, reason = cloud.deploy("norole", {"Model": resources["Model"]})
+    assert status == "ROLLBACK_COMPLETE"
+    assert "'executionRoleArn' failed to satisfy constraint: Member must not be null" in reason
+    cloud.destroy("norole")
+
+
+def test_refuses_a_name_longer_than_sagemaker_allows(sagemaker):
+    with pytest.raises(ClientError, match="Member must have length less than or equal to 63"):
+        sagemaker.create_endpoint(EndpointName="x" * 64, EndpointConfigName="missing")
+
+
+def scaling_resources(low="1", high="4"):
+    policy = {
+        "PolicyName": "invocations",
+        "PolicyType": "TargetTrackingScaling",
+        "ScalingTargetId": {"Ref": "Target"},
+        "TargetTrackingScalingPolicyConfiguration": {
+            "TargetValue": 600,
+            "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+        },
+    }
+    target = {"Type": "AWS::ApplicationAutoScaling::ScalableTarget"}
+    return {
+        "Target": {**target, "Properties": {**TARGET, "MinCapacity": low, "MaxCapacity": high, "RoleARN": ROLE}},
+        "Policy": {"Type": "AWS::ApplicationAutoScaling::ScalingPolicy", "Properties": policy},
+    }
+
+
+def test_scaling_by_template_is_kept_changed_and_gone(cloud):
+    scaling = cloud.client("application-autoscaling")
+    assert cloud.deploy("scaled", scaling_resources()) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("scaled", scaling_resources(high="6")) == ("UPDATE_COMPLETE", "")
+    target = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"][0]
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 6)
+    policies = scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
+    assert [policy["PolicyName"] for policy in policies] == ["invocations"]
+    cloud.destroy("scaled")
+    assert scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"] == []
+
+
+def test_refuses_a_minimum_above_the_maximum(cloud):
+    status, reason = cloud.deploy("minmax", scaling_resources(low="5"))
+    assert status == "ROLLBACK_COMPLETE"
+    assert "Maximum capacity cannot be less than minimum capacity" in reason
+    cloud.destroy("minmax")
+
+
+def test_refuses_a_policy_without_registered_target(cloud):
+    with pytest.raises(ClientError, match="No scalable target registered") as error:
+        cloud.client("application-autoscaling").put_scaling_policy(PolicyName="p", PolicyType="TargetTrackingScaling", **TARGET)
+    assert error.value.response["Error"]["Code"] == "ObjectNotFoundException"
+
+
+def test_alarm_on_metric_math_is_kept(cloud):
+    stat = {"Metric": {"Namespace": "AWS/SageMaker", "MetricName": "ModelLatency"}, "Period": 60, "Stat": "p99"}
+    metrics = [
+        {"Id": "latency", "MetricStat": stat, "ReturnData": False},
+        {"Id": "milliseconds", "Expression": "latency / 1000", "ReturnData": True},
+    ]
+    properties = {
+        "AlarmName": "slow", "Metrics": metrics, "ComparisonOperator": "GreaterThanThreshold", "Threshold": 50,
+        "EvaluationPeriods": 3,
+    }  # fmt: skip
+    assert cloud.deploy("alarm", {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}})[0] == "CREATE_COMPLETE"
+    alarm = cloud.client("cloudwatch").describe_alarms(AlarmNames=["slow"])["MetricAlarms"][0]
+    assert [metric["Id"] for metric in alarm["Metrics"]] == ["latency", "milliseconds"]
+    cloud.destroy("alarm")

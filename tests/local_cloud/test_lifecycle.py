@@ -1,0 +1,138 @@
+"""Starting, finding, stopping, and coming back after the worst."""
+
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.local_cloud.account import BUCKET, ROOT, SLEEPS, Account, build, endpoint_resources, gone, marked_processes, until
+from workbench.local_cloud import lifecycle
+from workbench.local_cloud.address import is_alive, process_start, read_address, write_address
+
+pytestmark = pytest.mark.local_cloud
+
+
+def test_environment_points_every_client_at_the_cloud(cloud):
+    inherited = {"HOME": "/home/x", "AWS_CA_BUNDLE": "/etc/ca.pem", "AWS_PROFILE": "work", "http_proxy": "http://proxy:1"}
+    found = lifecycle.client_environment(cloud.address, inherited, account="111122223333")
+    assert found["AWS_ENDPOINT_URL"] == found["AWS_ENDPOINT_URL_S3"] == cloud.address.endpoint_url
+    assert found["AWS_ACCESS_KEY_ID"] == "111122223333"
+    assert found["AWS_EC2_METADATA_DISABLED"] == "true"
+    assert found["HOME"] == "/home/x"
+    assert found["NO_PROXY"] == "127.0.0.1,localhost"
+    assert not {"AWS_CA_BUNDLE", "AWS_PROFILE"} & set(found)
+
+
+def test_cloud_listens_on_loopback_only(cloud):
+    listening = Path("/proc/net/tcp").read_text().splitlines() + Path("/proc/net/tcp6").read_text().splitlines()
+    port = f":{cloud.address.port:04X}"
+    local = [line.split()[1] for line in listening if f"{port} " in line and line.split()[3] == "0A"]
+    assert local == [f"0100007F{port}"]
+
+
+def test_start_again_finds_the_running_cloud(cloud):
+    assert lifecycle.start(ROOT, cloud.state) == cloud.address == lifecycle.find(cloud.state)
+
+
+def test_stop_ends_every_process_and_removes_what_the_cloud_made(new_state):
+    account = start_with_work(new_state, "stopped")
+    assert lifecycle.stop(new_state)
+    assert not is_alive(account.address)
+    assert gone("stopped")
+    assert [path.name for path in new_state.iterdir()] == ["images.yaml"]
+    assert not lifecycle.stop(new_state)
+
+
+def test_interrupt_stops_every_child(new_state):
+    account = start_with_work(new_state, "interrupted")
+    os.kill(account.address.pid, signal.SIGINT)
+    until(lambda: True if not alive(account.address) else None)
+    assert gone("interrupted")
+
+
+def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
+    account = start_with_work(new_state, "killed")
+    assert marked_processes("killed")
+    os.kill(account.address.pid, signal.SIGKILL)
+    until(lambda: True if not alive(account.address) else None)
+    assert gone("killed")
+    assert lifecycle.find(new_state) is None
+    again = lifecycle.start(ROOT, new_state)
+    assert lifecycle.find(new_state) == again != account.address
+
+
+def start_with_work(state, name):
+    """Starts a local cloud in which an endpoint answers and a build runs, both marked with one name."""
+    account = Account(lifecycle.start(ROOT, state), state)
+    account.client("s3").create_bucket(Bucket=BUCKET)
+    status, reason = account.deploy(name, endpoint_resources(name, account.put_archive(f"{name}.tar.gz", "hi")))
+    assert (status, reason) == ("CREATE_COMPLETE", "")
+    build(account, name, SLEEPS)
+    until(lambda: True if sleeps(name) else None)
+    account.close()
+    return account
+
+
+def sleeps(name):
+    """Whether the marked build has reached its command."""
+    return any(process_name(pid) == "sleep" for pid in marked_processes(name))
+
+
+def process_name(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def alive(address):
+    """Buries the cloud if it has ended, as its parent must, and says whether it still runs."""
+    os.waitpid(address.pid, os.WNOHANG)
+    return is_alive(address)
+
+
+def test_find_knows_a_later_process_with_the_same_pid(tmp_path, cloud):
+    other = type(cloud.address)(
+        pid=os.getpid(), pid_started="an earlier boot/7", port=1, endpoint_url="http://127.0.0.1:1", started_at=""
+    )
+    write_address(tmp_path, other)
+    assert process_start(os.getpid()) is not None
+    assert read_address(tmp_path) == other
+    assert lifecycle.find(tmp_path) is None
+    assert lifecycle.stop(tmp_path)
+    assert not tmp_path.exists()
+    assert process_start(os.getpid()) is not None
+
+
+def test_refuses_a_port_that_is_taken(new_state):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(lifecycle.CloudError, match=rf"port {port} on 127\.0\.0\.1 is not free"):
+            lifecycle.start(ROOT, new_state, port)
+
+
+def test_refuses_a_state_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(lifecycle.CloudError, match=r"cannot write its state folder .*file/state"):
+        lifecycle.start(ROOT, tmp_path / "file" / "state")
+
+
+def test_refuses_a_missing_environment(tmp_path):
+    with pytest.raises(lifecycle.CloudError, match="cloud is missing: `make environments` makes it"):
+        lifecycle.start(tmp_path, tmp_path / "state")
+
+
+def test_refuses_to_wait_for_a_cloud_that_died(tmp_path):
+    root = tmp_path / "root"
+    python = root / ".venvs" / "cloud" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho no such emulator\nexit 3\n")
+    python.chmod(0o755)
+    with pytest.raises(lifecycle.CloudError, match=r"stopped while starting: no such emulator \(log: .*cloud\.log\)"):
+        lifecycle.start(root, tmp_path / "state")
+    shutil.rmtree(tmp_path / "state")

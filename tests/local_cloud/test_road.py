@@ -1,0 +1,143 @@
+"""The road's bad days, with everything real: stock cdk, CodeBuild's process, the served archive. One after the other."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import signal
+import tarfile
+
+import pytest
+
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.names import artifact_bucket
+from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk
+from workbench.aws import object_bytes
+from workbench.errors import BuildFailed, DeployFailed
+from workbench.local_cloud import lifecycle
+from workbench.road import cloud_state
+
+pytestmark = pytest.mark.local_cloud
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    kept = dict(os.environ)
+    place = tmp_path_factory.mktemp("road")
+    tiny = new_road(place)
+    try:
+        walk(tiny.start())
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
+@pytest.fixture
+def road(tiny):
+    return tiny.start()
+
+
+def _entry(tiny):
+    (entry,) = read_lock(tiny.lock.parent, "tiny").engines.values()
+    return entry
+
+
+def _archive(road, entry):
+    return object_bytes(road.clients("s3"), artifact_bucket(road.environment), entry.archive.path)
+
+
+def _publish(road, entry, data: bytes) -> None:
+    road.clients("s3").put_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data)
+
+
+def _with_another_engine(data: bytes) -> bytes:
+    """The archive, with other bytes in its engine file."""
+    result = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(data)) as source, tarfile.open(fileobj=result, mode="w") as target:
+        for member in source.getmembers():
+            content = source.extractfile(member)
+            body = b"" if content is None else content.read()
+            if member.name.endswith("model.onnx"):
+                body = body[:-1] + bytes([body[-1] ^ 1])
+            target.addfile(member, io.BytesIO(body))
+    return gzip.compress(result.getvalue(), mtime=0)
+
+
+def test_the_tiny_road_answers_and_a_second_walk_changes_nothing(tiny, road):
+    assert sum(number * number for number in vector(road)) == pytest.approx(1, abs=1e-5)
+    done = walk(road)
+    assert done.built == ()
+    assert done.deployed.changed == ()
+    assert len(done.deployed.unchanged) >= 3
+
+
+def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, road):
+    lock, answer = tiny.lock.read_bytes(), vector(road)
+    tiny.write_model(sound_network()[:-40])
+    try:
+        with pytest.raises(BuildFailed, match=r"no valid ONNX file.*Log: .*build\.log"):
+            walk(road)
+    finally:
+        tiny.write_model(sound_network())
+    assert tiny.lock.read_bytes() == lock
+    assert vector(road) == answer
+
+
+def test_refuses_a_tampered_archive_before_deploying(tiny, road):
+    entry = _entry(tiny)
+    data = _archive(road, entry)
+    _publish(road, entry, data + b"\0")
+    try:
+        with pytest.raises(DeployFailed, match="do not deploy it"):
+            walk(road)
+    finally:
+        _publish(road, entry, data)
+    assert vector(road)
+
+
+def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, road):
+    entry = _entry(tiny)
+    road.clients("s3").delete_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path)
+    road.clients("s3").delete_object(
+        Bucket=artifact_bucket(road.environment), Key=entry.archive.path.replace("model.tar.gz", "lock-entry.json")
+    )
+    with pytest.raises(DeployFailed, match="`roundhouse build --env local --model tiny` builds it again"):
+        walk(road)
+    assert len(walk(road, rebuild_gone=True).built) == 1
+    assert vector(road)
+
+
+def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(tiny, road):
+    """The engine is not the one its manifest names; lock and digest agree, so that only the server sees it."""
+    answer, entry = vector(road), _entry(tiny)
+    good = _archive(road, entry)
+    bad = _with_another_engine(good)
+    sha256 = hashlib.sha256(bad).hexdigest()
+    manifest = entry.manifest.model_copy(update={"load_seconds": 9.0})
+    changed = {"sha256": sha256, "size_bytes": len(bad), "manifest_sha256": manifest.sha256()}
+    worse = entry.model_copy(update={"archive": entry.archive.model_copy(update=changed), "manifest": manifest})
+    before = len(processes_of(tiny.places.tree))
+    _publish(road, entry, bad)
+    write_lock_entry(tiny.lock.parent, "tiny", worse)
+    try:
+        with pytest.raises(DeployFailed, match=r"local-tiny.*Log: .*cdk-deploy-local\.log"):
+            walk(road)
+    finally:
+        _publish(road, entry, good)
+        write_lock_entry(tiny.lock.parent, "tiny", entry)
+    assert vector(road) == answer
+    assert len(processes_of(tiny.places.tree)) == before
+    walk(road)
+
+
+def test_a_killed_cloud_is_replaced_by_the_next_walk(tiny, road):
+    address = lifecycle.find(cloud_state(tiny.places))
+    os.kill(address.pid, signal.SIGKILL)
+    done = walk(tiny.start(), rebuild_gone=True)
+    assert len(done.built) == 1
+    assert vector(tiny.start())

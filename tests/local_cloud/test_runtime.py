@@ -1,0 +1,57 @@
+"""InvokeEndpoint: what it passes on, and what it refuses as SageMaker Runtime does."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import endpoint_resources
+
+pytestmark = pytest.mark.local_cloud
+LIMIT = 6_291_456
+
+
+@pytest.fixture(scope="module")
+def asked(cloud):
+    url = cloud.put_archive("asked/model.tar.gz", "hi")
+    assert cloud.deploy("asked", endpoint_resources("asked", url)) == ("CREATE_COMPLETE", "")
+    yield cloud
+    cloud.destroy("asked")
+
+
+def test_many_callers_are_answered_at_once(asked):
+    with ThreadPoolExecutor(16) as callers:
+        answers = list(callers.map(lambda number: asked.invoke("asked", str(number).encode())["body"], range(64)))
+    assert answers == [str(number) for number in range(64)]
+
+
+def test_body_of_the_full_size_is_passed_on(asked):
+    assert asked.invoke("asked", b"x" * LIMIT)["bytes"] == LIMIT
+
+
+def test_refuses_a_body_above_the_limit(asked):
+    with pytest.raises(ClientError, match=f"Request body of {LIMIT + 1} bytes exceeds") as error:
+        asked.invoke("asked", b"x" * (LIMIT + 1))
+    assert error.value.response["Error"]["Code"] == "ValidationError"
+
+
+def test_refuses_an_endpoint_that_is_not_there(cloud):
+    with pytest.raises(ClientError, match="Endpoint nowhere of account 000000000000 not found") as error:
+        cloud.invoke("nowhere")
+    assert error.value.response["Error"]["Code"] == "ValidationError"
+    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+
+
+def test_refuses_a_target_model_on_a_single_model_endpoint(asked):
+    with pytest.raises(ClientError, match="TargetModel is only for multi-model endpoints"):
+        asked.invoke("asked", TargetModel="a/model.tar.gz")
+
+
+def test_servers_own_refusal_comes_back_as_model_error(asked):
+    with pytest.raises(
+        ClientError, match='Received client error \\(400\\) from primary with message "that is no question"'
+    ) as error:
+        asked.invoke("asked", b"fault")
+    response = error.value.response
+    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == ("ModelError", 424)
+    assert (response["OriginalStatusCode"], response["OriginalMessage"]) == (400, "that is no question")

@@ -1,0 +1,48 @@
+"""`python -m workbench.local_cloud --root REPO --state DIR --port N`: one local cloud, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from workbench.local_cloud.settings import Settings, configure_emulator
+
+
+def main() -> None:
+    """Reads the arguments, prepares MiniStack, and serves until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.local_cloud", description=__doc__)
+    parser.add_argument("--root", type=Path, required=True, help="repository whose environments run the servers and builds")
+    parser.add_argument("--state", type=Path, required=True, help="folder for everything that the cloud writes")
+    parser.add_argument("--port", type=int, required=True, help="free port on 127.0.0.1")
+    arguments = parser.parse_args()
+    settings = Settings(root=arguments.root.resolve(), state=arguments.state.resolve(), port=arguments.port)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    os.chdir(settings.root)
+    configure_emulator(settings)
+    _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
+    """Serves, then leaves at once: threads that still wait for a server or a build have nothing left to wait for."""
+    from workbench.local_cloud.hooks import HookError, check_hooks
+
+    try:
+        check_hooks()
+    except HookError as error:
+        sys.exit(str(error))
+    from workbench.local_cloud.emulator import serve
+
+    try:
+        serve(settings)
+    except OSError as error:
+        sys.exit(f"the local cloud cannot listen on 127.0.0.1:{settings.port}: {error}")
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

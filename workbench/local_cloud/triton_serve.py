@@ -1,0 +1,147 @@
+"""Stands for `serve` of NVIDIA's SageMaker Triton image: its environment variables become a `tritonserver` command.
+
+It runs as a script in the Triton environment and becomes the server. Source: triton-inference-server/server,
+docker/sagemaker/serve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+LOG_FLAGS = {
+    "SAGEMAKER_TRITON_LOG_VERBOSE": "--log-verbose",
+    "SAGEMAKER_TRITON_LOG_INFO": "--log-info",
+    "SAGEMAKER_TRITON_LOG_WARNING": "--log-warning",
+    "SAGEMAKER_TRITON_LOG_ERROR": "--log-error",
+}
+PYTHON_BACKEND_SIZES = {
+    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "shm-default-byte-size",
+    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": "shm-growth-byte-size",
+}
+
+
+class ServeError(Exception):
+    """The environment or the archive does not allow Triton to start; the message is one sentence."""
+
+
+def main() -> None:
+    """Becomes tritonserver, or says in one sentence why not."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--triton", type=Path, required=True)
+    parser.add_argument("--backends", type=Path, required=True)
+    arguments = parser.parse_args()
+    distribution = triton_distribution(arguments.triton)
+    gather_backends(distribution, arguments.backends)
+    try:
+        variables = served_variables(os.environ)
+    except ServeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    command = triton_command(variables, distribution, arguments.backends)
+    print(shlex.join(command), flush=True)
+    os.execve(command[0], command, dict(variables))
+
+
+def triton_distribution(environment_folder: Path) -> Path:
+    """Where the nvidia-pytriton wheel keeps Triton."""
+    return next(environment_folder.glob("lib/python3.*/site-packages/pytriton/tritonserver"))
+
+
+def gather_backends(distribution: Path, backends: Path) -> None:
+    """Links Triton's backends into a folder of ours and puts the stub in place, which the wheel keeps elsewhere."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = distribution / "python_backend_stubs" / python / "triton_python_backend_stub"
+    for backend in (distribution / "backends").iterdir():
+        (backends / backend.name).mkdir(parents=True, exist_ok=True)
+        for file in backend.iterdir():
+            _link(backends / backend.name / file.name, file)
+    _link(backends / "python" / stub.name, stub)
+
+
+def _link(place: Path, target: Path) -> None:
+    if not place.exists():
+        draft = place.with_name(f".{place.name}.{os.getpid()}")
+        draft.symlink_to(target)
+        draft.replace(place)
+
+
+def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables that Triton's SageMaker front end reads: when it is healthy, and a single-model endpoint's model."""
+    # One model that fails to load must not make a whole multi-model server unhealthy.
+    ping_mode = variables.get("SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready")
+    served = {**variables, "SAGEMAKER_TRITON_PING_MODE": ping_mode}
+    if is_multi_model(variables):
+        return served
+    return {**served, DEFAULT_MODEL: single_model(variables.get(DEFAULT_MODEL), model_repository(variables))}
+
+
+def is_multi_model(variables: Mapping[str, str]) -> bool:
+    """Whether SageMaker runs the container in MultiModel mode."""
+    return variables.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
+
+
+def model_repository(variables: Mapping[str, str]) -> Path:
+    """Where the archive was unpacked; an empty folder for a multi-model endpoint."""
+    return Path(variables.get("SM_MODEL_DIR", "/tmp/sagemaker" if is_multi_model(variables) else "/opt/ml/model"))
+
+
+def triton_command(variables: Mapping[str, str], distribution: Path, backends: Path) -> tuple[str, ...]:
+    """The tritonserver command line that `serve` would run for these variables."""
+    address = variables.get("ROUNDHOUSE_BIND_ADDRESS", "0.0.0.0")
+    return (
+        str(distribution / "bin" / "tritonserver"),
+        f"--model-repository={model_repository(variables)}",
+        f"--backend-directory={backends}",
+        f"--cache-directory={distribution / 'caches'}",
+        "--model-control-mode=explicit",
+        "--allow-http=false",
+        "--allow-sagemaker=true",
+        f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
+        *_range(variables),
+        *_protocol(variables, "GRPC", address),
+        *_protocol(variables, "METRICS", address),
+        *(f"{flag}={variables[name]}" for name, flag in LOG_FLAGS.items() if name in variables),
+        *(f"--backend-config=python,{key}={variables[name]}" for name, key in PYTHON_BACKEND_SIZES.items() if name in variables),
+        *(() if is_multi_model(variables) else (f"--load-model={variables[DEFAULT_MODEL]}",)),
+        *shlex.split(variables.get("SAGEMAKER_TRITON_ADDITIONAL_ARGS", "")),
+    )
+
+
+def _range(variables: Mapping[str, str]) -> tuple[str, ...]:
+    allowed = variables.get("SAGEMAKER_SAFE_PORT_RANGE")
+    return () if allowed is None else (f"--sagemaker-safe-port-range={allowed}",)
+
+
+def _protocol(variables: Mapping[str, str], name: str, address: str) -> tuple[str, ...]:
+    """A protocol is off unless its variable allows it."""
+    flag = name.lower()
+    if variables.get(f"SAGEMAKER_TRITON_ALLOW_{name}", "false").lower() != "true":
+        return (f"--allow-{flag}=false",)
+    port = variables.get(f"SAGEMAKER_TRITON_{name}_PORT", "8001" if name == "GRPC" else "8002")
+    return (f"--allow-{flag}=true", f"--{flag}-address={address}", f"--{flag}-port={port}")
+
+
+def single_model(named: str | None, repository: Path) -> str:
+    """The model that a single-model endpoint loads: the named one, or the only one there is."""
+    if (repository / "config.pbtxt").exists():
+        raise ServeError(f"config.pbtxt lies at the root of {repository}: a single-model archive keeps it in <model>/")
+    found = sorted(path.name for path in repository.iterdir() if path.is_dir())
+    if named is None and len(found) == 1:
+        return found[0]
+    if named is None:
+        raise ServeError(
+            f"the archive holds {len(found)} models ({', '.join(found) or 'none'}): {DEFAULT_MODEL} names the one to load"
+        )
+    if named not in found:
+        raise ServeError(f"{DEFAULT_MODEL}={named} is not in the archive, which holds {', '.join(found)}")
+    return named
+
+
+if __name__ == "__main__":
+    main()
