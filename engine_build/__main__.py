@@ -1,0 +1,101 @@
+"""`python -m engine_build`: reads arguments and environment once, wires a build, and turns its end into an exit code."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO
+
+from engine_build.errors import BuildError
+from engine_build.log import Log
+from engine_build.options import Options, options
+from engine_build.order import order
+from engine_build.road import Result, build
+from engine_build.runner import ProcessRunner
+from engine_build.settings import settings
+from engine_build.shop import Shop
+from engine_build.store import store_at
+from engine_build.work_folder import WorkFolder
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> int:
+    """Exit codes: 0 built or known; 1, 3, 4, 5, 6 as in errors.py; 130 interrupted."""
+    log = Log(stderr)
+    wanted_json = "json" in arguments or "--format=json" in arguments
+    try:
+        with ExitStack() as stack:
+            result = build(_shop(options(arguments), environment, log, stack))
+        print(_told(result, log, as_json=wanted_json), file=stdout)
+        return 0
+    except BuildError as error:
+        return _failed(error.exit_code, str(error), log, stdout if wanted_json else None)
+    except OSError as error:
+        return _failed(1, _disk_sentence(error), log, stdout if wanted_json else None)
+    except KeyboardInterrupt:
+        return _failed(INTERRUPTED, "interrupted; the same command goes on from what is finished.", log, None)
+    except Exception as error:
+        log.note(traceback.format_exc())
+        reason = " ".join(str(error).split())[:300]
+        sentence = f"unforeseen fault, {type(error).__name__}: {reason}; please report it with the log."
+        return _failed(1, sentence, log, stdout if wanted_json else None)
+
+
+def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: ExitStack) -> Shop:
+    resolved = order(wanted, log)
+    work = stack.enter_context(WorkFolder(wanted.out))
+    log.keep(work.log_path)
+    runner = ProcessRunner(log)
+    runner.record(work.script_path)
+    return Shop(
+        order=resolved,
+        settings=settings(environment),
+        log=log,
+        runner=runner,
+        work=work,
+        publish_to=None if wanted.publish is None else store_at(wanted.publish, region=resolved.region),
+        code_root=Path(__file__).resolve().parent.parent,
+        now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _told(result: Result, log: Log, *, as_json: bool) -> str:
+    manifest, archive = result.entry.manifest, result.entry.archive
+    if not as_json:
+        verb = "is there already" if result.status == "known" else "is built"
+        return f"Engine {manifest.engine_key} of {manifest.model} {verb}: {result.place}/{archive.path} ({manifest.precision})."
+    return json.dumps(
+        {
+            "status": result.status,
+            "engine_key": manifest.engine_key,
+            "place": result.place,
+            "archive": archive.model_dump(mode="json"),
+            "precision": manifest.precision,
+            "decision": manifest.decision,
+            "seconds": {name: round(seconds, 2) for name, seconds in log.seconds.items()},
+        }
+    )
+
+
+def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
+    place = "" if log.path is None else f" (log: {log.path})"
+    if stdout is not None:
+        failure = {"status": "failed", "exit_code": code, "reason": reason, "log": None if log.path is None else str(log.path)}
+        print(json.dumps(failure), file=stdout)
+    log.line(f"FAILED: {reason}{place}")
+    return code
+
+
+def _disk_sentence(error: OSError) -> str:
+    return f"{error.filename or 'the disk'}: {error.strerror or error}; repair that, and run the same command again."
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ, sys.stdout, sys.stderr))

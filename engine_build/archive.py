@@ -1,0 +1,87 @@
+"""The package step: a Triton model repository beside its manifest, as a tar.gz whose bytes follow from its files alone."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine_build.errors import InputRefused
+from engine_build.store import sha256_of
+from onboarding.lock import ArchiveRecord, LockEntry
+from onboarding.manifest import MANIFEST_NAME, Manifest
+from onboarding.names import ARCHIVE_NAME, engine_archive_path
+
+BACKEND = Path("container/triton/cpu_twin/model.py")
+LEVEL = 1
+"""Weights hardly compress, and every start of a server waits for the unpacking."""
+
+
+def backend_file(roots: tuple[Path, ...]) -> Path:
+    """Triton's python backend model in the source tree. Raises InputRefused."""
+    for root in roots:
+        if (root / BACKEND).is_file():
+            return root / BACKEND
+    raise InputRefused(f"{BACKEND} is missing from the source tree; the build needs it for the archive: restore it from git.")
+
+
+def model_repository(folder: Path, model: str, files: Mapping[str, Path | str]) -> dict[str, str]:
+    """Lays out `<model>/…` and returns the sha256 of each file by its archive path. A text is written as it stands."""
+    digests = {}
+    for name, content in files.items():
+        path = folder / model / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        else:
+            shutil.copyfile(content, path)
+        digests[f"{model}/{name}"] = sha256_of(path)
+    return digests
+
+
+def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
+    """Writes the manifest beside the repository, packs both, and reads the entry for the lock back from the archive."""
+    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
+    pack(folder, path)
+    return entry_of(path, manifest.engine_key)
+
+
+def pack(folder: Path, path: Path) -> None:
+    """A tar.gz of the files of a folder: names sorted; no times, owners or modes of this machine."""
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = (folder / name).stat().st_size, 0o644
+            with (folder / name).open("rb") as file:
+                tar.addfile(member, file)
+
+
+def entry_of(path: Path, engine_key: str) -> LockEntry:
+    """The lock entry that an archive stands for: nothing but the archive decides it. Raises ValueError when it is damaged."""
+    try:
+        with tarfile.open(path, "r:gz") as tar:
+            member = tar.extractfile(MANIFEST_NAME)
+            manifest = Manifest.from_bytes(b"" if member is None else member.read())
+    except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+        raise ValueError(f"{ARCHIVE_NAME} is damaged: {error}") from error
+    if manifest.engine_key != engine_key:
+        raise ValueError(f"{ARCHIVE_NAME} holds engine {manifest.engine_key}, not {engine_key}")
+    record = ArchiveRecord(
+        path=engine_archive_path(engine_key),
+        sha256=sha256_of(path),
+        size_bytes=path.stat().st_size,
+        manifest_sha256=manifest.sha256(),
+    )
+    return LockEntry(archive=record, manifest=manifest)
+
+
+def entry_bytes(entry: LockEntry) -> bytes:
+    """The record of a published engine: JSON."""
+    return (entry.model_dump_json(indent=2) + "\n").encode()

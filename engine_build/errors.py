@@ -1,0 +1,47 @@
+"""Why a build ends without an engine: one class per exit code, each message one sentence for the user.
+
+BuildError
+├── InputRefused    1  files, arguments, datasets or this machine cannot give the engine asked for
+├── BudgetMissed    3  no engine of the requested precision is accurate enough
+├── NetworkRefused  4  the compile check or the compiler refuses the network
+├── SourceFault     5  the source cannot be fetched, read or exported faithfully
+└── PublishFailed   6  the store cannot be read or written
+"""
+
+from __future__ import annotations
+
+
+class BuildError(Exception):
+    """The build ends; the message is the reason."""
+
+    exit_code = 1
+
+
+class InputRefused(BuildError):
+    """What was asked for cannot be built here."""
+
+    exit_code = 1
+
+
+class BudgetMissed(BuildError):
+    """The engine is less accurate than its budget; nothing is published."""
+
+    exit_code = 3
+
+
+class NetworkRefused(BuildError):
+    """NVIDIA's parser or builder refuses the network."""
+
+    exit_code = 4
+
+
+class SourceFault(BuildError):
+    """The source is missing, changed, broken, or exports into something else."""
+
+    exit_code = 5
+
+
+class PublishFailed(BuildError):
+    """The store did not take, or give, what the build needs; no engine became visible."""
+
+    exit_code = 6

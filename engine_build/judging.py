@@ -1,0 +1,88 @@
+"""The steps that judge: verify, benchmark, decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.accuracy import accuracy, embeddings, told
+from engine_build.benchmark import Shape, Subject, benchmark, shapes, table, with_control
+from engine_build.decision import Decision, decision, refuse_missed_budget
+from engine_build.engine import Candidate
+from engine_build.ort import OrtNetwork
+from engine_build.preparation import Prepared
+from engine_build.shop import Shop
+from engine_build.text import Feed, exact_feed
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord
+from onboarding.values import Precision
+
+QDQ = "int8 Q/DQ network"
+OPT_WEIGHT = 3.0
+"""The opt shape decides between candidates, so it has more of the benchmark's time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What was measured, and which candidate it speaks for."""
+
+    accuracy: tuple[AccuracyRecord, ...]
+    """The chosen engine's last."""
+    benchmark: tuple[BenchmarkRecord, ...]
+    decision: Decision
+
+
+def judge(shop: Shop, prepared: Prepared, candidates: Sequence[Candidate]) -> Judged:
+    """Measures every candidate and chooses. Raises BudgetMissed before anything is timed."""
+    engines = {candidate.precision: candidate.path for candidate in candidates}
+    others = {QDQ: prepared.networks["int8"].path} if "int8" in prepared.networks else {}
+    judged, seen = _verified(shop, prepared, engines, others)
+    measured = _measured(shop, prepared, engines, others)
+    requested = shop.order.model.engine.precision
+    chosen = decision(requested, judged, measured, runtime=shop.order.runtime.name, opt_shape=shop.order.opt_shape)
+    shop.log.line(f"decision: {chosen.sentence}")
+    records = [*seen, *(record for precision, record in judged.items() if precision != chosen.precision)]
+    return Judged(accuracy=(*records, judged[chosen.precision]), benchmark=measured, decision=chosen)
+
+
+def _verified(
+    shop: Shop, prepared: Prepared, engines: Mapping[Precision, Path], others: Mapping[str, Path]
+) -> tuple[dict[Precision, AccuracyRecord], list[AccuracyRecord]]:
+    order = shop.order
+    budget = order.model.accuracy.budget
+
+    def record(subject: str, network: Path) -> AccuracyRecord:
+        # A dynamically quantized engine's answer depends on the rest of its batch, so it is judged in the order given.
+        found = embeddings(OrtNetwork(network).embed, prepared.encoder, order.validation, order.opt_shape[0])
+        result = accuracy(subject, found, prepared.reference, budget)
+        shop.log.line(f"  {told(result)}")
+        return result
+
+    with shop.log.step("verify", f"{len(order.validation)} samples that calibration never saw, against the source model"):
+        seen = [record(name, network) for name, network in others.items()]
+        judged = {precision: record(f"{precision} engine", network) for precision, network in engines.items()}
+    refuse_missed_budget(order.model.engine.precision, judged)
+    return judged, seen
+
+
+def _measured(
+    shop: Shop, prepared: Prepared, engines: Mapping[Precision, Path], others: Mapping[str, Path]
+) -> tuple[BenchmarkRecord, ...]:
+    order = shop.order
+    runtime = order.runtime.name
+    networks: list[tuple[str, Path]] = [*engines.items(), *others.items()]
+    subjects = [_subject(runtime, name, OrtNetwork(path, as_served=True).embed) for name, path in networks]
+    if prepared.source is not None:
+        subjects.append(_subject("pytorch", "fp32", prepared.source))
+    wanted = shapes(order.model.engine.optimization_profiles, order.longest_sequence)
+    feeds = [(shape, exact_feed(prepared.encoder, order.validation, shape.batch, shape.sequence)) for shape in wanted]
+    intent = f"{len(subjects)} subjects and a duplicate control, {len(wanted)} shapes, random order"
+    with shop.log.step("benchmark", intent):
+        opt = Shape(batch=order.opt_shape[0], sequence=order.opt_shape[1])
+        records = benchmark(with_control(subjects), feeds, weight=lambda shape: OPT_WEIGHT if shape == opt else 1.0)
+    shop.log.line(table(records))
+    return records
+
+
+def _subject(runtime: str, precision: str, embed: Callable[[Feed], object]) -> Subject:
+    return Subject(runtime=runtime, precision=precision, run=embed)

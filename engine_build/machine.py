@@ -1,0 +1,38 @@
+"""The machine that builds, described without naming it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def description() -> str:
+    """Processor, cores and memory, such as "Intel(R) Xeon(R) Processor @ 2.50GHz, 2 cores, 23 GiB"."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{_processor()}, {cores()} cores, {memory:.0f} GiB"
+
+
+def resident_mib() -> float:
+    """Memory of this process."""
+    return _status_mib("VmRSS:")
+
+
+def peak_mib() -> float:
+    """Most memory that this process ever had."""
+    return _status_mib("VmHWM:")
+
+
+def _status_mib(field: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,129 @@
+"""Networks by key: found in the work folder or the store, so that models of one source export and calibrate once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine_build.log import Log
+from engine_build.store import Store, sha256_of
+from onboarding.names import network_path
+from onboarding.values import Value
+
+RECORD_NAME = "network.json"
+NETWORK = "model.onnx"
+TOKENIZER = "tokenizer.json"
+
+
+class StoredFile(Value):
+    """One file of a network, stored under a name that holds its digest: two builds at once cannot mix theirs."""
+
+    name: str
+    sha256: str
+
+
+class NetworkRecord(Value):
+    """What a network is; written after its files, so a network exists only once this does."""
+
+    network_precision: str
+    inputs: tuple[str, ...]
+    width: int
+    files: dict[str, StoredFile]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network on this machine's disk."""
+
+    precision: str
+    path: Path
+    inputs: tuple[str, ...]
+    width: int
+    facts: dict[str, Any]
+    tokenizer: Path | None = None
+    """Of the float network."""
+
+
+class Networks:
+    """The networks of one build; `stores` are asked in order, the first being the work folder's own."""
+
+    def __init__(self, stores: tuple[Store, ...], folder: Path, log: Log) -> None:
+        self._stores = stores
+        self._folder = folder
+        self._log = log
+
+    def find(self, precision: str, key: str) -> Network | None:
+        """A finished network, copied here and checked; None when no store has it whole."""
+        for store in self._stores:
+            data = store.read(network_path(key, RECORD_NAME))
+            record = None if data is None else self._record(data, store, key)
+            if record is not None and self._fetch(store, key, record):
+                self._log.line(f"  {precision} network {key} is reused from {store.place}")
+                return self._network(precision, key, record)
+        return None
+
+    def keep(self, key: str, network: Network) -> Network:
+        """Puts a new network into the work folder's store, its record last."""
+        files = {NETWORK: network.path} | ({} if network.tokenizer is None else {TOKENIZER: network.tokenizer})
+        stored = {}
+        for name, path in files.items():
+            digest = sha256_of(path)
+            stored[name] = StoredFile(name=f"{digest[:16]}-{name}", sha256=digest)
+            self._stores[0].upload(path, network_path(key, stored[name].name))
+        record = NetworkRecord(
+            network_precision=network.precision, inputs=network.inputs, width=network.width, files=stored, facts=network.facts
+        )
+        path = self._place(key) / RECORD_NAME
+        path.write_text(json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        self._stores[0].upload(path, network_path(key, RECORD_NAME))
+        return network
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Every object of a network of the work folder, its record last."""
+        data = self._stores[0].read(network_path(key, RECORD_NAME))
+        record = None if data is None else self._record(data, self._stores[0], key)
+        files = [] if record is None else [file.name for file in record.files.values()]
+        return tuple(network_path(key, name) for name in [*files, RECORD_NAME]) if files else ()
+
+    def _record(self, data: bytes, store: Store, key: str) -> NetworkRecord | None:
+        try:
+            return NetworkRecord.model_validate_json(data)
+        except ValidationError:
+            self._log.line(f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network is made anew")
+            return None
+
+    def _fetch(self, store: Store, key: str, record: NetworkRecord) -> bool:
+        for name, file in record.files.items():
+            path = self._place(key) / name
+            if not store.download(network_path(key, file.name), path) or sha256_of(path) != file.sha256:
+                lost = f"{network_path(key, file.name)} in {store.place}"
+                self._log.line(f"  {lost} is missing or damaged; the network is made anew")
+                return False
+            if store is not self._stores[0]:
+                self._stores[0].upload(path, network_path(key, file.name))
+        if store is not self._stores[0]:
+            record_path = self._place(key) / RECORD_NAME
+            store.download(network_path(key, RECORD_NAME), record_path)
+            self._stores[0].upload(record_path, network_path(key, RECORD_NAME))
+        return True
+
+    def _network(self, precision: str, key: str, record: NetworkRecord) -> Network:
+        folder = self._place(key)
+        return Network(
+            precision=precision,
+            path=folder / NETWORK,
+            inputs=record.inputs,
+            width=record.width,
+            facts=record.facts,
+            tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
+        )
+
+    def _place(self, key: str) -> Path:
+        folder = self._folder / key
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder

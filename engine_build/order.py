@@ -1,0 +1,155 @@
+"""One build, resolved: what to make, of what, for which runtime. Read from the onboarding tree and then never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.options import Options
+from onboarding.fault import FaultsError
+from onboarding.keys import network_precisions
+from onboarding.manifest import RuntimeIdentity
+from onboarding.model_spec import ModelSpec
+from onboarding.platform import ServingPlatform
+from onboarding.resolve import quantization_mode, runtime_identity, target
+from onboarding.tree import read_tree
+from onboarding.values import QuantizationMode
+
+ENOUGH_SAMPLES = 100
+"""Fewer validation samples than this judge nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is built."""
+
+    root: Path
+    region: str
+    model: ModelSpec
+    platform: ServingPlatform
+    compute_capability: str
+    runtime: RuntimeIdentity
+    quantization: QuantizationMode
+    engine_key: str
+    network_keys: dict[str, str]
+    calibration: tuple[str, ...]
+    """Samples that set INT8 ranges; empty when no INT8 is tried."""
+    validation: tuple[str, ...]
+    validation_sha256: str
+
+    @property
+    def may_be_int8(self) -> bool:
+        """True when INT8 is asked for, or may be chosen."""
+        return "int8" in network_precisions(self.model)
+
+    @property
+    def is_cpu(self) -> bool:
+        """True when ONNX Runtime is the engine."""
+        return self.compute_capability == "cpu"
+
+    @property
+    def longest_sequence(self) -> int:
+        """Most tokens of a row that any profile takes."""
+        return max(p.sequence[2] for p in self.model.engine.optimization_profiles if p.sequence is not None)
+
+    @property
+    def opt_shape(self) -> tuple[int, int]:
+        """(batch, sequence) that the first profile is tuned for."""
+        first = self.model.engine.optimization_profiles[0]
+        return first.batch[1], self.longest_sequence if first.sequence is None else first.sequence[1]
+
+    @property
+    def max_batch_size(self) -> int:
+        """Rows of the largest batch that is served."""
+        asked = self.model.serving.dynamic_batching.max_batch_size
+        return max(p.batch[2] for p in self.model.engine.optimization_profiles) if asked is None else asked
+
+
+def order(options: Options, log: Log) -> Order:
+    """Reads the tree and resolves one build. Raises InputRefused."""
+    tree = read_tree(options.root)
+    try:
+        deployment, wanted = target(tree, options.environment, options.model)
+    except FaultsError as error:
+        raise InputRefused(_reason(error, log)) from error
+    model, instance = wanted.model, deployment.instance_type
+    calibration = model.engine.calibration if "int8" in network_precisions(model) else None
+    result = Order(
+        root=options.root,
+        region=deployment.environment.region,
+        model=model,
+        platform=deployment.platform,
+        compute_capability=instance.compute_capability,
+        runtime=runtime_identity(deployment.platform, instance),
+        quantization=quantization_mode(model, deployment.platform),
+        engine_key=wanted.engine_key,
+        network_keys=wanted.network_keys,
+        calibration=() if calibration is None else samples(options.root / calibration.dataset)[: calibration.samples],
+        validation=samples(options.root / model.accuracy.dataset),
+        validation_sha256=tree.dataset_digests[model.accuracy.dataset],
+    )
+    check_order(result)
+    return result
+
+
+def check_order(order: Order) -> None:
+    """Refuses what is known to fail before anything is fetched."""
+    _check_kind(order)
+    _check_samples(order)
+
+
+def samples(path: Path) -> tuple[str, ...]:
+    """The samples of a dataset file: its lines that are not blank."""
+    try:
+        return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputRefused(f"dataset {path} cannot be read ({error}); name a UTF-8 text file, one sample a line.") from error
+
+
+def _check_kind(order: Order) -> None:
+    model = order.model
+    if model.task != "text-embedding":
+        raise InputRefused(f"task {model.task} of {model.name} cannot be built yet; allowed today: text-embedding.")
+    if model.accuracy.metric != "cosine":
+        raise InputRefused(f"metric {model.accuracy.metric} of {model.name} cannot be judged yet; allowed today: cosine.")
+    if order.may_be_int8 and order.quantization != "explicit":
+        raise InputRefused(f"quantization {order.quantization} of {model.name} cannot be built yet; allowed today: explicit.")
+
+
+def _check_samples(order: Order) -> None:
+    model = order.model
+    if order.may_be_int8 and model.engine.calibration is not None:
+        wish = model.engine.calibration
+        _check_count(wish.dataset, order.calibration, wish.samples)
+        _check_overlap(wish.dataset, order.calibration, model.accuracy.dataset, order.validation)
+    if model.engine.precision not in ("fp32", "auto") and len(order.validation) < ENOUGH_SAMPLES:
+        raise InputRefused(
+            f"accuracy dataset {model.accuracy.dataset} has {len(order.validation)} samples, too few to judge "
+            f"{model.engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
+        )
+
+
+def _check_count(dataset: str, found: Sequence[str], wanted: int) -> None:
+    if len(found) < wanted:
+        raise InputRefused(
+            f"calibration dataset {dataset} has {len(found)} samples, but {wanted} are asked for; add lines, or lower `samples`."
+        )
+
+
+def _check_overlap(calibration: str, seen: Sequence[str], validation: str, judged: Sequence[str]) -> None:
+    both = sorted(set(seen) & set(judged))
+    if both:
+        raise InputRefused(
+            f"{len(both)} samples of accuracy dataset {validation} are in calibration dataset {calibration} too, such as "
+            f"{both[0]!r}; judge on samples that calibration never saw."
+        )
+
+
+def _reason(error: FaultsError, log: Log) -> str:
+    if len(error.faults) == 1:
+        return str(error.faults[0])
+    log.line(str(error))
+    return f"{len(error.faults)} faults stand above, the first: {error.faults[0]}"

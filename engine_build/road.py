@@ -1,0 +1,109 @@
+"""The steps of a build, in order. A known engine has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engine_build.archive import backend_file
+from engine_build.errors import InputRefused
+from engine_build.order import Order
+from engine_build.publication import known_engine, publish
+from engine_build.shop import Shop
+from engine_build.store import sha256_of
+from onboarding.lock import LockEntry
+from onboarding.names import engine_archive_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """An engine that is there now."""
+
+    status: Literal["known", "built"]
+    entry: LockEntry
+    place: str
+
+
+def build(shop: Shop) -> Result:
+    """Builds and publishes an engine, or finds it. Raises BuildError."""
+    store = shop.kept if shop.publish_to is None else shop.publish_to
+    known = known_engine(store, shop.order.engine_key)
+    if known is not None:
+        shop.log.line(f"{announced(shop.order)}: already in {store.place}; nothing to build.")
+        return Result(status="known", entry=known, place=store.place)
+    entry = _finished(shop)
+    if entry is None:
+        shop.log.line(f"{announced(shop.order)}: {planned(shop)}.")
+        entry = made(shop)
+    return Result(status="built", entry=published(shop, entry), place=store.place)
+
+
+def announced(order: Order) -> str:
+    """What is built, in a few words."""
+    runtime = f"{order.runtime.name} {order.runtime.version}, compute capability {order.compute_capability}"
+    return f"engine {order.engine_key} of {order.model.name} ({order.model.engine.precision}, {runtime})"
+
+
+def planned(shop: Shop) -> str:
+    """The steps ahead."""
+    quantize = ["quantize"] if shop.order.may_be_int8 else []
+    names = ["fetch", "export", *quantize, "compile", "check", "verify", "benchmark", "package"]
+    return ", ".join([*names, *([] if shop.publish_to is None else [f"publish to {shop.publish_to.place}"])])
+
+
+def made(shop: Shop) -> LockEntry:
+    """Everything between the source and the archive in the work folder."""
+    # The numeric libraries load here, so that a known engine answers at once.
+    from engine_build.compile_check import INTENT, compile_checks
+    from engine_build.engine import check_machine, compile_cpu, precisions
+    from engine_build.judging import judge
+    from engine_build.ort import version
+    from engine_build.packaging import package
+    from engine_build.preparation import prepare
+
+    check_machine(shop.order, shop.runner)
+    _check_runtime(shop.order, version())
+    backend_file((shop.order.root, shop.code_root))
+    prepared = prepare(shop)
+    with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
+        candidates = compile_cpu(shop.order, prepared.networks, shop.work.scratch("engines"))
+    with shop.log.step("check", INTENT):
+        profiles = shop.order.model.engine.optimization_profiles
+        checks = compile_checks(tuple(prepared.networks.values()), profiles, shop.runner, shop.log)
+    judged = judge(shop, prepared, candidates)
+    chosen = next(each for each in candidates if each.precision == judged.decision.precision)
+    return package(shop, prepared, chosen, judged, checks)
+
+
+def published(shop: Shop, entry: LockEntry) -> LockEntry:
+    """The entry as the store has it; without a store, the work folder's own."""
+    if shop.publish_to is None:
+        return entry
+    with shop.log.step("publish", f"{shop.publish_to.place}: networks, archive, and the record last"):
+        archive = shop.kept.path(engine_archive_path(shop.order.engine_key))
+        return publish(shop.publish_to, entry, archive, _networks(shop), shop.work.scratch("publish"), shop.log)
+
+
+def _finished(shop: Shop) -> LockEntry | None:
+    """The engine of an earlier run in this work folder that did not get as far as the store."""
+    entry = known_engine(shop.kept, shop.order.engine_key)
+    archive = shop.kept.path(engine_archive_path(shop.order.engine_key))
+    return entry if entry is not None and sha256_of(archive) == entry.archive.sha256 else None
+
+
+def _networks(shop: Shop) -> list[tuple[str, Path]]:
+    from engine_build.reference import reference_path
+
+    networks = shop.networks()
+    names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]
+    paths = [(name, shop.kept.path(name)) for name in [*names, reference_path(shop.order)]]
+    return [(name, path) for name, path in paths if path.is_file()]
+
+
+def _check_runtime(order: Order, here: str) -> None:
+    if here != order.runtime.version:
+        raise InputRefused(
+            f"this machine has {order.runtime.name} {here}, but platform {order.platform.name} serves {order.runtime.version}; "
+            "build with the environment of requirements/builder.txt."
+        )

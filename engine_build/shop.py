@@ -1,0 +1,45 @@
+"""What the steps of one build share: its order, its tools, and where its parts lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.log import Log
+from engine_build.networks import Networks
+from engine_build.order import Order
+from engine_build.runner import Runner
+from engine_build.settings import Settings
+from engine_build.store import FolderStore, Store
+from engine_build.work_folder import WorkFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop:
+    """One build's tools."""
+
+    order: Order
+    settings: Settings
+    log: Log
+    runner: Runner
+    work: WorkFolder
+    publish_to: Store | None
+    code_root: Path
+    """The source tree that `container/` lies in."""
+    now: Callable[[], str]
+    """The time in ISO 8601, UTC."""
+
+    @property
+    def kept(self) -> FolderStore:
+        """The work folder's own finished parts."""
+        return self.work.store
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Where finished parts are looked for, the nearest first."""
+        return (self.kept,) if self.publish_to is None else (self.kept, self.publish_to)
+
+    def networks(self) -> Networks:
+        """The networks of this build."""
+        return Networks(self.stores, self.work.scratch("networks"), self.log)
