@@ -1,0 +1,42 @@
+# One short verb per habit. `make` alone lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+ROUNDHOUSE := .venv/bin/roundhouse
+.DEFAULT_GOAL := help
+.PHONY: help demo down test check doctor environments environments-dev lock schema platform-data clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+demo: environments ## the whole road on this machine: one YAML file becomes an answered request
+	@$(ROUNDHOUSE) demo
+
+down: ## stop the local cloud and remove what it made
+	@if [ -x $(ROUNDHOUSE) ]; then $(ROUNDHOUSE) down; else echo "Nothing is up: no environment has been made yet."; fi
+
+test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for some)
+	@.venv/bin/python -m tests.tiers $(TIERS)
+
+check: environments-dev ## ruff, mypy, import contracts, schema drift
+	@.venv/bin/python -m tests.checks
+
+doctor: ## what this machine lacks, and the lines that install it
+	@$(PYTHON) workbench/desk/doctor.py
+
+environments: doctor ## make the locked environments that are not there
+	@$(PYTHON) -m workbench.desk.environments
+
+environments-dev: doctor
+	@$(PYTHON) -m workbench.desk.environments --dev
+
+lock: doctor ## write requirements/*.txt anew from requirements/*.in
+	@$(PYTHON) -m workbench.desk.environments --lock
+
+schema: environments ## write schemas/*.schema.json anew
+	@.venv/bin/python -m onboarding.schema --write
+
+platform-data: doctor ## compare our platform data with the SageMaker SDK's
+	@$(PYTHON) -m workbench.desk.environments --platform
+	@.venvs/platform/bin/python -m workbench.platform_data
+
+clean: down ## remove every environment and everything built
+	@rm -rf .venv .venvs node_modules build cdk.out

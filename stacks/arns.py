@@ -1,0 +1,53 @@
+"""Amazon resource names of an environment, as literals: stacks agree on names, not on exports, so that each deploys alone."""
+
+from __future__ import annotations
+
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
+
+
+def partition(region: str) -> str:
+    """The AWS partition of a region."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def arn(environment: EnvironmentSpec, service: str, resource: str) -> str:
+    """A resource in the environment's account and region."""
+    return f"arn:{partition(environment.region)}:{service}:{environment.region}:{environment.account}:{resource}"
+
+
+def bucket(environment: EnvironmentSpec) -> str:
+    """The artifact bucket."""
+    return f"arn:{partition(environment.region)}:s3:::{names.artifact_bucket(environment)}"
+
+
+def bucket_object(environment: EnvironmentSpec, path: str) -> str:
+    """One object, or a pattern of objects, of the artifact bucket."""
+    return f"{bucket(environment)}/{path}"
+
+
+def repository(environment: EnvironmentSpec, image: str) -> str:
+    """The ECR repository of an image."""
+    return arn(environment, "ecr", f"repository/{names.repository(environment, image)}")
+
+
+def key_alias(environment: EnvironmentSpec) -> str:
+    """Alias of the key that the foundation stack makes."""
+    return f"alias/roundhouse-{environment.name}"
+
+
+def alarm_topic_name(environment: EnvironmentSpec) -> str:
+    """Name of the topic that alarms are sent to."""
+    return f"roundhouse-{environment.name}-alarms"
+
+
+def alarm_topic(environment: EnvironmentSpec) -> str:
+    """The topic that alarms are sent to."""
+    return arn(environment, "sns", alarm_topic_name(environment))
+
+
+def log_group(environment: EnvironmentSpec, name: str) -> str:
+    """One CloudWatch log group."""
+    return arn(environment, "logs", f"log-group:{name}")

@@ -1,0 +1,18 @@
+"""Names that derive from content: unchanged properties keep the name, changed ones get another, so that a change always takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+LONGEST_NAME = 63
+DIGEST_LENGTH = 12
+
+
+def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
+    """A SageMaker name: the prefix, trimmed to fit, and 12 hex digits of the sha256 of the properties as canonical JSON."""
+    text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+    return f"{prefix[: LONGEST_NAME - DIGEST_LENGTH - 1].rstrip('-')}-{digest}"

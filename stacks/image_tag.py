@@ -1,0 +1,51 @@
+"""Image tags that derive from what an image holds: its sources, its locked requirements, its base image."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+TAG_LENGTH = 20
+
+_ENGINE_PASSPORT = ("onboarding/__init__.py", "onboarding/manifest.py", "onboarding/values.py")
+
+# A builder image holds no code of ours: a build brings its own source, so that changing engine_build needs no new image.
+IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
+    "python-server": ("container/*", "container/server/**/*", "requirements/server.txt", *_ENGINE_PASSPORT),
+    "triton": ("container/*", "container/triton/**/*", "requirements/triton.txt", *_ENGINE_PASSPORT),
+    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt"),
+    "builder-gpu": ("engine_build/image/gpu/**/*", "requirements/builder.txt"),
+}
+"""Every image, and the patterns of the repository's files that it holds."""
+
+FROM_PLATFORM = frozenset({"triton", "builder-gpu"})
+"""Images that start from the serving platform's base image: what compiles an engine is what serves it."""
+
+
+def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
+    """The files of every image, by path relative to the repository."""
+    return {
+        image: {path.relative_to(repository).as_posix(): path.read_bytes() for path in _files(repository, patterns)}
+        for image, patterns in IMAGE_CONTENTS.items()
+    }
+
+
+def image_tag(files: Mapping[str, bytes], base_image: str | None) -> str:
+    """Digest of an image's files, paths included, and its base image; the order of the files does not matter."""
+    digest = hashlib.sha256(repr(base_image).encode())
+    for path in sorted(files):
+        digest.update(f"\n{path} {hashlib.sha256(files[path]).hexdigest()}".encode())
+    return digest.hexdigest()[:TAG_LENGTH]
+
+
+def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str | None) -> dict[str, str]:
+    """The tag of every image on one serving platform."""
+    return {image: image_tag(held, base_image if image in FROM_PLATFORM else None) for image, held in files.items()}
+
+
+def _files(repository: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in patterns:
+        for path in repository.glob(pattern):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path

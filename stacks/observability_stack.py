@@ -1,0 +1,37 @@
+"""What people watch: one dashboard an environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import Environment, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from onboarding import names
+from onboarding.deployment import Deployment
+from onboarding.environment_spec import EnvironmentSpec
+from stacks.dashboard import dashboard_body
+
+
+class ObservabilityStack(Stack):
+    """Deploys the environment's dashboard."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec, deployments: Sequence[Deployment]
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack_name(environment, "observability"),
+            env=Environment(account=environment.account, region=environment.region),
+            description=f"Roundhouse: dashboard of {environment.name}",
+            tags={"roundhouse-environment": environment.name},
+        )
+        cloudwatch.CfnDashboard(
+            self,
+            "Dashboard",
+            dashboard_name=f"roundhouse-{environment.name}",
+            dashboard_body=json.dumps(dashboard_body(deployments), sort_keys=True),
+        )

@@ -1,0 +1,46 @@
+"""What the tests of engine_build share: one tiny checkpoint, and one whole build of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine_build.road import Result, build
+from tests.builder.stand_ins import StandInRunner, shop
+from tests.builder.tiny import model, write_checkpoint, write_tree, write_wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A finished build."""
+
+    root: Path
+    store: Path
+    result: Result
+    runner: StandInRunner
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def wheel(checkpoint, tmp_path_factory) -> Path:
+    return write_wheel(checkpoint, tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="session")
+def built(wheel, tmp_path_factory) -> Built:
+    """The model `tiny`, precision auto, built and published to a folder."""
+    from engine_build.store import FolderStore
+
+    place = tmp_path_factory.mktemp("built")
+    root = write_tree(place / "root", model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8"))
+    runner = StandInRunner(wheel)
+    tools = shop(root, place / "out", store=FolderStore(place / "store"), runner=runner)
+    with tools.work:
+        result = build(tools)
+    return Built(root=root, store=place / "store", result=result, runner=runner)

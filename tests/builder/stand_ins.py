@@ -1,0 +1,87 @@
+"""Stand-ins for what a build is given: processes, stores, time."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from engine_build.log import Log
+from engine_build.options import Options
+from engine_build.order import order
+from engine_build.runner import Command, Ended
+from engine_build.settings import Settings
+from engine_build.shop import Shop
+from engine_build.store import FolderStore, Store
+from engine_build.work_folder import WorkFolder
+
+ROOT = Path(__file__).parents[2]
+PASSED = json.dumps({"version": "1.7", "verdict": "pass", "seconds": 0.1, "reason": None})
+
+
+class StandInRunner:
+    """Answers the three commands of a CPU build without starting one."""
+
+    def __init__(self, wheel: Path | None = None, *, check: Ended | None = None, programs: tuple[str, ...] = ()) -> None:
+        self.commands: list[Command] = []
+        self._wheel = wheel
+        self._check = Ended(code=0, output=PASSED, errors="") if check is None else check
+        self._programs = programs
+
+    def find(self, program: str) -> str | None:
+        """Only what the test says is there."""
+        return program if program in self._programs else None
+
+    def run(self, command: Command) -> Ended:
+        """pip, the compile check, the loading."""
+        self.commands.append(command)
+        module = command.argv[2]
+        if module == "pip":
+            return self._download(Path(command.argv[command.argv.index("-d") + 1]))
+        if module == "engine_build.rtx":
+            return self._check
+        assert module == "engine_build.loading"
+        return Ended(code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors="")
+
+    def ran(self, module: str) -> int:
+        """How often a module was asked for."""
+        return sum(command.argv[2] == module for command in self.commands)
+
+    def _download(self, folder: Path) -> Ended:
+        if self._wheel is None:
+            return Ended(code=1, output="", errors="ERROR: No matching distribution found for tiny-embedder==1.0")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self._wheel, folder)
+        return Ended(code=0, output="", errors="")
+
+
+class BreakingStore(FolderStore):
+    """A folder store that breaks before the write of a name that the test picks."""
+
+    def __init__(self, folder: Path, breaks_at: Callable[[str], bool], error: BaseException) -> None:
+        super().__init__(folder)
+        self._breaks_at = breaks_at
+        self._error = error
+
+    def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
+        """Raises instead of writing."""
+        if self._breaks_at(name):
+            raise self._error
+        return super().upload(path, name, only_if_absent=only_if_absent)
+
+
+def shop(root: Path, out: Path, *, store: Store | None, runner: StandInRunner, model: str = "tiny") -> Shop:
+    """A build's tools, its work folder not yet entered."""
+    log = Log(io.StringIO())
+    return Shop(
+        order=order(Options(root=root, environment="desk", model=model, out=out), log),
+        settings=Settings(source_commit="abc", image="image@sha256:1"),
+        log=log,
+        runner=runner,
+        work=WorkFolder(out),
+        publish_to=store,
+        code_root=ROOT,
+        now=lambda: "2026-01-01T00:00:00+00:00",
+    )

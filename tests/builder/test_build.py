@@ -1,0 +1,185 @@
+"""The whole road on a tiny model, with processes stood in for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+
+from engine_build.accuracy import embeddings
+from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
+from engine_build.ort import OrtNetwork
+from engine_build.road import build
+from engine_build.runner import Ended
+from engine_build.source_model import SourceModel
+from engine_build.store import FolderStore, sha256_of
+from engine_build.text import TextEncoder
+from onboarding.lock import LockEntry
+from onboarding.names import engine_archive_path, engine_record_path
+from tests.builder.stand_ins import BreakingStore, StandInRunner, shop
+from tests.builder.tiny import WIDTH, model, sentences, write_tree
+
+
+def run(root, out, *, store, runner, model="tiny"):
+    tools = shop(root, out, store=store, runner=runner, model=model)
+    with tools.work:
+        return build(tools)
+
+
+def test_build_publishes_an_archive_whose_record_names_its_digest(built):
+    entry = built.result.entry
+    archive = built.store / entry.archive.path
+    assert entry.archive.path == engine_archive_path(entry.manifest.engine_key)
+    assert sha256_of(archive) == entry.archive.sha256
+    assert archive.stat().st_size == entry.archive.size_bytes
+    record = (built.store / engine_record_path(entry.manifest.engine_key)).read_bytes()
+    assert LockEntry.model_validate_json(record) == entry
+
+
+def test_archive_holds_the_manifest_beside_one_model_folder(built, tmp_path):
+    manifest = built.result.entry.manifest
+    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
+        tar.extractall(tmp_path, filter="data")
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"manifest.json", *manifest.files}
+    assert set(manifest.files) == {f"tiny/{name}" for name in ("config.pbtxt", "1/model.py", "1/model.onnx", "1/tokenizer.json")}
+    assert all(sha256_of(tmp_path / name) == digest for name, digest in manifest.files.items())
+    assert (tmp_path / "manifest.json").read_bytes() == manifest.to_bytes()
+    assert f"dims: [ {WIDTH} ]" in (tmp_path / "tiny/config.pbtxt").read_text()
+
+
+def test_published_engine_answers_as_the_source_model_does(built, checkpoint, tmp_path):
+    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
+        tar.extractall(tmp_path, filter="data")
+    source, texts = SourceModel(checkpoint, longest=16), sentences(40, seed=5)
+    encoder = TextEncoder(tmp_path / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
+    found = embeddings(OrtNetwork(tmp_path / "tiny/1/model.onnx").embed, encoder, texts, 4)
+    assert (found * embeddings(source.embed, encoder, texts, 8)).sum(axis=1).min() > 0.95
+
+
+def test_manifest_records_what_was_judged_and_measured(built):
+    manifest = built.result.entry.manifest
+    assert [record.subject for record in manifest.accuracy][0] == "int8 Q/DQ network"
+    assert manifest.accuracy[-1].subject == f"{manifest.precision} engine"
+    assert {record.verdict for record in manifest.accuracy} == {"pass"}
+    assert {check.network for check in manifest.compile_checks} == {"float", "int8"}
+    measured = {(record.runtime, record.precision) for record in manifest.benchmark}
+    control = ("onnxruntime", "fp32 (duplicate control)")
+    assert measured >= {("onnxruntime", "fp32"), ("onnxruntime", "int8"), ("onnxruntime", "int8 Q/DQ network"), control, ("pytorch", "fp32")}
+    assert {(record.batch, record.sequence) for record in manifest.benchmark} == {(1, 4), (2, 8), (4, 16)}
+    assert manifest.decision.startswith(f"{manifest.precision}: int8 ")
+    assert (manifest.builder.source_commit, manifest.builder.image) == ("abc", "image@sha256:1")
+
+
+def test_known_key_builds_nothing(built, tmp_path):
+    runner = StandInRunner()
+    result = run(built.root, tmp_path, store=FolderStore(built.store), runner=runner)
+    assert (result.status, result.entry) == ("known", built.result.entry)
+    assert runner.commands == []
+
+
+@pytest.mark.parametrize("name", ["tiny-fp32", "tiny-int8"])
+def test_networks_of_one_source_are_made_once(built, tmp_path, name):
+    store = shutil.copytree(built.store, tmp_path / "store")
+    runner = StandInRunner()
+    result = run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner, model=name)
+    assert result.entry.manifest.precision == name.removeprefix("tiny-")
+    assert runner.ran("pip") == 0
+
+
+def test_damaged_network_in_the_store_is_made_anew(built, wheel, tmp_path):
+    store = shutil.copytree(built.store, tmp_path / "store")
+    for path in store.glob("networks/*/*-model.onnx"):
+        path.write_bytes(path.read_bytes()[:-10])
+    runner = StandInRunner(wheel)
+    run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner, model="tiny-fp32")
+    assert runner.ran("pip") == 1
+
+
+def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel, tmp_path):
+    tools = shop(built.root, tmp_path, store=None, runner=StandInRunner(wheel, check=Ended(code=-9, output="", errors="")))
+    with pytest.raises(NetworkRefused), tools.work:
+        build(tools)
+    (tmp_path / "scratch/engines").mkdir(parents=True)
+    again = StandInRunner()
+    assert run(built.root, tmp_path, store=None, runner=again).status == "built"
+    assert again.ran("pip") == 0
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_engine_is_invisible_until_its_record_is_written(built, wheel, tmp_path):
+    store = BreakingStore(tmp_path / "store", lambda name: name.endswith("lock-entry.json"), KeyboardInterrupt())
+    store_before = shutil.copytree(built.store / "networks", tmp_path / "store/networks")
+    with pytest.raises(KeyboardInterrupt):
+        run(built.root, tmp_path / "out", store=store, runner=StandInRunner())
+    key = built.result.entry.manifest.engine_key
+    assert store_before.exists() and (tmp_path / "store" / engine_archive_path(key)).exists()
+    assert not (tmp_path / "store" / engine_record_path(key)).exists()
+    runner = StandInRunner()
+    result = run(built.root, tmp_path / "out", store=FolderStore(tmp_path / "store"), runner=runner)
+    assert runner.commands == []
+    assert LockEntry.model_validate_json((tmp_path / "store" / engine_record_path(key)).read_bytes()) == result.entry
+
+
+def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(built, tmp_path):
+    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
+    strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1.0}}
+    root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=strict))
+    with pytest.raises(BudgetMissed, match=r"the closest, int8, has mean cosine 0\.9.*wanted mean 1"):
+        run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
+    assert not (store / "engines").exists()
+
+
+def test_auto_falls_back_to_fp32_outside_the_budget(built, tmp_path):
+    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
+    strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 0.999999}}
+    root = write_tree(tmp_path / "root", model(accuracy=strict))
+    result = run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
+    assert result.entry.manifest.precision == "fp32"
+    assert "outside the budget" in result.entry.manifest.decision
+
+
+def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
+    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
+    said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "reason": "node /x (operator Foo): no importer"})
+    runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
+    with pytest.raises(NetworkRefused, match=r"float network: node /x \(operator Foo\)"):
+        run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+
+
+def test_refuses_a_package_that_cannot_be_fetched(built, tmp_path):
+    with pytest.raises(SourceFault, match=r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"):
+        run(built.root, tmp_path, store=None, runner=StandInRunner())
+
+
+def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
+    root = write_tree(tmp_path / "root", model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"}))
+    (root / "environments/desk.yaml").write_text((root / "environments/desk.yaml").read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    with pytest.raises(InputRefused, match=r"trtexec is not on this machine.* 8\.6"):
+        run(root, tmp_path / "out", store=None, runner=StandInRunner())
+
+
+def test_onnx_file_is_its_own_source(built, tmp_path):
+    network = next(built.store.glob("networks/*/*-tokenizer.json"))
+    folder = tmp_path / "root/networks"
+    folder.mkdir(parents=True)
+    shutil.copy(network, folder / "tokenizer.json")
+    shutil.copy(next(network.parent.glob("*-model.onnx")), folder / "model.onnx")
+    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
+    root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
+    result = run(root, tmp_path / "out", store=None, runner=StandInRunner())
+    assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0)
+
+
+def test_refuses_a_truncated_onnx_file(built, tmp_path):
+    folder = tmp_path / "root/networks"
+    folder.mkdir(parents=True)
+    whole = next(built.store.glob("networks/*/*-model.onnx")).read_bytes()
+    (folder / "model.onnx").write_bytes(whole[: len(whole) // 2])
+    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
+    root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
+    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
+        run(root, tmp_path / "out", store=None, runner=StandInRunner())

@@ -1,0 +1,105 @@
+"""A text model small enough for tests: random BERT weights, a word tokenizer, a wheel that holds both, a tree that names it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import zipfile
+from pathlib import Path
+
+import torch
+import transformers
+import yaml
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+WIDTH = 32
+PIN = "tiny-embedder==1.0"
+INSIDE = "tiny_embedder/model"
+WHEEL = "tiny_embedder-1.0-py3-none-any.whl"
+WORDS = (
+    "a the red blue green slow fast old new small cat dog bird train engine signal track house sat ran saw flew under over near "
+    "with on and then quickly never always today"
+).split()
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+
+
+def sentences(count: int, *, seed: int) -> list[str]:
+    """Different sentences of 3 to 12 words; no sentence of one seed occurs with another."""
+    choice = random.Random(seed)
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made[" ".join([*choice.choices(WORDS, k=choice.randint(3, 12)), str(seed)])] = None
+    return list(made)
+
+
+def write_checkpoint(folder: Path) -> Path:
+    """config.json, model.safetensors and tokenizer.json."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS), hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    word_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def word_tokenizer() -> Tokenizer:
+    """One token a word, with the habit of packaged tokenizers: fixed padding."""
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *WORDS])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.enable_padding(length=40)
+    return tokenizer
+
+
+def write_wheel(checkpoint: Path, folder: Path) -> Path:
+    """A wheel that pip accepts, with a file outside the checkpoint's folder."""
+    path = folder / WHEEL
+    metadata = "tiny_embedder-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny_embedder/__init__.py", "raise SystemExit('the package must not run')\n")
+        for file in sorted(checkpoint.iterdir()):
+            wheel.write(file, f"{INSIDE}/{file.name}")
+        wheel.writestr(f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: tiny-embedder\nVersion: 1.0\n")
+        wheel.writestr(f"{metadata}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{metadata}/RECORD", "")
+    return path
+
+
+def write_tree(root: Path, *models_: dict[str, object], calibration: list[str] | None = None, validation: list[str] | None = None) -> Path:
+    """An onboarding root with one CPU environment, `desk`."""
+    for folder in ("models/data", "environments"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "models/data/calibration.txt").write_text("\n".join(calibration or sentences(60, seed=1)))
+    (root / "models/data/validation.txt").write_text("\n".join(validation or sentences(120, seed=2)))
+    for spec in models_ or (model(),):
+        (root / f"models/{spec['name']}.yaml").write_text(yaml.safe_dump(spec))
+    environment = {"name": "desk", "account": "000000000000", "region": "us-east-1", "platform": "triton-24.10-cpu"}
+    (root / "environments/desk.yaml").write_text(yaml.safe_dump(environment))
+    return root
+
+
+def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dict[str, object]:
+    """A model file; `changes` replace whole keys."""
+    engine: dict[str, object] = {"precision": precision, "optimization_profiles": [{"batch": [1, 2, 4], "sequence": [4, 8, 16]}]}
+    if precision in ("auto", "int8"):
+        engine["calibration"] = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "max"}
+    return {
+        "name": name,
+        "task": "text-embedding",
+        "source": {"python_package": PIN, "path": INSIDE},
+        "engine": engine,
+        "accuracy": {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 0.98, "worst": 0.9}},
+        "endpoint": {"instance_type": "ml.c7i.large"},
+        **changes,
+    }
+
+
+def numbered(texts: list[str]) -> list[str]:
+    """The same texts, told apart by a number."""
+    return [f"{text} {number}" for text, number in zip(texts, itertools.count(), strict=False)]

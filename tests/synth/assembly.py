@@ -1,0 +1,83 @@
+"""Synthesises an environment and reads back what CloudFormation would receive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App
+
+from onboarding.deployment import Deployment
+from onboarding.environment_spec import EnvironmentSpec
+from stacks.environment_stage import EnvironmentStage, Sources
+from stacks.image_tag import read_image_files
+from tests.synth.deployments import ROOT
+
+BUILDSPEC = ROOT / "engine_build" / "buildspec.yml"
+SOURCES = Sources(image_files=read_image_files(ROOT), buildspec=BUILDSPEC.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizedStack:
+    """One template, where it lies, and the messages that stand at the stack."""
+
+    name: str
+    path: Path
+    template: dict[str, Any]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def properties(self, resource_type: str) -> dict[str, dict[str, Any]]:
+        """Properties of every resource of a type, by logical id."""
+        found = self.template["Resources"].items()
+        return {logical_id: resource.get("Properties", {}) for logical_id, resource in found if resource["Type"] == resource_type}
+
+    def only(self, resource_type: str) -> dict[str, Any]:
+        """Properties of the one resource of a type."""
+        (properties,) = self.properties(resource_type).values()
+        return properties
+
+
+Stacks = dict[str, SynthesizedStack]
+
+
+def synthesized(
+    folder: Path, environment: EnvironmentSpec, deployments: Sequence[Deployment], sources: Sources = SOURCES
+) -> Stacks:
+    """Every stack of an environment, by the last part of its path: Foundation, Builds, Endpoint-<name>, Observability."""
+    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    app = App(outdir=str(folder), analytics_reporting=False, context=context)
+    EnvironmentStage(app, environment=environment, deployments=deployments, sources=sources)
+    app.synth()
+    return {stack.name: stack for stack in read_stacks(folder)}
+
+
+def read_stacks(folder: Path) -> Iterator[SynthesizedStack]:
+    """Every stack of a cloud assembly."""
+    for manifest in sorted(folder.glob("assembly-*/manifest.json")):
+        artifacts = json.loads(manifest.read_text(encoding="utf-8"))["artifacts"]
+        for artifact in artifacts.values():
+            if artifact["type"] == "aws:cloudformation:stack":
+                yield _stack(manifest.parent, artifact)
+
+
+def _stack(folder: Path, artifact: dict[str, Any]) -> SynthesizedStack:
+    path = folder / artifact["properties"]["templateFile"]
+    entries = [entry for entries in _metadata(folder, artifact).values() for entry in entries]
+    return SynthesizedStack(
+        name=artifact["displayName"].split("/")[-1].split(" ")[0],
+        path=path,
+        template=json.loads(path.read_text(encoding="utf-8")),
+        errors=tuple(entry["data"] for entry in entries if entry["type"] == "aws:cdk:error"),
+        warnings=tuple(entry["data"] for entry in entries if entry["type"] == "aws:cdk:warning"),
+    )
+
+
+def _metadata(folder: Path, artifact: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    metadata: dict[str, list[dict[str, Any]]] = artifact.get("metadata", {})
+    if "additionalMetadataFile" in artifact:
+        metadata = {**metadata, **json.loads((folder / artifact["additionalMetadataFile"]).read_text(encoding="utf-8"))}
+    return metadata

@@ -1,0 +1,123 @@
+"""Deployments of the shipped files, with locks as a build would have left them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from onboarding import names
+from onboarding.deployment import Deployment, Target
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.lock import ArchiveRecord, LockEntry
+from onboarding.manifest import BenchmarkRecord, BuilderRecord, Manifest, ProfileRecord
+from onboarding.resolve import deployments, runtime_identity
+from onboarding.tree import read_tree
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = read_tree(ROOT)
+
+
+def environment(name: str) -> EnvironmentSpec:
+    """A shipped environment."""
+    return TREE.environments[name]
+
+
+def unlocked(name: str) -> tuple[Deployment, ...]:
+    """What an environment deploys, with every lock empty, whatever was built on this machine."""
+    return tuple(
+        changed(deployment, targets=tuple(dataclasses.replace(target, lock_entry=None) for target in deployment.targets))
+        for deployment in deployments(TREE, name)
+    )
+
+
+def locked(name: str) -> tuple[Deployment, ...]:
+    """What an environment deploys, with every engine in its lock."""
+    return tuple(with_locks(deployment) for deployment in unlocked(name))
+
+
+def one(name: str, endpoint: str) -> Deployment:
+    """One endpoint of an environment, its engines in the lock."""
+    return next(deployment for deployment in locked(name) if deployment.name == endpoint)
+
+
+def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
+    """A deployment whose every target has a lock entry, with these fields of its manifest."""
+    targets = tuple(
+        dataclasses.replace(target, lock_entry=lock_entry(deployment, target, **manifest_fields)) for target in deployment.targets
+    )
+    return changed(deployment, targets=targets)
+
+
+def changed(deployment: Deployment, **fields: Any) -> Deployment:
+    """A deployment with other fields."""
+    return dataclasses.replace(deployment, **fields)
+
+
+def with_endpoint(deployment: Deployment, **fields: Any) -> Deployment:
+    """A deployment whose endpoint has other fields."""
+    return changed(deployment, endpoint=deployment.endpoint.model_copy(update=fields))
+
+
+def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
+    """A deployment whose scaling has other fields."""
+    return with_endpoint(deployment, scaling=deployment.endpoint.scaling.model_copy(update=fields))
+
+
+def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
+    """A deployment whose every target needs, and has, an engine of another key."""
+    targets = tuple(dataclasses.replace(target, engine_key=engine_key) for target in deployment.targets)
+    return with_locks(changed(deployment, targets=targets))
+
+
+def benchmark(runtime: str, precision: str, batch: int, p99_ms: float, *, sequence: int = 64) -> BenchmarkRecord:
+    """One measurement at a batch size."""
+    return BenchmarkRecord(
+        runtime=runtime,
+        precision=precision,
+        batch=batch,
+        sequence=sequence,
+        average_ms=p99_ms / 2,
+        p50_ms=p99_ms / 2,
+        p95_ms=p99_ms,
+        p99_ms=p99_ms,
+        rows_per_second=batch * 1000 / p99_ms,
+        repetitions=100,
+    )
+
+
+def lock_entry(deployment: Deployment, target: Target, **manifest_fields: Any) -> LockEntry:
+    """The lock entry of a target, as its build would have written it."""
+    runtime = runtime_identity(deployment.platform, deployment.instance_type)
+    fields: dict[str, Any] = {
+        "model": target.model.name,
+        "task": target.model.task,
+        "engine_key": target.engine_key,
+        "network_keys": target.network_keys,
+        "platform": deployment.platform.name,
+        "runtime": runtime,
+        "compute_capability": deployment.instance_type.compute_capability,
+        "requested_precision": target.model.engine.precision,
+        "precision": "int8",
+        "decision": "int8 is faster and within the budget",
+        "engine_file": f"{target.model.name}/1/model.onnx",
+        "inputs": (),
+        "outputs": (),
+        "optimization_profiles": (ProfileRecord(batch=(1, 8, 32), sequence=(8, 64, 128)),),
+        "max_batch_size": 32,
+        "files": {},
+        "accuracy": (),
+        "compile_checks": (),
+        "benchmark": tuple(benchmark(runtime.name, "int8", batch, p99) for batch, p99 in ((1, 5.0), (8, 20.0), (32, 90.0))),
+        "load_seconds": 2.5,
+        "host_memory_mib": 200.0,
+        "builder": BuilderRecord(machine="test", built_at="2026-01-01T00:00:00Z"),
+    }
+    manifest = Manifest(**{**fields, **manifest_fields})
+    archive = ArchiveRecord(
+        path=names.engine_archive_path(target.engine_key),
+        sha256="a" * 64,
+        size_bytes=90 * 2**20,
+        manifest_sha256=manifest.sha256(),
+    )
+    return LockEntry(archive=archive, manifest=manifest)

@@ -1,0 +1,96 @@
+"""app.py as the cdk command line runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.synth.assembly import read_stacks
+from tests.synth.deployments import ROOT
+
+pytestmark = pytest.mark.synth
+
+
+@pytest.fixture(scope="module")
+def bytecode(tmp_path_factory):
+    """Where the runs of app.py share what Python compiles, so that only the first one waits for it."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def run_app(outdir, bytecode):
+    """Runs app.py with a context, as `cdk synth -c` hands it over."""
+    hidden = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+
+    def run(*arguments: str, path: str | None = None, **context: str) -> subprocess.CompletedProcess[str]:
+        own = {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": json.dumps(context), "PYTHONPYCACHEPREFIX": str(bytecode)}
+        environ = {**inherited, **own} if path is None else {**inherited, **own, "PATH": path}
+        command = (sys.executable, str(ROOT / "app.py"), *arguments)
+        return subprocess.run(command, env=environ, cwd=outdir, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """An onboarding tree that lies elsewhere."""
+    root = tmp_path / "tree"
+    for folder in ("models", "endpoints", "environments"):
+        shutil.copytree(ROOT / folder, root / folder)
+    return root
+
+
+@pytest.fixture
+def outdir(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def test_app_hangs_one_stage_for_the_named_environment_in_silence(run_app, outdir):
+    result = run_app(env="dev")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
+    names = [stack.name for stack in read_stacks(outdir)]
+    assert sorted(names) == ["Builds", "Endpoint-sentence-embedder", "Endpoint-text-shared", "Foundation", "Observability"]
+
+
+def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):
+    (tree / "environments" / "local.yaml").rename(tree / "environments" / "desk.yaml")
+    text = (tree / "environments" / "desk.yaml").read_text(encoding="utf-8").replace("name: local", "name: desk")
+    (tree / "environments" / "desk.yaml").write_text(text, encoding="utf-8")
+    result = run_app(root=str(tree))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(folder.name for folder in outdir.glob("assembly-*")) == ["assembly-desk", "assembly-dev"]
+
+
+def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
+    (tree / "models" / "sentence-embedder.yaml").write_text("name: [\n", encoding="utf-8")
+    (tree / "environments" / "local.yaml").write_text("nmae: local\n", encoding="utf-8")
+    result = run_app(root=str(tree))
+    assert result.returncode == 1
+    assert "models/sentence-embedder.yaml" in result.stderr and "environments/local.yaml:1" in result.stderr
+    assert "Traceback" not in result.stderr and list(outdir.iterdir()) == []
+
+
+def test_refuses_an_unknown_environment_and_names_the_nearest(run_app):
+    result = run_app(env="devv")
+    assert result.returncode == 1
+    assert "devv" in result.stderr and "did you mean 'dev'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_refuses_to_run_without_node(run_app, tmp_path):
+    result = run_app(path=str(tmp_path), env="dev")
+    assert (result.returncode, result.stderr) == (1, "app.py needs Node.js, which is not on PATH; install version 20 or later.\n")
+
+
+def test_refuses_an_argument_that_would_be_ignored(run_app):
+    result = run_app("-c", "env=dev")
+    assert result.returncode == 1 and "npx cdk synth -c env=dev" in result.stderr

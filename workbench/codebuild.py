@@ -1,0 +1,119 @@
+"""One build in CodeBuild: started, followed to its end, and its reason when it fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from workbench.aws import Client, Clients, calling
+from workbench.errors import BuildFailed
+
+RUNNING = "IN_PROGRESS"
+SUCCEEDED = "SUCCEEDED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOrder:
+    """What CodeBuild is asked for: a project, the source zip at `bucket/key`, and the variables of this build."""
+
+    project: str
+    source: str
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follower:
+    """How a build is followed: how often CodeBuild is asked, and who hears its log's last line."""
+
+    every_seconds: float
+    on_line: Callable[[str], None]
+    sleep: Callable[[float], None] = time.sleep
+
+
+def start(codebuild: Client, order: BuildOrder) -> str:
+    """Starts a build and returns its id. Raises DeskError."""
+    with calling(f"Starting a build in {order.project}"):
+        answer = codebuild.start_build(
+            projectName=order.project,
+            sourceTypeOverride="S3",
+            sourceLocationOverride=order.source,
+            environmentVariablesOverride=[
+                {"name": name, "value": value, "type": "PLAINTEXT"} for name, value in order.variables.items()
+            ],
+        )
+    build_id: str = answer["build"]["id"]
+    return build_id
+
+
+def stop(codebuild: Client, build_id: str) -> None:
+    """Stops a build that runs; one that has ended is left as it is."""
+    with calling(f"Stopping build {build_id}"):
+        codebuild.stop_build(id=build_id)
+
+
+def follow(clients: Clients, build_id: str, follower: Follower) -> None:
+    """Waits until a build has ended. Raises BuildFailed with its reason."""
+    build = _until_ended(clients("codebuild"), build_id, follower)
+    if build["buildStatus"] != SUCCEEDED:
+        raise BuildFailed(_reason(clients, build))
+
+
+def log_place(build: Mapping[str, Any]) -> str:
+    """Where a build's log lies: a file, or a link into CloudWatch."""
+    logs = build.get("logs", {})
+    link = str(logs.get("deepLink") or f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}")
+    return unquote(urlsplit(link).path) if link.startswith("file://") else link
+
+
+def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mapping[str, Any]:
+    while True:
+        with calling(f"Following build {build_id}"):
+            build: Mapping[str, Any] = codebuild.batch_get_builds(ids=[build_id])["builds"][0]
+        if build["buildStatus"] != RUNNING:
+            return build
+        follower.on_line(_last_line(_local_log(build)) or str(build.get("currentPhase", "")).lower())
+        follower.sleep(follower.every_seconds)
+
+
+def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
+    said = _last_line(_local_log(build)) or _last_line(_cloudwatch_log(clients, build)) or _phase_message(build)
+    ended = str(build["buildStatus"]).lower().replace("_", " ")
+    why = said.rstrip(".") if said else f"the build {ended} and left no word"
+    return f"{why}. The lock and the endpoints are as they were. Log: {log_place(build)}"
+
+
+def _local_log(build: Mapping[str, Any]) -> str:
+    path = Path(log_place(build))
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_absolute() else ""
+    except OSError:
+        return ""
+
+
+def _cloudwatch_log(clients: Clients, build: Mapping[str, Any]) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    logs = build.get("logs", {})
+    group, stream = logs.get("groupName"), logs.get("streamName")
+    if group is None or stream is None:
+        return ""
+    try:
+        events = clients("logs").get_log_events(logGroupName=group, logStreamName=stream, limit=50)["events"]
+    except (BotoCoreError, ClientError):
+        return ""
+    return "\n".join(str(event["message"]).rstrip("\n") for event in events)
+
+
+def _phase_message(build: Mapping[str, Any]) -> str:
+    contexts = [context for phase in build.get("phases", ()) for context in phase.get("contexts", ())]
+    return next((str(context["message"]) for context in reversed(contexts) if context.get("message")), "")
+
+
+def _last_line(text: str) -> str:
+    """The last line of the build's own words; CodeBuild's `[Container]` lines and commands stand around them."""
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in reversed(lines) if line and not line.startswith(("[Container]", "$ "))), "")

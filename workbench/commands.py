@@ -1,0 +1,176 @@
+"""What each verb of the `roundhouse` command does; the command line itself is in cli.py."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from workbench.errors import DeskError, RoundhouseError
+from workbench.places import Places, places
+from workbench.report import Report
+
+CHECK_FAILED = 1
+PLAIN_WIDTH = 140
+"""Columns of a table that no terminal limits."""
+
+
+def here(root: Path | None = None) -> Places:
+    """The places of the folder that the command was called in."""
+    return places(Path.cwd(), root)
+
+
+def reporting(form: str = "text") -> Report:
+    """Reports on standard output, or beside it when that is for a machine."""
+    console = Console(stderr=form == "json", highlight=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return Report(console=console)
+
+
+def new(root: Path | None, *, name: str, task: str, package: str, path: str | None) -> None:
+    """Writes a first model file."""
+    from workbench.new_model import write_new_model
+
+    at = here(root)
+    file = write_new_model(at.tree, name=name, task=task, package=package, path=path)
+    report = reporting()
+    report.say(f"Wrote {_short(file, at.tree)}. Next: read its comments, then `roundhouse check`.")
+
+
+def check(root: Path | None, form: str) -> int:
+    """Prints every fault; 1 when there is one."""
+    from onboarding.tree import read_tree
+    from workbench.tables import faults_table
+
+    tree = read_tree(here(root).tree)
+    count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
+    if form == "json":
+        _print_json([fault.model_dump(mode="json") for fault in tree.faults])
+    elif tree.faults:
+        report = reporting()
+        report.console.print(faults_table(tree.faults))
+        report.say(f"{len(tree.faults)} fault{'s' if len(tree.faults) > 1 else ''}.")
+    else:
+        reporting().say(f"{count} files, no fault.")
+    return CHECK_FAILED if tree.faults else 0
+
+
+def build(root: Path | None, environment: str, models: tuple[str, ...], form: str) -> None:
+    """Builds what is missing."""
+    from workbench import builds
+    from workbench.road import open_road
+
+    report = reporting(form)
+    road = open_road(here(root), report, environment)
+    orders = builds.wanted(road, models)
+    entries = builds.build_all(road, orders)
+    if form == "json":
+        _print_json([entry.model_dump(mode="json") for entry in entries])
+    elif not entries:
+        report.say("Nothing to build: every engine is in its lock and in S3.")
+    else:
+        report.say(f"Locks written under {road.environment.locks}/: review and commit them.")
+
+
+def deploy(root: Path | None, environment: str) -> None:
+    """Walks the road of one environment."""
+    from workbench.deploying import deploy as walk
+    from workbench.road import open_road
+
+    report = reporting()
+    done = walk(open_road(here(root), report, environment), rebuild_gone=False)
+    built = f"{len(done.built)} engines built, " if done.built else "nothing built, "
+    report.say(f"Done: {built}{len(done.deployed.changed)} stacks changed, {len(done.deployed.unchanged)} with no changes.")
+
+
+def invoke(root: Path | None, environment: str, endpoint: str, model: str | None, texts: tuple[str, ...], form: str) -> None:
+    """Asks an endpoint and prints a vector's head, or how alike several are."""
+    from workbench import asking
+    from workbench.road import open_road
+    from workbench.tables import likeness_table
+
+    report = reporting(form)
+    road = open_road(here(root), report, environment)
+    to, _ = asking.address(road.deployments(), endpoint, model)
+    found = asking.ask(road.clients("sagemaker-runtime"), to, texts)
+    if form == "json":
+        _print_json([{"text": text, "embedding": vector} for text, vector in zip(texts, found, strict=True)])
+    elif len(found) == 1:
+        head = ", ".join(f"{number:+.4f}" for number in found[0][:8])
+        report.say(f"[{head}, …]  {len(found[0])} numbers")
+    else:
+        report.console.print(likeness_table(texts, found))
+
+
+def up(port: int | None) -> None:
+    """Starts the local cloud."""
+    from workbench.local_cloud import lifecycle
+    from workbench.road import cloud_state
+
+    at, report = here(), reporting()
+    with report.step("Starting the local cloud") as step:
+        address = lifecycle.start(at.code, cloud_state(at), port)
+        step.done(f"{address.endpoint_url} (process {address.pid}, log {cloud_state(at) / lifecycle.LOG_FILE})")
+    if port is not None and address.port != port:
+        raise DeskError(f"The local cloud runs on port {address.port} already; `roundhouse down` first, to have it on {port}.")
+    report.say("To point the AWS tools at it:")
+    for name, value in lifecycle.environment(address).items():
+        report.say(f"  export {name}={value}")
+
+
+def down() -> None:
+    """Stops the local cloud; its locks name archives that go with it, so they go too."""
+    report = reporting()
+    report.say("The local cloud is stopped and removed." if stop_cloud(here()) else "The local cloud was not up.")
+
+
+def stop_cloud(at: Places) -> bool:
+    """Stops the local cloud and removes the locks of what it held; False when there was none."""
+    from workbench.local_cloud import lifecycle
+    from workbench.road import LOCAL, cloud_state
+
+    was_up = lifecycle.stop(cloud_state(at))
+    for lock in (at.build / LOCAL / "locks").glob("*.lock.yaml"):
+        lock.unlink(missing_ok=True)
+    for folder in (at.build / LOCAL / "locks", at.build / LOCAL):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    return was_up
+
+
+def status(root: Path | None, environment: str, form: str) -> None:
+    """Shows the local cloud, engines, locks and endpoints."""
+    from workbench.state import state_of
+    from workbench.tables import state_table
+
+    report = reporting(form)
+    state = state_of(here(root), report, environment)
+    if form == "json":
+        _print_json(state.as_dict())
+    else:
+        report.say(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
+        report.console.print(state_table(state))
+
+
+def crash_log(error: Exception) -> str:
+    """Writes the trace of an error that nobody foresaw, and says where."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        folder = here().build / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "crash.log").write_text(text, encoding="utf-8")
+    except (OSError, RoundhouseError):
+        return "could not be written"
+    return str(folder / "crash.log")
+
+
+def _short(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))

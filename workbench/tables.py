@@ -1,0 +1,50 @@
+"""The tables that commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from onboarding.fault import Fault
+from workbench.asking import Vector, cosine
+from workbench.state import State
+
+
+def faults_table(faults: Sequence[Fault]) -> Table:
+    """One row per fault: place, what is wrong, what is allowed, the way out."""
+    table = Table(show_lines=True)
+    table.add_column("File", no_wrap=True)
+    for column in ("What", "Given", "Allowed", "Way out"):
+        table.add_column(column, overflow="fold")
+    for fault in faults:
+        place = fault.file if fault.line is None else f"{fault.file}:{fault.line}"
+        table.add_row(place, fault.what, _text(fault.value), _text(fault.allowed), fault.way_out)
+    return table
+
+
+def state_table(state: State) -> Table:
+    """One row per model."""
+    table = Table(title=f"Environment {state.environment}", title_justify="left")
+    for column in ("Model", "Engine", "Lock", "Archive", "Endpoint"):
+        table.add_column(column, overflow="fold")
+    for each in state.engines:
+        lock = each.lock if each.precision is None else f"{each.lock}: {each.precision}"
+        endpoint = f"{each.endpoint} ({each.instance_type}): {each.endpoint_status}"
+        table.add_row(each.model, each.engine_key, lock, each.archive, endpoint)
+    return table
+
+
+def likeness_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
+    """The cosine of every text with every other."""
+    table = Table()
+    table.add_column("Cosine")
+    for number in range(1, len(texts) + 1):
+        table.add_column(str(number), justify="right")
+    for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
+        table.add_row(f"{number} {text}", *(f"{cosine(vector, other):.3f}" for other in vectors))
+    return table
+
+
+def _text(value: object | None) -> str:
+    return "" if value is None else str(value)
