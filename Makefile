@@ -1,6 +1,8 @@
 # One short verb per habit. `make` alone lists them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 ROUNDHOUSE := .venv/bin/roundhouse
+# Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help demo down test check doctor environments environments-dev lock schema platform-data clean
 

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
 
-from engine_build.errors import BuildError
+from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
+from engine_build.machine import peak_mib
 from engine_build.options import Options, options
 from engine_build.order import order
 from engine_build.road import Result, build
@@ -29,23 +30,28 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> int:
     """Exit codes: 0 built or known; 1, 3, 4, 5, 6 as in errors.py; 130 interrupted."""
     log = Log(stderr)
-    wanted_json = "json" in arguments or "--format=json" in arguments
+    try:
+        wanted = options(arguments)
+    except InputRefused as error:
+        return _failed(error.exit_code, str(error), log, None)
+    with_json = stdout if wanted.format == "json" else None
     try:
         with ExitStack() as stack:
-            result = build(_shop(options(arguments), environment, log, stack))
-        print(_told(result, log, as_json=wanted_json), file=stdout)
+            result = build(_shop(wanted, environment, log, stack))
+            log.note(f"peak memory {peak_mib():.0f} MiB")
+        print(_told(result, log, as_json=wanted.format == "json"), file=stdout)
         return 0
     except BuildError as error:
-        return _failed(error.exit_code, str(error), log, stdout if wanted_json else None)
+        return _failed(error.exit_code, str(error), log, with_json)
     except OSError as error:
-        return _failed(1, _disk_sentence(error), log, stdout if wanted_json else None)
+        return _failed(1, _disk_sentence(error), log, with_json)
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, "interrupted; the same command goes on from what is finished.", log, None)
+        return _failed(INTERRUPTED, "interrupted; the same command goes on from what is finished.", log, with_json)
     except Exception as error:
         log.note(traceback.format_exc())
         reason = " ".join(str(error).split())[:300]
         sentence = f"unforeseen fault, {type(error).__name__}: {reason}; please report it with the log."
-        return _failed(1, sentence, log, stdout if wanted_json else None)
+        return _failed(1, sentence, log, with_json)
 
 
 def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: ExitStack) -> Shop:

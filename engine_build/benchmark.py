@@ -13,8 +13,6 @@ from engine_build.text import Feed
 from onboarding.manifest import BenchmarkRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
-SECONDS = 14.0
-"""For all shapes together; one round of each is never left out."""
 CONTROL = " (duplicate control)"
 HEADS = ("runtime", "precision", "batch x tokens", "average ms", "p50", "p95", "p99", "rows/s", "runs")
 
@@ -56,8 +54,8 @@ def benchmark(
     subjects: Sequence[Subject],
     feeds: Sequence[tuple[Shape, Feed]],
     *,
+    seconds: float,
     weight: Callable[[Shape], float] = lambda shape: 1.0,
-    seconds: float = SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[BenchmarkRecord, ...]:
     """Latencies of every subject at every shape; each shape's share of the time has its weight."""

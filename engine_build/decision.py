@@ -54,7 +54,7 @@ def decision(
 
 def numbers(record: AccuracyRecord) -> str:
     """An accuracy in a few words."""
-    return f"mean cosine {record.mean:.4f} and worst {record.worst:.4f} on {record.samples} samples"
+    return f"mean cosine {record.mean:.5f} and worst {record.worst:.5f} on {record.samples} samples"
 
 
 def budget(record: AccuracyRecord) -> str:

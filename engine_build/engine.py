@@ -12,7 +12,9 @@ from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.networks import Network
 from engine_build.order import Order
 from engine_build.runner import Runner
+from engine_build.shop import Shop
 from engine_build.trtexec import Request, Shapes, command
+from onboarding.keys import chosen_network
 from onboarding.values import Precision
 
 PROGRAM = "trtexec"
@@ -37,20 +39,27 @@ def precisions(order: Order) -> tuple[Precision, ...]:
 
 def check_machine(order: Order, runner: Runner) -> None:
     """Refuses, before anything is fetched, an engine that this machine cannot make."""
-    if order.is_cpu:
-        unknown = sorted(set(precisions(order)) - {"fp32", "int8"})
-        if unknown:
-            raise InputRefused(f"precision {unknown[0]} is not for CPU engines; allowed: fp32, int8, auto.")
-        return
-    if runner.find(PROGRAM) is None:
+    unknown = sorted(set(precisions(order)) - {"fp32", "int8"})
+    if order.is_cpu and unknown:
+        raise InputRefused(f"precision {unknown[0]} is not for CPU engines; allowed: fp32, int8, auto.")
+    if not order.is_cpu and runner.find(PROGRAM) is None:
         raise InputRefused(
             f"{PROGRAM} is not on this machine, and an engine for compute capability {order.compute_capability} needs it; "
             "build it in the GPU builder image, as `roundhouse build` does."
         )
-    raise InputRefused(
-        f"an engine for compute capability {order.compute_capability} cannot be judged yet, so none is built; "
-        "use an environment with CPU instance types."
-    )
+
+
+def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
+    """Every candidate of an order. Raises InputRefused for TensorRT plans once they are made: nothing here judges one yet."""
+    order = shop.order
+    if order.is_cpu:
+        return compile_cpu(order, networks, shop.work.scratch("engines"))
+    folder = shop.work.path / "plans"
+    folder.mkdir(exist_ok=True)
+    for precision in precisions(order):
+        network = networks[chosen_network(precision)]
+        compile_plan(order, precision, network.path, folder, network.inputs, shop.runner)
+    raise InputRefused(f"the plans lie in {folder}, but no plan can be judged yet, so none is published; use CPU instance types.")
 
 
 def compile_cpu(order: Order, networks: Mapping[str, Network], folder: Path) -> tuple[Candidate, ...]:

@@ -79,7 +79,11 @@ def _measured(
     intent = f"{len(subjects)} subjects and a duplicate control, {len(wanted)} shapes, random order"
     with shop.log.step("benchmark", intent):
         opt = Shape(batch=order.opt_shape[0], sequence=order.opt_shape[1])
-        records = benchmark(with_control(subjects), feeds, weight=lambda shape: OPT_WEIGHT if shape == opt else 1.0)
+
+        def weight(shape: Shape) -> float:
+            return OPT_WEIGHT if shape == opt else 1.0
+
+        records = benchmark(with_control(subjects), feeds, seconds=shop.settings.benchmark_seconds, weight=weight)
     shop.log.line(table(records))
     return records
 

@@ -34,7 +34,7 @@ def build(shop: Shop) -> Result:
         return Result(status="known", entry=known, place=store.place)
     entry = _finished(shop)
     if entry is None:
-        shop.log.line(f"{announced(shop.order)}: {planned(shop)}.")
+        shop.log.line(f"{announced(shop.order)}: {planned(shop)}; what is finished is reused.")
         entry = made(shop)
     return Result(status="built", entry=published(shop, entry), place=store.place)
 
@@ -48,7 +48,7 @@ def announced(order: Order) -> str:
 def planned(shop: Shop) -> str:
     """The steps ahead."""
     quantize = ["quantize"] if shop.order.may_be_int8 else []
-    names = ["fetch", "export", *quantize, "compile", "check", "verify", "benchmark", "package"]
+    names = ["fetch", "export", *quantize, "check", "compile", "verify", "benchmark", "package"]
     return ", ".join([*names, *([] if shop.publish_to is None else [f"publish to {shop.publish_to.place}"])])
 
 
@@ -56,21 +56,22 @@ def made(shop: Shop) -> LockEntry:
     """Everything between the source and the archive in the work folder."""
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.compile_check import INTENT, compile_checks
-    from engine_build.engine import check_machine, compile_cpu, precisions
+    from engine_build.engine import check_machine, compiled, precisions
     from engine_build.judging import judge
     from engine_build.ort import version
     from engine_build.packaging import package
     from engine_build.preparation import prepare
 
     check_machine(shop.order, shop.runner)
-    _check_runtime(shop.order, version())
+    if shop.order.is_cpu:
+        _check_runtime(shop.order, version())
     backend_file((shop.order.root, shop.code_root))
     prepared = prepare(shop)
-    with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
-        candidates = compile_cpu(shop.order, prepared.networks, shop.work.scratch("engines"))
     with shop.log.step("check", INTENT):
         profiles = shop.order.model.engine.optimization_profiles
         checks = compile_checks(tuple(prepared.networks.values()), profiles, shop.runner, shop.log)
+    with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
+        candidates = compiled(shop, prepared.networks)
     judged = judge(shop, prepared, candidates)
     chosen = next(each for each in candidates if each.precision == judged.decision.precision)
     return package(shop, prepared, chosen, judged, checks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine_build.errors import InputRefused
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -12,10 +14,12 @@ class Settings:
 
     source_commit: str | None = None
     image: str | None = None
+    benchmark_seconds: float = 14.0
+    """For all shapes together; one round of each is never left out."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings:
-    """The settings of a process environment; an empty variable counts as unset."""
+    """The settings of a process environment; an empty variable counts as unset. Raises InputRefused."""
 
     def value(*names: str) -> str | None:
         return next((environment[name] for name in names if environment.get(name)), None)
@@ -23,4 +27,12 @@ def settings(environment: Mapping[str, str]) -> Settings:
     return Settings(
         source_commit=value("ROUNDHOUSE_SOURCE_COMMIT"),
         image=value("ROUNDHOUSE_IMAGE", "CODEBUILD_BUILD_IMAGE"),
+        benchmark_seconds=_seconds(value("ROUNDHOUSE_BENCHMARK_SECONDS")),
     )
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return Settings.benchmark_seconds if text is None else max(0.0, float(text))
+    except ValueError as error:
+        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, such as 14.") from error

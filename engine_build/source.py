@@ -82,7 +82,7 @@ def _check_digest(path: Path, wanted: str | None, what: str) -> None:
 
 
 def _unpacked(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
-    """The files directly in one folder of a wheel; names never leave the target."""
+    """The files under one folder of a wheel; names never leave the target."""
     wanted = PurePosixPath(inside)
     try:
         with zipfile.ZipFile(wheel) as archive:

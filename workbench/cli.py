@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from workbench import interruption
 from workbench.errors import RoundhouseError
 
 EXIT_CODES = (
@@ -135,14 +135,24 @@ def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> N
 @app.command(epilog="Example: make demo")
 def demo() -> None:
     """Walk the whole road on this machine. On real input; asks both endpoints. `make demo` prepares the machine first."""
-    from workbench.demo import walk
+    try:
+        from workbench.demo.walk import walk
 
-    walk.demo()
+        walk()
+    except BaseException:
+        # Not only KeyboardInterrupt: a library that was being loaded may have turned it into an error of its own.
+        if not interruption.seen():
+            raise
+        interruption.ignore()
+        from workbench import commands
+
+        commands.stop_interrupted_demo()
+        raise KeyboardInterrupt from None
 
 
 def main() -> NoReturn:
     """Runs the command line; every error ends as one sentence on standard error and an exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interruption.install()
     sys.exit(exit_code())
 
 
@@ -152,12 +162,12 @@ def exit_code() -> int:
         app()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except RoundhouseError as error:
-        return _say(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _say("Stopped.", 130)
     except Exception as error:
-        return _unexpected(error)
+        if interruption.seen():
+            return _say("Stopped.", 130)
+        return _say(str(error), error.exit_code) if isinstance(error, RoundhouseError) else _unexpected(error)
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from workbench import interruption
 from workbench.errors import DeskError, RoundhouseError
 from workbench.places import Places, places
 from workbench.report import Report
@@ -28,7 +29,7 @@ def reporting(form: str = "text") -> Report:
     console = Console(stderr=form == "json", highlight=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
-    return Report(console=console)
+    return Report(console=console, check=interruption.check)
 
 
 def new(root: Path | None, *, name: str, task: str, package: str, path: str | None) -> None:
@@ -126,6 +127,12 @@ def down() -> None:
     """Stops the local cloud; its locks name archives that go with it, so they go too."""
     report = reporting()
     report.say("The local cloud is stopped and removed." if stop_cloud(here()) else "The local cloud was not up.")
+
+
+def stop_interrupted_demo() -> None:
+    """Nothing of a demo that was broken off is left."""
+    stop_cloud(here())
+    reporting().say("Stopped: the local cloud and everything in it is gone. `make demo` begins anew.")
 
 
 def stop_cloud(at: Places) -> bool:

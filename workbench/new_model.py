@@ -30,6 +30,7 @@ engine:
   calibration:                   # sentences like those that will be asked; they set the INT8 ranges
     dataset: {calibration}
     samples: 256
+    method: max                  # or percentile, entropy; transformers' outliers want the widest ranges
 accuracy:                        # judged on sentences that calibration never saw
   dataset: {held_out}
   metric: cosine

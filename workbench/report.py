@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -48,14 +48,16 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Writes steps and remembers how long each took."""
+    """Writes steps and remembers how long each took; `check` is asked before each, and raises to break off."""
 
     console: Console
+    check: Callable[[], None] = lambda: None
     times: list[tuple[str, float]] = field(default_factory=list)
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """One step: a clock while it runs, one line when it is done."""
+        self.check()
         progress = self._clock(title) if self.console.is_terminal else None
         if progress is None:
             self.console.print(f"  {title} …")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import zipfile
 from pathlib import Path
@@ -16,10 +15,11 @@ WIDTH = 32
 PIN = "tiny-embedder==1.0"
 INSIDE = "tiny_embedder/model"
 WHEEL = "tiny_embedder-1.0-py3-none-any.whl"
-WORDS = (
+TEXT = (
     "a the red blue green slow fast old new small cat dog bird train engine signal track house sat ran saw flew under over near "
     "with on and then quickly never always today"
-).split()
+)
+WORDS = TEXT.split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
@@ -36,7 +36,11 @@ def write_checkpoint(folder: Path) -> Path:
     """config.json, model.safetensors and tokenizer.json."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=len(SPECIAL) + len(WORDS), hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        vocab_size=len(SPECIAL) + len(WORDS),
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
         max_position_embeddings=64,
     )
     transformers.BertModel(config).save_pretrained(folder)
@@ -50,9 +54,7 @@ def word_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     tokenizer.enable_padding(length=40)
     return tokenizer
 
@@ -71,7 +73,9 @@ def write_wheel(checkpoint: Path, folder: Path) -> Path:
     return path
 
 
-def write_tree(root: Path, *models_: dict[str, object], calibration: list[str] | None = None, validation: list[str] | None = None) -> Path:
+def write_tree(
+    root: Path, *models_: dict[str, object], calibration: list[str] | None = None, validation: list[str] | None = None
+) -> Path:
     """An onboarding root with one CPU environment, `desk`."""
     for folder in ("models/data", "environments"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -98,8 +102,3 @@ def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dic
         "endpoint": {"instance_type": "ml.c7i.large"},
         **changes,
     }
-
-
-def numbered(texts: list[str]) -> list[str]:
-    """The same texts, told apart by a number."""
-    return [f"{text} {number}" for text, number in zip(texts, itertools.count(), strict=False)]

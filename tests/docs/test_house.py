@@ -62,8 +62,8 @@ def test_circles_finds_a_circle():
 @pytest.mark.parametrize(
     ("environment", "room", "absent"),
     [
-        (".venvs/server", "container", ("boto3", "aws_cdk", "torch", "transformers", "yaml")),
-        (".venvs/builder", "engine_build", ("aws_cdk", "typer", "uvicorn")),
+        (".venvs/server", "container", ("boto3", "aws_cdk", "torch", "transformers")),
+        (".venvs/builder", "engine_build", ("aws_cdk", "uvicorn")),
         (".venv", "stacks", ("torch", "onnx", "onnxruntime", "uvicorn")),
         (".venv", "workbench", ("torch", "onnx", "onnxruntime", "uvicorn")),
         (".venv", "onboarding", ("torch", "onnx", "onnxruntime", "uvicorn")),

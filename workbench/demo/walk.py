@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import time
 from pathlib import Path
 
@@ -25,22 +24,9 @@ from workbench.source_zip import folder_digest
 SERVERS = {"python": "Python server", "triton": "Triton"}
 
 
-def demo() -> None:
-    """Walks the road; Ctrl-C stops the local cloud, and with it everything that runs."""
-    at, report = commands.here(), commands.reporting()
-    try:
-        walk(at, report)
-    except KeyboardInterrupt:
-        # A second Ctrl-C must not leave half of it running.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        commands.stop_cloud(at)
-        report.say("Stopped: the local cloud and everything in it is gone. `make demo` begins anew.")
-        raise
-
-
-def walk(at: Places, report: Report) -> None:
+def walk() -> None:
     """Cloud, deploy, search, judgement, table. Raises RoundhouseError as soon as something does not hold."""
-    begin = time.monotonic()
+    at, report, begin = commands.here(), commands.reporting(), time.monotonic()
     address = _cloud_up(at, report)
     road = open_road(at, report, LOCAL)
     done = deploying.deploy(road, rebuild_gone=True)

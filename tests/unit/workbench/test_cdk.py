@@ -89,10 +89,10 @@ def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(road):
 def test_refuses_with_what_the_resource_itself_said():
     said = (
         "x | 3:13:43 AM | UPDATE_FAILED | AWS::IAM::Role | local/A/Role (Role) Resource update cancelled\n"
-        "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint (Endpoint) did not pass the ping health check.\n"
+        "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint (Endpoint) never healthy.\n"
         "❌  roundhouse-local-endpoint-a failed to deploy\n"
     )
-    expected = "roundhouse-local-endpoint-a failed to deploy: local/A/Endpoint (Endpoint) did not pass the ping health check"
+    expected = "roundhouse-local-endpoint-a failed to deploy: local/A/Endpoint (Endpoint) never healthy"
     assert cdk.failure(said) == expected
 
 

@@ -1,0 +1,90 @@
+"""What is refused before anything is fetched."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.options import Options, options
+from engine_build.order import check_order, order
+from tests.builder.tiny import model, sentences, write_tree
+
+
+def resolved(root, name="tiny"):
+    return order(Options(root=root, environment="desk", model=name, out=root / "out"), Log(io.StringIO()))
+
+
+def test_order_takes_the_first_samples_and_every_validation_line(tmp_path):
+    found = resolved(write_tree(tmp_path))
+    assert found.calibration == tuple(sentences(60, seed=1)[:48])
+    assert len(found.validation) == 120
+    assert (found.opt_shape, found.longest_sequence, found.max_batch_size) == ((2, 8), 16, 4)
+
+
+def test_order_of_fp32_has_no_calibration(tmp_path):
+    found = resolved(write_tree(tmp_path, model("tiny", "fp32")))
+    assert (found.calibration, found.may_be_int8, set(found.network_keys)) == ((), False, {"float"})
+
+
+def test_order_of_fp32_takes_few_samples(tmp_path):
+    assert len(resolved(write_tree(tmp_path, model("tiny", "fp32"), validation=["a cat", "a dog"])).validation) == 2
+
+
+def test_refuses_few_samples_for_int8(tmp_path):
+    with pytest.raises(InputRefused, match=r"validation.txt has 20 samples, too few to judge int8; give 100 or more"):
+        resolved(write_tree(tmp_path, model("tiny", "int8"), validation=sentences(20, seed=2)))
+
+
+def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
+    sound = resolved(write_tree(tmp_path))
+    with pytest.raises(InputRefused, match=r"calibration.txt has 20 samples, but 48 are asked for"):
+        check_order(dataclasses.replace(sound, calibration=sound.calibration[:20]))
+
+
+def test_refuses_overlapping_datasets(tmp_path):
+    sound = resolved(write_tree(tmp_path))
+    shared = dataclasses.replace(sound, validation=(*sound.validation, sound.calibration[3]))
+    with pytest.raises(InputRefused, match=r"1 samples of accuracy dataset .*, such as .*calibration never saw"):
+        check_order(shared)
+
+
+def test_refuses_a_task_that_is_not_built_yet(tmp_path):
+    changes = {"task": "text-classification", "accuracy": {"dataset": "models/data/validation.txt", "metric": "agreement"}}
+    with pytest.raises(InputRefused, match="task text-classification of tiny cannot be built yet; allowed today: text-embedding"):
+        resolved(write_tree(tmp_path, model("tiny", "fp32", **changes)))
+
+
+def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
+    with pytest.raises(InputRefused, match="tiny"):
+        resolved(write_tree(tmp_path), "tyni")
+
+
+def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
+    root = write_tree(tmp_path, model("tiny", speed=1, colour=2))
+    log = io.StringIO()
+    with pytest.raises(InputRefused, match="2 faults stand above"):
+        order(Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(log))
+    assert "speed" in log.getvalue() and "colour" in log.getvalue()
+
+
+def test_options_are_read(tmp_path):
+    found = options(
+        ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--publish", "s3://b", "--format", "json"]
+    )
+    assert (found.environment, found.model, found.out, found.publish, found.format) == (
+        "desk",
+        "tiny",
+        tmp_path,
+        "s3://b",
+        "json",
+    )
+
+
+@pytest.mark.parametrize(("arguments", "words"), [([], "--environment"), (["--mode", "x"], "--environment, --model, --out")])
+def test_refuses_incomplete_options(arguments, words):
+    with pytest.raises(InputRefused, match=words):
+        options(arguments)
