@@ -14,7 +14,7 @@ class Settings:
 
     source_commit: str | None = None
     image: str | None = None
-    benchmark_seconds: float = 14.0
+    benchmark_seconds: float = 10.0
     """For all shapes together; one round of each is never left out."""
 
 
@@ -35,4 +35,4 @@ def _seconds(text: str | None) -> float:
     try:
         return Settings.benchmark_seconds if text is None else max(0.0, float(text))
     except ValueError as error:
-        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, such as 14.") from error
+        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, such as 10.") from error

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine_build.errors import PublishFailed
+from engine_build.errors import InputRefused, PublishFailed
 
 S3_SCHEME = "s3://"
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
@@ -43,9 +43,11 @@ class Store(Protocol):
 
 
 def store_at(place: str, *, region: str) -> Store:
-    """The store of `s3://bucket`, or else of a folder."""
+    """The store of `s3://bucket`, or else of a folder. Raises InputRefused for any other kind of address."""
     if place.startswith(S3_SCHEME):
         return S3Store(place.removeprefix(S3_SCHEME).strip("/"), region=region)
+    if "://" in place:
+        raise InputRefused(f"--publish {place} is no store; allowed: s3://BUCKET, or a folder's path.")
     return FolderStore(Path(place))
 
 

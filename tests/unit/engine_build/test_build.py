@@ -19,8 +19,8 @@ from engine_build.store import FolderStore, sha256_of
 from engine_build.text import TextEncoder
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
-from tests.builder.stand_ins import BreakingStore, StandInRunner, shop
-from tests.builder.tiny import WIDTH, model, sentences, write_tree
+from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, shop
+from tests.unit.engine_build.tiny import WIDTH, model, sentences, write_tree
 
 
 def run(root, out, *, store, runner, model="tiny"):

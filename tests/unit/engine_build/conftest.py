@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine_build.road import Result, build
-from tests.builder.stand_ins import StandInRunner, shop
-from tests.builder.tiny import model, write_checkpoint, write_tree, write_wheel
+from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.tiny import model, write_checkpoint, write_tree, write_wheel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from engine_build.onnx_source import refuse_broken_weights
 from engine_build.ort import OrtNetwork
 from engine_build.quantization import int8_share, quantize, smoothing
 from engine_build.text import TextEncoder, exact_feed
-from tests.builder.tiny import sentences
+from tests.unit.engine_build.tiny import sentences
 
 
 @pytest.fixture(scope="module")

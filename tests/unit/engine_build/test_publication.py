@@ -15,7 +15,7 @@ from engine_build.publication import known_engine, publish
 from engine_build.store import FolderStore, S3Store, sha256_of, store_at
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.names import engine_archive_path, engine_record_path
-from tests.builder.stand_ins import BreakingStore
+from tests.unit.engine_build.stand_ins import BreakingStore
 
 
 class Bucket:
@@ -226,3 +226,8 @@ response_cache {
 }
 """
     )
+
+
+def test_refuses_a_store_of_another_kind():
+    with pytest.raises(InputRefused, match=r"--publish file:///tmp/x is no store; allowed: s3://BUCKET"):
+        store_at("file:///tmp/x", region="us-east-1")

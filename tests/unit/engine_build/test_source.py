@@ -10,8 +10,8 @@ from engine_build.errors import SourceFault
 from engine_build.source import Fetching, OnnxFile, fetch
 from engine_build.store import sha256_of
 from onboarding.model_spec import SourceSpec
-from tests.builder.stand_ins import StandInRunner
-from tests.builder.tiny import INSIDE, PIN
+from tests.unit.engine_build.stand_ins import StandInRunner
+from tests.unit.engine_build.tiny import INSIDE, PIN
 
 
 def fetched(tmp_path, wheel, **source):

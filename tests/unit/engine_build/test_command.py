@@ -7,13 +7,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 
-import pytest
-
-from onboarding.lock import LockEntry
-from tests.builder.stand_ins import ROOT
-from tests.builder.tiny import model, write_tree
+from tests.unit.engine_build.stand_ins import ROOT
+from tests.unit.engine_build.tiny import write_tree
 
 
 def engine_build(*arguments, **environment):
@@ -34,25 +30,6 @@ def assert_one_sentence(ended, code, *words):
     assert "Traceback" not in ended.stderr + ended.stdout
     for word in words:
         assert word in last
-
-
-@pytest.mark.compile_check
-def test_command_builds_for_real_and_then_knows_the_key(wheel, tmp_path):
-    root, store = write_tree(tmp_path / "root", model("tiny", "fp32")), tmp_path / "store"
-    order = arguments(root, tmp_path / "out", "--publish", store, "--format", "json")
-    ended = engine_build(*order, PIP_FIND_LINKS=str(wheel.parent), ROUNDHOUSE_SOURCE_COMMIT="c0ffee")
-    assert ended.returncode == 0, ended.stderr
-    said = json.loads(ended.stdout)
-    entry = LockEntry.model_validate_json((store / f"engines/{said['engine_key']}/lock-entry.json").read_bytes())
-    assert (said["status"], said["archive"]["sha256"]) == ("built", entry.archive.sha256)
-    assert entry.manifest.builder.source_commit == "c0ffee"
-    assert entry.manifest.compile_checks[0].verdict == "pass" and entry.manifest.host_memory_mib > 0
-    assert "pip download" in (tmp_path / "out/reproduce.sh").read_text()
-    begin = time.monotonic()
-    again = engine_build(*arguments(root, tmp_path / "out2", "--publish", store, "--format", "json"))
-    assert json.loads(again.stdout)["status"] == "known"
-    # Two seconds are the aim; a busy machine gets more.
-    assert time.monotonic() - begin < 6
 
 
 def test_refuses_bad_arguments_with_code_1():

@@ -16,7 +16,7 @@ from engine_build.export import comparison_feeds, export, largest_difference
 from engine_build.ort import OrtNetwork
 from engine_build.source_model import SourceModel
 from engine_build.text import TextEncoder, exact_feed
-from tests.builder.tiny import WIDTH, sentences
+from tests.unit.engine_build.tiny import WIDTH, sentences
 
 
 @pytest.fixture

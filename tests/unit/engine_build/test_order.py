@@ -11,7 +11,7 @@ from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options, options
 from engine_build.order import check_order, order
-from tests.builder.tiny import model, sentences, write_tree
+from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 
 def resolved(root, name="tiny"):

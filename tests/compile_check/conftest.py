@@ -1,0 +1,5 @@
+"""The fixtures of engine_build's own tests: one tiny checkpoint, its wheel, and one whole build of it."""
+
+from tests.unit.engine_build.conftest import built, checkpoint, wheel
+
+__all__ = ["built", "checkpoint", "wheel"]
