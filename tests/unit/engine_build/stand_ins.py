@@ -17,7 +17,7 @@ from engine_build.shop import Shop
 from engine_build.store import FolderStore, Store
 from engine_build.work_folder import WorkFolder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PASSED = json.dumps({"version": "1.7", "verdict": "pass", "seconds": 0.1, "reason": None})
 
 
