@@ -55,9 +55,9 @@ def planned(shop: Shop) -> str:
 def made(shop: Shop) -> LockEntry:
     """Everything between the source and the archive in the work folder."""
     # The numeric libraries load here, so that a known engine answers at once.
-    from engine_build.compile_check import INTENT, compile_checks
     from engine_build.engine import check_machine, compiled, precisions
     from engine_build.judging import judge
+    from engine_build.kept_checks import checked
     from engine_build.ort import version
     from engine_build.packaging import package
     from engine_build.preparation import prepare
@@ -67,9 +67,7 @@ def made(shop: Shop) -> LockEntry:
         _check_runtime(shop.order, version())
     backend_file((shop.order.root, shop.code_root))
     prepared = prepare(shop)
-    with shop.log.step("check", INTENT):
-        profiles = shop.order.model.engine.optimization_profiles
-        checks = compile_checks(tuple(prepared.networks.values()), profiles, shop.runner, shop.log)
+    checks = checked(shop, prepared.networks)
     with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
         candidates = compiled(shop, prepared.networks)
     judged = judge(shop, prepared, candidates)
@@ -94,11 +92,13 @@ def _finished(shop: Shop) -> LockEntry | None:
 
 
 def _networks(shop: Shop) -> list[tuple[str, Path]]:
+    from engine_build.kept_checks import check_path
     from engine_build.reference import reference_path
 
     networks = shop.networks()
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]
-    paths = [(name, shop.kept.path(name)) for name in [*names, reference_path(shop.order)]]
+    checks = [path for network in shop.order.network_keys if (path := check_path(shop.order, network)) is not None]
+    paths = [(name, shop.kept.path(name)) for name in [*names, reference_path(shop.order), *checks]]
     return [(name, path) for name, path in paths if path.is_file()]
 
 

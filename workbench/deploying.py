@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from onboarding.lock import LockEntry
@@ -25,10 +26,11 @@ class RoadDone:
     deployed: cdk.Deployed
 
 
-def deploy(road: Road, *, rebuild_gone: bool) -> RoadDone:
+def deploy(road: Road, *, rebuild_gone: bool, before_builds: Callable[[], object] = lambda: None) -> RoadDone:
     """Deploys an environment, building what is missing first.
 
     `rebuild_gone`: build an engine again whose lock names an archive that is gone; else refuse with the command that does.
+    `before_builds` is called once the machine is about to be busy with builds.
     """
     if road.is_local:
         _bootstrap(road)
@@ -36,6 +38,7 @@ def deploy(road: Road, *, rebuild_gone: bool) -> RoadDone:
     built: tuple[LockEntry, ...] = ()
     if orders:
         _deploy(road, "Deploying the foundation and the builds", EARLY_STACKS)
+        before_builds()
         built = builds.build_all(road, _allowed(orders, rebuild_gone))
     else:
         road.report.say("✓ Nothing to build: every engine is in its lock and in S3")

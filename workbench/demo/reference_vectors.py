@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 
 from onboarding.model_spec import SourceSpec
 from workbench.asking import Vector
@@ -13,13 +16,37 @@ from workbench.errors import DeskError
 from workbench.processes import Command
 from workbench.road import Road
 
+Reference = dict[str, tuple[Vector, ...]]
 
-def reference_vectors(road: Road, texts: Sequence[str]) -> dict[str, tuple[Vector, ...]]:
-    """The vectors of `texts` by the source model of every deployed model, by model name."""
+
+@contextmanager
+def reference_vectors(road: Road, texts: Sequence[str], stop: Callable[[], None]) -> Iterator[Callable[[], Reference]]:
+    """Computes beside whatever the body does; the call it gives waits for the vectors, by model name, and reports once.
+
+    An error of the body, Ctrl-C among them, calls `stop`, which ends the process that computes.
+    """
+    pool = ThreadPoolExecutor(1)
+    computing = pool.submit(_by_model, road, tuple(texts))
+
+    @cache
+    def wait() -> Reference:
+        with road.report.step("PyTorch's own vectors") as step:
+            found = computing.result()
+            step.done(f"{len(texts)} texts through transformers")
+        return found
+
+    try:
+        yield wait
+    except BaseException:
+        stop()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _by_model(road: Road, texts: Sequence[str]) -> Reference:
     sources = {target.model.name: target.model.source for each in road.deployments() for target in each.targets}
-    with road.report.step("PyTorch's own vectors") as step:
-        known = {source: _vectors(road, source, texts) for source in dict.fromkeys(sources.values())}
-        step.done(f"{len(texts)} texts through transformers")
+    known = {source: _vectors(road, source, texts) for source in dict.fromkeys(sources.values())}
     return {name: known[source] for name, source in sources.items()}
 
 

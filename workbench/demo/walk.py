@@ -17,6 +17,7 @@ from workbench.errors import DeployFailed
 from workbench.local_cloud import lifecycle
 from workbench.local_cloud.address import CloudAddress
 from workbench.places import Places
+from workbench.processes import Processes
 from workbench.report import Report
 from workbench.road import LOCAL, Road, cloud_state, open_road
 from workbench.source_zip import folder_digest
@@ -26,13 +27,15 @@ SERVERS = {"python": "Python server", "triton": "Triton"}
 
 def walk() -> None:
     """Cloud, deploy, search, judgement, table. Raises RoundhouseError as soon as something does not hold."""
-    at, report, begin = commands.here(), commands.reporting(), time.monotonic()
+    at, report, processes, begin = commands.here(), commands.reporting(), Processes(), time.monotonic()
     address = _cloud_up(at, report)
-    road = open_road(at, report, LOCAL)
-    done = deploying.deploy(road, rebuild_gone=True)
+    road = open_road(at, report, LOCAL, processes)
+    # Beside the first deployments, which leave a core idle; never beside the builds, whose benchmarks it would spoil.
+    with reference_vectors(road, TEXTS, processes.stop) as reference_of:
+        done = deploying.deploy(road, rebuild_gone=True, before_builds=reference_of)
+        reference = reference_of()
     mark = json.dumps({"cloud": [address.pid, address.pid_started], "sources": _fingerprint(at)})
     _require_empty_diff(at, mark, done)
-    reference = reference_vectors(road, TEXTS)
     answers = _answers(road, reference)
     report.console.print(search_table(answers))
     seconds = time.monotonic() - begin

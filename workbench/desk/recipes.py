@@ -92,7 +92,8 @@ def _hashed(root: Path, folder: Path, requirements: str) -> Command:
 def _apart(root: Path, folder: Path, requirement: str) -> Command:
     # Not uv: a CPU build of torch that lies on this machine is found through pip's own configuration, which uv does not read.
     python = str(folder / "bin" / "python")
-    return _command(root, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", requirement)
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile")
+    return _command(root, python, "-m", "pip", "install", *options, requirement)
 
 
 def _uv(root: Path) -> Path:

@@ -148,8 +148,17 @@ def test_auto_falls_back_to_fp32_outside_the_budget(built, tmp_path):
     assert "outside the budget" in result.entry.manifest.decision
 
 
-def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
+def test_compile_check_that_passed_is_kept_with_its_network(built, tmp_path):
     store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
+    assert len(list(store.glob("networks/*/check-*.json"))) == 2
+    runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
+    result = run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+    assert result.entry.manifest.compile_checks == built.result.entry.manifest.compile_checks
+
+
+def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
+    unchecked = shutil.ignore_patterns("check-*.json")
+    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks", ignore=unchecked).parent
     said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "reason": "node /x (operator Foo): no importer"})
     runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
     with pytest.raises(NetworkRefused, match=r"float network: node /x \(operator Foo\)"):
