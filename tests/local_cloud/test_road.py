@@ -88,6 +88,18 @@ def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, road):
     assert vector(road) == answer
 
 
+def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny, road):
+    lock, answer = tiny.lock.read_bytes(), vector(road)
+    tiny.write_model(sound_network(), precision="int8", mean=1.0)
+    try:
+        with pytest.raises(BuildFailed, match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log"):
+            walk(road)
+    finally:
+        tiny.write_model(sound_network())
+    assert tiny.lock.read_bytes() == lock
+    assert vector(road) == answer
+
+
 def test_refuses_a_tampered_archive_before_deploying(tiny, road):
     entry = _entry(tiny)
     data = _archive(road, entry)

@@ -24,11 +24,12 @@ name: tiny
 task: text-embedding
 source: {{onnx: models/tiny/model.onnx, sha256: {sha256}}}
 engine:
-  precision: fp32
+  precision: {precision}
   optimization_profiles: [{{batch: [1, 2, 4], sequence: [2, 8, 16]}}]
+  calibration: {{dataset: models/data/calibration.txt, samples: 12}}
 accuracy:
   dataset: models/data/sentences.txt
-  budget: {{mean: 0.99, worst: 0.95}}
+  budget: {{mean: {mean}}}
 serving: {{server: python}}
 endpoint: {{instance_type: ml.c7i.large}}
 """
@@ -57,13 +58,15 @@ class TinyRoad:
         """Nothing of it is left."""
         lifecycle.stop(cloud_state(self.places))
 
-    def write_model(self, network: bytes) -> None:
-        """The model file and its network: other bytes are another engine."""
+    def write_model(self, network: bytes, *, precision: str = "fp32", mean: float = 0.99) -> None:
+        """The model file and its network: other bytes are another engine, and so is another precision or budget."""
         folder = self.places.tree / "models" / "tiny"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.onnx").write_bytes(network)
         shutil.copyfile(FIXTURE / "tokenizer.json", folder / "tokenizer.json")
-        (folder.parent / "tiny.yaml").write_text(MODEL.format(sha256=hashlib.sha256(network).hexdigest()))
+        (folder.parent / "tiny.yaml").write_text(
+            MODEL.format(sha256=hashlib.sha256(network).hexdigest(), precision=precision, mean=mean)
+        )
 
     @property
     def lock(self) -> Path:
@@ -78,6 +81,7 @@ def new_road(place: Path) -> TinyRoad:
         (place / folder).mkdir(parents=True)
     sentences = {" ".join((WORDS[i], WORDS[j], WORDS[(i + j) % len(WORDS)])) for i in range(12) for j in range(12)}
     (place / "models" / "data" / "sentences.txt").write_text("\n".join(sorted(sentences)) + "\n")
+    (place / "models" / "data" / "calibration.txt").write_text("".join(f"{word} {word} the\n" for word in WORDS))
     (place / "environments" / "local.yaml").write_text(ENVIRONMENT)
     road.write_model(sound_network())
     return road

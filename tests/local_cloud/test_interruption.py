@@ -1,0 +1,65 @@
+"""Ctrl-C on the demo, as a terminal sends it: nothing is left, and the next run recovers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.local_cloud.tiny_road import REPOSITORY, processes_of
+from workbench.local_cloud import lifecycle
+
+pytestmark = pytest.mark.local_cloud
+
+LINKED = (
+    "app.py", "cdk.json", "container", "endpoints", "engine_build", "environments", "models", "node_modules", "onboarding",
+    "requirements", "stacks", "workbench", ".venv", ".venvs",
+)  # fmt: skip
+DEADLINE_SECONDS = 90.0
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A repository of its own, so that a local cloud of this one goes on; everything but `build/` is this one's."""
+    for name in LINKED:
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    return tmp_path
+
+
+def started_demo(desk):
+    command = (str(desk / ".venv" / "bin" / "python"), "-m", "workbench.cli", "demo")
+    with (desk / "demo.log").open("wb") as log:
+        return subprocess.Popen(command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def wait_for(condition, process, desk):
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline, (desk / "demo.log").read_text()
+        time.sleep(0.05)
+
+
+def said(desk, words):
+    return lambda: words in (desk / "demo.log").read_text()
+
+
+@pytest.mark.parametrize("moment", ["Local cloud", "cdk bootstrap", "Deploying the foundation", "Building sentence-embedder"])
+def test_interrupted_demo_leaves_no_process_and_no_state(desk, moment):
+    process = started_demo(desk)
+    try:
+        wait_for(said(desk, moment), process, desk)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(DEADLINE_SECONDS) == 130
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        state = desk / "build" / "local"
+        left = lifecycle.find(state)
+        lifecycle.stop(state)
+    assert left is None
+    assert processes_of(desk) == []
+    assert "Traceback" not in (desk / "demo.log").read_text()
