@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -14,16 +15,20 @@ from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
-LINKED = (
-    "app.py", "cdk.json", "container", "endpoints", "engine_build", "environments", "models", "node_modules", "onboarding",
-    "requirements", "stacks", "workbench", ".venv", ".venvs",
+COPIED = (
+    "app.py", "cdk.json", "container", "endpoints", "engine_build", "environments", "models", "onboarding", "requirements",
+    "stacks", "workbench",
 )  # fmt: skip
+LINKED = (".venv", ".venvs", "node_modules")
 DEADLINE_SECONDS = 90.0
 
 
 @pytest.fixture
 def desk(tmp_path):
-    """A repository of its own, so that a local cloud of this one goes on; everything but `build/` is this one's."""
+    """A repository of its own, so that a local cloud of this one goes on; only the environments are this one's."""
+    for name in COPIED:
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
+        copy(REPOSITORY / name, tmp_path / name)
     for name in LINKED:
         (tmp_path / name).symlink_to(REPOSITORY / name)
     return tmp_path

@@ -13,7 +13,7 @@ import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
-from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk
+from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk, weighted_network
 from workbench.aws import object_bytes
 from workbench.errors import BuildFailed, DeployFailed
 from workbench.local_cloud import lifecycle
@@ -90,7 +90,7 @@ def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, road):
 
 def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny, road):
     lock, answer = tiny.lock.read_bytes(), vector(road)
-    tiny.write_model(sound_network(), precision="int8", mean=1.0)
+    tiny.write_model(weighted_network(), precision="int8", mean=1.0)
     try:
         with pytest.raises(BuildFailed, match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log"):
             walk(road)

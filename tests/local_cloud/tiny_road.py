@@ -91,6 +91,11 @@ def sound_network() -> bytes:
     return (FIXTURE / "model.onnx").read_bytes()
 
 
+def weighted_network() -> bytes:
+    """A sound network that loses something in INT8."""
+    return (FIXTURE / "weighted.onnx").read_bytes()
+
+
 def walk(road: Road, *, rebuild_gone: bool = False) -> deploying.RoadDone:
     return deploying.deploy(road, rebuild_gone=rebuild_gone)
 
