@@ -196,7 +196,7 @@ def test_dashboard_selects_every_endpoint_and_draws_the_slo(stacks):
     (selector,) = body["variables"]
     assert [value["value"] for value in selector["values"]] == [f"{name}-sentence-embedder", f"{name}-text-shared"]
     lines = [line for widget in body["widgets"] for line in widget["properties"].get("annotations", {}).get("horizontal", [])]
-    assert {"label": "SLO of sentence-embedder", "value": 2000} in lines
+    assert {"label": "SLO of sentence-embedder", "value": {"dev": 50, "local": 2000}[name]} in lines
     assert any(line["label"] == "measured capacity of text-shared" for line in lines)
 
 
