@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from onboarding.fault import Fault
@@ -19,7 +20,8 @@ def faults_table(faults: Sequence[Fault]) -> Table:
         table.add_column(column, overflow="fold")
     for fault in faults:
         place = fault.file if fault.line is None else f"{fault.file}:{fault.line}"
-        table.add_row(place, fault.what, _text(fault.value), _text(fault.allowed), fault.way_out)
+        cells = (place, fault.what, fault.value, fault.allowed, fault.way_out)
+        table.add_row(*(escape("" if cell is None else cell) for cell in cells))
     return table
 
 
@@ -42,9 +44,5 @@ def likeness_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
     for number in range(1, len(texts) + 1):
         table.add_column(str(number), justify="right")
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
-        table.add_row(f"{number} {text}", *(f"{cosine(vector, other):.3f}" for other in vectors))
+        table.add_row(escape(f"{number} {text}"), *(f"{cosine(vector, other):.3f}" for other in vectors))
     return table
-
-
-def _text(value: object | None) -> str:
-    return "" if value is None else str(value)
