@@ -34,12 +34,7 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
     yield from name_rules.file_names(files.environments)
     yield from name_rules.sagemaker_names(files.models)
     yield from name_rules.sagemaker_names(files.endpoints)
-    for model in files.models.values():
-        yield from model.faults
-        yield from _model_faults(model, datasets)
-    for endpoint in files.endpoints.values():
-        yield from endpoint.faults
-        yield from _endpoint_faults(endpoint)
+    yield from _spec_faults(files, datasets)
     for environment in files.environments.values():
         yield from environment.faults
         case = EnvironmentCase(
@@ -51,12 +46,7 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
 
 def override_faults(view: Resolved, datasets: Datasets) -> Iterator[Fault]:
     """What is wrong with the files once an environment's overrides are on them."""
-    for model in view.models.values():
-        yield from model.faults
-        yield from _model_faults(model, datasets)
-    for endpoint in view.endpoints.values():
-        yield from endpoint.faults
-        yield from _endpoint_faults(endpoint)
+    yield from _spec_faults(view, datasets)
 
 
 def environment_faults(view: Resolved) -> Iterator[Fault]:
@@ -71,6 +61,15 @@ def environment_faults(view: Resolved) -> Iterator[Fault]:
         yield from applied(placement_rules.RULES, placement, view.environment.sections)
     for model, engine in engine_cases(view):
         yield from applied(precision_rules.ENGINE_RULES, engine, model.sections)
+
+
+def _spec_faults(specs: Files | Resolved, datasets: Datasets) -> Iterator[Fault]:
+    for model in specs.models.values():
+        yield from model.faults
+        yield from _model_faults(model, datasets)
+    for endpoint in specs.endpoints.values():
+        yield from endpoint.faults
+        yield from _endpoint_faults(endpoint)
 
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:

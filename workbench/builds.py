@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -173,8 +173,3 @@ def _order(road: Road, order: Wanted, source: str) -> codebuild.BuildOrder:
 def _commit(road: Road) -> str:
     outcome = road.run(Command(argv=("git", "rev-parse", "HEAD"), folder=road.places.code, environment=road.variables))
     return outcome.output.strip() if outcome.code == 0 else "unknown"
-
-
-def names(orders: Iterable[Wanted]) -> str:
-    """The models of some orders, for a sentence."""
-    return ", ".join(order.target.model.name for order in orders)

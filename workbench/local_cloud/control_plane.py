@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from workbench.local_cloud.account import read_object, sagemaker_arn
 from workbench.local_cloud.archive import s3_location
-from workbench.local_cloud.aws_error import AwsError, Reply, error_reply, json_reply, validation_error
+from workbench.local_cloud.aws_error import Reply, validation_error
 from workbench.local_cloud.checks import check_endpoint_config, check_model, checked_name, containers, number
 from workbench.local_cloud.endpoints import Endpoint, Endpoints
+from workbench.local_cloud.json_protocol import Actions, Request, dispatched
 
-Request = Mapping[str, Any]
 NUMBERS = frozenset(
     {
         "InitialInstanceCount", "InitialVariantWeight", "VolumeSizeInGB", "ModelDataDownloadTimeoutInSeconds",
@@ -29,7 +28,7 @@ class ControlPlane:
 
     def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
-        self.actions: dict[str, Callable[[Request], Request]] = {
+        self.actions: Actions = {
             "CreateModel": self.create_model,
             "DescribeModel": lambda request: self._found_model(checked_name(request, "ModelName")),
             "ListModels": lambda request: {"Models": _listed(endpoints.models, "ModelName", "ModelArn", request)},
@@ -49,14 +48,7 @@ class ControlPlane:
 
     def answer(self, target: str, body: bytes) -> Reply:
         """Answers one request of the JSON 1.1 protocol."""
-        name = target.rpartition(".")[2]
-        action = self.actions.get(name)
-        if action is None:
-            return error_reply(AwsError("UnknownOperationException", f"the local cloud has no SageMaker action {name}"))
-        try:
-            return json_reply(action(json.loads(body or b"{}")))
-        except AwsError as error:
-            return error_reply(error)
+        return dispatched("SageMaker", self.actions, target, body)
 
     def create_model(self, request: Request) -> Request:
         """Records a model whose data is really there."""
@@ -153,7 +145,7 @@ class ControlPlane:
         model = self.endpoints.models.get(name)
         if model is None:
             raise validation_error(f'Could not find model "{sagemaker_arn("model", name)}".')
-        return model  # type: ignore[no-any-return]
+        return model
 
 
 def _check_model_data(definition: Request, role: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,9 +49,9 @@ class Endpoints:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.models = Scoped()
-        self.configs = Scoped()
-        self.endpoints = Scoped()
+        self.models: MutableMapping[str, Mapping[str, Any]] = Scoped()
+        self.configs: MutableMapping[str, Mapping[str, Any]] = Scoped()
+        self.endpoints: MutableMapping[str, Endpoint] = Scoped()
         self._all_servers: dict[int, EndpointServers] = {}
         self._turn = threading.Lock()
 
@@ -60,7 +60,7 @@ class Endpoints:
         endpoint = self.endpoints.get(name)
         if endpoint is None:
             raise validation_error(f'Could not find endpoint "{sagemaker_arn("endpoint", name)}".')
-        return endpoint  # type: ignore[no-any-return]
+        return endpoint
 
     def create(self, name: str, config_name: str, deployment_config: Mapping[str, Any] | None) -> Endpoint:
         """Records a new endpoint and starts its servers in the background."""
@@ -104,7 +104,7 @@ class Endpoints:
         config = self.configs.get(name)
         if config is None:
             raise validation_error(f'Could not find endpoint configuration "{sagemaker_arn("endpoint-config", name)}".')
-        return config  # type: ignore[no-any-return]
+        return config
 
     def users(self, config_name: str) -> tuple[str, ...]:
         """Names of the endpoints that use an endpoint config."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import MutableMapping
 
 from workbench.local_cloud.account import Scoped, account_id, region
-from workbench.local_cloud.aws_error import AwsError, Reply, error_reply, json_reply
+from workbench.local_cloud.aws_error import AwsError, Reply
 from workbench.local_cloud.checks import number
+from workbench.local_cloud.json_protocol import Actions, Request, dispatched
 
-Request = Mapping[str, Any]
 KEY_FIELDS = ("ServiceNamespace", "ResourceId", "ScalableDimension")
 SAGEMAKER_RESOURCE = re.compile(r"endpoint/[^/]+/variant/[^/]+|inference-component/[^/]+")
 
@@ -22,9 +20,9 @@ class Scaling:
     """Answers the `AnyScaleFrontendService.*` actions."""
 
     def __init__(self) -> None:
-        self.targets = Scoped()
+        self.targets: MutableMapping[tuple[str, ...], Request] = Scoped()
         self.policies = Scoped()
-        self.actions: dict[str, Callable[[Request], Request]] = {
+        self.actions: Actions = {
             "RegisterScalableTarget": self.register,
             "DescribeScalableTargets": self.describe_targets,
             "DeregisterScalableTarget": self.deregister,
@@ -36,14 +34,7 @@ class Scaling:
 
     def answer(self, target: str, body: bytes) -> Reply:
         """Answers one request of the JSON 1.1 protocol."""
-        name = target.rpartition(".")[2]
-        action = self.actions.get(name)
-        if action is None:
-            return error_reply(AwsError("UnknownOperationException", f"the local cloud has no scaling action {name}"))
-        try:
-            return json_reply(action(json.loads(body or b"{}")))
-        except AwsError as error:
-            return error_reply(error)
+        return dispatched("scaling", self.actions, target, body)
 
     def register(self, request: Request) -> Request:
         """Records a scalable target, or changes the bounds of one that is there."""
@@ -106,7 +97,7 @@ class Scaling:
                 f"No scalable target registered for service namespace: {key[0]}, resource ID: {key[1]}, "
                 f"scalable dimension: {key[2]}",
             )
-        return target  # type: ignore[no-any-return]
+        return target
 
 
 def _key(request: Request) -> tuple[str, ...]:
