@@ -7,23 +7,24 @@ from typing import Literal
 
 import numpy as np
 
+from engine_build.encoder import Encoder, by_length
+from engine_build.feed import Array, Feed
 from engine_build.order import ENOUGH_SAMPLES
-from engine_build.ort import Array
-from engine_build.text import Feed, TextEncoder
+from engine_build.samples import Sample
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 
 
-def embeddings(embed: Callable[[Feed], Array], encoder: TextEncoder, texts: Sequence[str], batch: int) -> Array:
-    """One row per text, run in batches in the order given, as a server would."""
-    rows: Array = np.concatenate([embed(feed) for feed in encoder.feeds(texts, batch)])
+def rows_in_order(answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int) -> Array:
+    """One row per sample, run in batches in the order given, as a server would."""
+    rows: Array = np.concatenate([answer(feed) for feed in encoder.feeds(samples, batch)])
     return rows
 
 
-def embeddings_by_length(embed: Callable[[Feed], Array], encoder: TextEncoder, texts: Sequence[str], batch: int) -> Array:
+def rows_by_length(answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int) -> Array:
     """The same rows with less padding, for networks that no other row of a batch influences."""
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    found = embeddings(embed, encoder, [texts[index] for index in order], batch)
+    order = by_length(encoder, samples)
+    found = rows_in_order(answer, encoder, [samples[index] for index in order], batch)
     rows: Array = np.empty_like(found)
     rows[order] = found
     return rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.text import Feed
+from engine_build.feed import Feed, Shape
 from onboarding.manifest import BenchmarkRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
@@ -19,25 +19,17 @@ HEADS = ("runtime", "precision", "batch x tokens", "average ms", "p50", "p95", "
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Something that embeds."""
+    """Something that answers."""
 
     runtime: str
     precision: str
     run: Callable[[Feed], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """Rows and tokens of a row."""
-
-    batch: int
-    sequence: int
-
-
-def shapes(profiles: Sequence[OptimizationProfileSpec], longest: int) -> tuple[Shape, ...]:
+def shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]:
     """min, opt and max of every profile, each once."""
     found = [
-        Shape(batch=profile.batch[place], sequence=longest if profile.sequence is None else profile.sequence[place])
+        Shape(batch=profile.batch[place], sequence=None if profile.sequence is None else profile.sequence[place])
         for profile in profiles
         for place in range(3)
     ]
@@ -110,7 +102,7 @@ def table(records: Sequence[BenchmarkRecord]) -> str:
 def _cells(record: BenchmarkRecord) -> tuple[str, ...]:
     latencies = (record.average_ms, record.p50_ms, record.p95_ms, record.p99_ms)
     told = [f"{milliseconds:.2f}" for milliseconds in latencies]
-    shape = f"{record.batch} x {record.sequence}"
+    shape = str(Shape(batch=record.batch, sequence=record.sequence))
     return (record.runtime, record.precision, shape, *told, f"{record.rows_per_second:.0f}", str(record.repetitions))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 from engine_build.errors import SourceFault
-from engine_build.ort import Array, OrtNetwork
-from engine_build.text import Feed
+from engine_build.feed import ATTENTION_MASK, Array, Feed
+from engine_build.ort import OrtNetwork
 
 BINS = 2048
 """ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which makes it the maximum under another name."""
@@ -31,9 +31,9 @@ class Activations:
         self._network = OrtNetwork(spied.SerializeToString())
 
     def rows(self, feeds: Sequence[Feed]) -> Iterator[dict[str, Array]]:
-        """For each feed, each tensor as [tokens, channels]."""
+        """For each feed, each tensor as [rows, channels]."""
         for feed in feeds:
-            kept = feed["attention_mask"] == 1
+            kept = None if ATTENTION_MASK not in feed else feed[ATTENTION_MASK] == 1
             yield {name: _rows(value, kept) for name, value in self._network.values(self._tensors, feed).items()}
 
     def shapes(self, feed: Feed) -> dict[str, tuple[int, ...]]:
@@ -99,7 +99,7 @@ def _kullback_leibler(wanted: Array, found: Array) -> float:
 
 
 def _rows(value: Array, kept: Any) -> Array:
-    if value.shape[: kept.ndim] == kept.shape:
+    if kept is not None and value.shape[: kept.ndim] == kept.shape:
         value = value[kept]
     rows: Array = value.reshape(-1, value.shape[-1]) if value.ndim > 1 else value[:, None]
     return rows

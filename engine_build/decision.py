@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine_build.benchmark import CONTROL
 from engine_build.errors import BudgetMissed
+from engine_build.feed import Shape
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.values import Precision
 
@@ -36,7 +37,7 @@ def decision(
     benchmark: Sequence[BenchmarkRecord],
     *,
     runtime: str,
-    opt_shape: tuple[int, int],
+    opt_shape: Shape,
 ) -> Decision:
     """The requested precision; for auto, int8 if it is accurate enough and faster than noise at the opt shape."""
     plain = next(iter(accuracy))
@@ -73,18 +74,16 @@ def _judged(record: AccuracyRecord) -> str:
     return f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget(record)}"
 
 
-def _at(benchmark: Sequence[BenchmarkRecord], runtime: str, shape: tuple[int, int]) -> list[BenchmarkRecord]:
-    return [each for each in benchmark if each.runtime == runtime and (each.batch, each.sequence) == shape]
+def _at(benchmark: Sequence[BenchmarkRecord], runtime: str, shape: Shape) -> list[BenchmarkRecord]:
+    return [each for each in benchmark if each.runtime == runtime and Shape(batch=each.batch, sequence=each.sequence) == shape]
 
 
-def _faster(
-    plain: Precision, candidate: AccuracyRecord, measured: Mapping[str, BenchmarkRecord], shape: tuple[int, int]
-) -> Decision:
+def _faster(plain: Precision, candidate: AccuracyRecord, measured: Mapping[str, BenchmarkRecord], shape: Shape) -> Decision:
     before, after = measured[plain].p50_ms, measured["int8"].p50_ms
     noise = measured[plain + CONTROL].p50_ms / before
     times, needed = before / after, max(noise, 1 / noise)
     chosen: Precision = "int8" if times > needed else plain
-    speed = f"{times:.2f} times as fast as {plain} at {shape[0]} x {shape[1]} ({after:.1f} ms against {before:.1f} ms, median)"
+    speed = f"{times:.2f} times as fast as {plain} at {shape} ({after:.1f} ms against {before:.1f} ms, median)"
     verb = "int8 is" if chosen == "int8" else "int8 is only"
     noise_told = f"a duplicate of {plain} differs {needed:.2f} times"
     sentence = f"{chosen}: {verb} {speed}, and {noise_told}; int8 has {numbers(candidate)}, {_judged(candidate)}."

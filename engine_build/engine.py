@@ -58,7 +58,7 @@ def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ..
     folder.mkdir(exist_ok=True)
     for precision in precisions(order):
         network = networks[chosen_network(precision)]
-        compile_plan(order, precision, network.path, folder, network.inputs, shop.runner)
+        compile_plan(order, precision, network.path, folder, network.input_names, shop.runner)
     raise InputRefused(f"the plans lie in {folder}, but no plan can be judged yet, so none is published; use CPU instance types.")
 
 

@@ -11,11 +11,13 @@ import onnx
 import torch
 
 from engine_build.errors import SourceFault
+from engine_build.feed import Feed
 from engine_build.networks import Network
-from engine_build.onnx_source import read_model
+from engine_build.onnx_source import read_model, tensor_records
 from engine_build.ort import OrtNetwork
+from engine_build.samples import Sample
 from engine_build.source_model import SourceModel
-from engine_build.text import Feed, TextEncoder
+from engine_build.text import TextEncoder
 
 OPSET = 17
 OUTPUT = "sentence_embedding"
@@ -23,7 +25,7 @@ TOLERANCE = 1e-4
 INTENT = f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at several shapes"
 
 
-def export(source: SourceModel, texts: Sequence[str], folder: Path, *, longest: int) -> Network:
+def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
     """Writes `model.onnx` and compares it. Raises SourceFault."""
     encoder = TextEncoder(source.tokenizer, inputs=source.inputs, longest=longest)
     largest = encoder.largest_id(texts)
@@ -32,19 +34,25 @@ def export(source: SourceModel, texts: Sequence[str], folder: Path, *, longest: 
     path = folder / "model.onnx"
     _write(source, encoder.feed(texts[:2]), path)
     difference = largest_difference(source, OrtNetwork(path), comparison_feeds(encoder, texts))
+    model = read_model(path)
     facts = {
         "exporter": f"torch {torch.__version__}, opset {OPSET}",
         "max_abs_difference": difference,
-        "nodes": len(read_model(path).graph.node),
+        "nodes": len(model.graph.node),
     }
     return Network(
-        precision="float", path=path, inputs=source.inputs, width=source.width, facts=facts, tokenizer=source.tokenizer
+        precision="float",
+        path=path,
+        inputs=tensor_records(model.graph.input),
+        outputs=tensor_records(model.graph.output),
+        facts=facts,
+        tokenizer=source.tokenizer,
     )
 
 
-def comparison_feeds(encoder: TextEncoder, texts: Sequence[str]) -> list[Feed]:
+def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample]) -> list[Feed]:
     """Batches of 1, 2, 7 and 16 texts, shortest and longest first: other shapes than the one that was traced."""
-    by_length = sorted(texts, key=len)
+    by_length = sorted(texts, key=encoder.length)
     return [encoder.feed(each) for each in (by_length[:1], by_length[-2:], texts[:7], texts[-16:])]
 
 
@@ -52,7 +60,7 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
     """The largest absolute difference of any element. Raises SourceFault beyond the tolerance, and for NaN and Inf."""
     worst = 0.0
     for feed in feeds:
-        wanted, found = source.embed(feed), network.embed(feed)
+        wanted, found = source.rows(feed), network.rows(feed)
         shape = "x".join(map(str, feed["input_ids"].shape))
         if found.shape != wanted.shape or not np.isfinite(wanted).all() or not np.isfinite(found).all():
             raise SourceFault(f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served.")

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.accuracy import accuracy, embeddings, embeddings_by_length, told
-from engine_build.benchmark import Shape, Subject, benchmark, shapes, table, with_control
+from engine_build.accuracy import accuracy, rows_by_length, rows_in_order, told
+from engine_build.benchmark import Subject, benchmark, shapes, table, with_control
 from engine_build.decision import Decision, decision, refuse_missed_budget
 from engine_build.engine import Candidate
-from engine_build.ort import Array as Rows
+from engine_build.feed import Array, Feed, Shape
 from engine_build.ort import OrtNetwork
 from engine_build.preparation import REFERENCE_BATCH, Prepared
 from engine_build.shop import Shop
-from engine_build.text import Feed, exact_feed
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.values import Precision
 
@@ -52,7 +51,7 @@ def _verified(
     order = shop.order
     budget = order.model.accuracy.budget
 
-    def record(subject: str, found: Rows) -> AccuracyRecord:
+    def record(subject: str, found: Array) -> AccuracyRecord:
         result = accuracy(subject, found, prepared.reference, budget)
         shop.log.line(f"  {told(result)}")
         return result
@@ -67,16 +66,16 @@ def _verified(
     return judged, seen
 
 
-def _rows(shop: Shop, prepared: Prepared, network: Path, *, as_served: bool) -> Rows:
+def _rows(shop: Shop, prepared: Prepared, network: Path, *, as_served: bool) -> Array:
     """Every validation sample's row.
 
     `as_served`: in the order given and at the opt batch, since a dynamically quantized engine's answer depends on the rest of
     its batch. Otherwise by length, which is faster and gives the same rows.
     """
-    embed, texts = OrtNetwork(network).embed, shop.order.validation
+    answer, samples = OrtNetwork(network).rows, shop.order.validation.values
     if as_served:
-        return embeddings(embed, prepared.encoder, texts, shop.order.opt_shape[0])
-    return embeddings_by_length(embed, prepared.encoder, texts, REFERENCE_BATCH)
+        return rows_in_order(answer, prepared.encoder, samples, shop.order.opt_shape.batch)
+    return rows_by_length(answer, prepared.encoder, samples, REFERENCE_BATCH)
 
 
 def _measured(
@@ -85,22 +84,21 @@ def _measured(
     order = shop.order
     runtime = order.runtime.name
     networks: list[tuple[str, Path]] = [*engines.items(), *others.items()]
-    subjects = [_subject(runtime, name, OrtNetwork(path, as_served=True).embed) for name, path in networks]
+    subjects = [_subject(runtime, name, OrtNetwork(path, as_served=True).rows) for name, path in networks]
     if prepared.source is not None:
         subjects.append(_subject("pytorch", "fp32", prepared.source))
-    wanted = shapes(order.model.engine.optimization_profiles, order.longest_sequence)
-    feeds = [(shape, exact_feed(prepared.encoder, order.validation, shape.batch, shape.sequence)) for shape in wanted]
+    wanted = shapes(order.model.engine.optimization_profiles)
+    feeds = [(shape, prepared.encoder.shaped(order.validation.values, shape)) for shape in wanted]
     intent = f"{len(subjects)} subjects and a duplicate control, {len(wanted)} shapes, random order"
     with shop.log.step("benchmark", intent):
-        opt = Shape(batch=order.opt_shape[0], sequence=order.opt_shape[1])
 
         def weight(shape: Shape) -> float:
-            return OPT_WEIGHT if shape == opt else 1.0
+            return OPT_WEIGHT if shape == order.opt_shape else 1.0
 
         records = benchmark(with_control(subjects), feeds, seconds=shop.settings.benchmark_seconds, weight=weight)
     shop.log.line(table(records))
     return records
 
 
-def _subject(runtime: str, precision: str, embed: Callable[[Feed], object]) -> Subject:
-    return Subject(runtime=runtime, precision=precision, run=embed)
+def _subject(runtime: str, precision: str, run: Callable[[Feed], object]) -> Subject:
+    return Subject(runtime=runtime, precision=precision, run=run)

@@ -1,6 +1,6 @@
 """How long an engine takes to load and how much memory it needs, measured in a process of its own.
 
-`python -m engine_build.loading ENGINE INPUTS BATCH SEQUENCE` prints one JSON line.
+`python -m engine_build.loading ENGINE FEED` prints one JSON line; FEED is an .npz file with every input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from engine_build.errors import SourceFault
+from engine_build.feed import Feed
 from engine_build.runner import Command, Runner
 
 
@@ -24,9 +27,11 @@ class Loading:
     host_memory_mib: float
 
 
-def loading(engine: Path, inputs: Sequence[str], shape: tuple[int, int], runner: Runner) -> Loading:
-    """Loads an engine in a child process and runs it once at a shape. Raises SourceFault."""
-    argv = (sys.executable, "-m", "engine_build.loading", str(engine), ",".join(inputs), *map(str, shape))
+def loading(engine: Path, feed: Feed, scratch: Path, runner: Runner) -> Loading:
+    """Loads an engine in a child process and runs it once. Raises SourceFault."""
+    path = scratch / "feed.npz"
+    np.savez(path, **feed)  # type: ignore[arg-type]
+    argv = (sys.executable, "-m", "engine_build.loading", str(engine), str(path))
     ended = runner.run(Command(argv=argv, timeout_seconds=300))
     try:
         return Loading(**json.loads(ended.output.strip().splitlines()[-1]))
@@ -36,16 +41,16 @@ def loading(engine: Path, inputs: Sequence[str], shape: tuple[int, int], runner:
 
 def main(arguments: Sequence[str]) -> int:
     """The child."""
-    import numpy as np
-
     from engine_build.machine import resident_mib
     from engine_build.ort import OrtNetwork
 
-    engine, inputs, batch, sequence = arguments
+    engine, path = arguments
+    with np.load(path, allow_pickle=False) as file:
+        feed = dict(file)
     before, begin = resident_mib(), time.monotonic()
     network = OrtNetwork(Path(engine))
     seconds = time.monotonic() - begin
-    network.embed({name: np.ones((int(batch), int(sequence)), dtype=np.int64) for name in inputs.split(",")})
+    network.rows(feed)
     print(json.dumps({"load_seconds": round(seconds, 3), "host_memory_mib": round(resident_mib() - before, 1)}))
     return 0
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from engine_build.log import Log
 from engine_build.store import Store, sha256_of
+from onboarding.manifest import TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
 
@@ -30,8 +31,9 @@ class NetworkRecord(Value):
     """What a network is; written after its files, so a network exists only once this does."""
 
     network_precision: str
-    inputs: tuple[str, ...]
-    width: int
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    labels: tuple[str, ...] | None = None
     files: dict[str, StoredFile]
     facts: dict[str, Any]
 
@@ -42,11 +44,23 @@ class Network:
 
     precision: str
     path: Path
-    inputs: tuple[str, ...]
-    width: int
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
     facts: dict[str, Any]
     tokenizer: Path | None = None
-    """Of the float network."""
+    """Of the float network of a text task."""
+    labels: tuple[str, ...] | None = None
+    """Class names of a classifier, in the order of its logits."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The inputs, in the network's order."""
+        return tuple(record.name for record in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs, in the network's order."""
+        return tuple(record.name for record in self.outputs)
 
 
 class Networks:
@@ -76,7 +90,12 @@ class Networks:
             stored[name] = StoredFile(name=f"{digest[:16]}-{name}", sha256=digest)
             self._stores[0].upload(path, network_path(key, stored[name].name))
         record = NetworkRecord(
-            network_precision=network.precision, inputs=network.inputs, width=network.width, files=stored, facts=network.facts
+            network_precision=network.precision,
+            inputs=network.inputs,
+            outputs=network.outputs,
+            labels=network.labels,
+            files=stored,
+            facts=network.facts,
         )
         path = self._place(key) / RECORD_NAME
         path.write_text(json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -118,7 +137,8 @@ class Networks:
             precision=precision,
             path=folder / NETWORK,
             inputs=record.inputs,
-            width=record.width,
+            outputs=record.outputs,
+            labels=record.labels,
             facts=record.facts,
             tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
         )

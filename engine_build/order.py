@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
+from engine_build.feed import Shape
 from engine_build.log import Log
 from engine_build.options import Options
+from engine_build.samples import Samples, samples
 from onboarding.fault import FaultsError
 from onboarding.keys import network_precisions
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec
+from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
 from onboarding.resolve import quantization_mode, runtime_identity, target
 from onboarding.tree import read_tree
@@ -35,9 +36,11 @@ class Order:
     quantization: QuantizationMode
     engine_key: str
     network_keys: dict[str, str]
-    calibration: tuple[str, ...]
-    """Samples that set INT8 ranges; empty when no INT8 is tried."""
-    validation: tuple[str, ...]
+    calibration: Samples
+    """What sets INT8 ranges; empty when no INT8 is tried."""
+    search: Samples
+    """What tells the cost of each layer in INT8; empty when no search is asked for."""
+    validation: Samples
     validation_sha256: str
 
     @property
@@ -51,15 +54,16 @@ class Order:
         return self.compute_capability == "cpu"
 
     @property
-    def longest_sequence(self) -> int:
-        """Most tokens of a row that any profile takes."""
-        return max(p.sequence[2] for p in self.model.engine.optimization_profiles if p.sequence is not None)
+    def longest_sequence(self) -> int | None:
+        """Most tokens of a row that any profile takes; None without a sequence axis."""
+        profiles = self.model.engine.optimization_profiles
+        return max((p.sequence[2] for p in profiles if p.sequence is not None), default=None)
 
     @property
-    def opt_shape(self) -> tuple[int, int]:
-        """(batch, sequence) that the first profile is tuned for."""
+    def opt_shape(self) -> Shape:
+        """What the first profile is tuned for."""
         first = self.model.engine.optimization_profiles[0]
-        return first.batch[1], self.longest_sequence if first.sequence is None else first.sequence[1]
+        return Shape(batch=first.batch[1], sequence=None if first.sequence is None else first.sequence[1])
 
     @property
     def max_batch_size(self) -> int:
@@ -87,7 +91,8 @@ def order(options: Options, log: Log) -> Order:
         quantization=quantization_mode(model, deployment.platform),
         engine_key=wanted.engine_key,
         network_keys=wanted.network_keys,
-        calibration=() if calibration is None else samples(options.root / calibration.dataset)[: calibration.samples],
+        calibration=_first(options.root, calibration),
+        search=_first(options.root, None if calibration is None else model.engine.sensitivity_search),
         validation=samples(options.root / model.accuracy.dataset),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
     )
@@ -101,12 +106,8 @@ def check_order(order: Order) -> None:
     _check_samples(order)
 
 
-def samples(path: Path) -> tuple[str, ...]:
-    """The samples of a dataset file: its lines that are not blank."""
-    try:
-        return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputRefused(f"dataset {path} cannot be read ({error}); name a UTF-8 text file, one sample a line.") from error
+def _first(root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None) -> Samples:
+    return Samples() if spec is None else samples(root / spec.dataset).first(spec.samples)
 
 
 def _check_kind(order: Order) -> None:
@@ -132,19 +133,21 @@ def _check_samples(order: Order) -> None:
         )
 
 
-def _check_count(dataset: str, found: Sequence[str], wanted: int) -> None:
+def _check_count(dataset: str, found: Samples, wanted: int) -> None:
     if len(found) < wanted:
         raise InputRefused(
             f"calibration dataset {dataset} has {len(found)} samples, but {wanted} are asked for; add lines, or lower `samples`."
         )
 
 
-def _check_overlap(calibration: str, seen: Sequence[str], validation: str, judged: Sequence[str]) -> None:
-    both = sorted(set(seen) & set(judged))
+def _check_overlap(calibration: str, seen: Samples, validation: str, judged: Samples) -> None:
+    taught = set(seen.identities())
+    both = [sample for sample, identity in zip(judged.values, judged.identities(), strict=True) if identity in taught]
     if both:
+        such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
         raise InputRefused(
-            f"{len(both)} samples of accuracy dataset {validation} are in calibration dataset {calibration} too, such as "
-            f"{both[0]!r}; judge on samples that calibration never saw."
+            f"{len(both)} samples of accuracy dataset {validation} are in calibration dataset {calibration} too{such}; "
+            "judge on samples that calibration never saw."
         )
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 
 from engine_build.errors import SourceFault
+from engine_build.feed import Array, Feed
 from engine_build.machine import cores
-from engine_build.text import Feed
-
-Array = np.ndarray[Any, Any]
 
 
 class OrtNetwork:
@@ -33,14 +30,23 @@ class OrtNetwork:
             raise SourceFault(f"ONNX Runtime refuses the network: {' '.join(str(error).split())}") from error
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
-    def embed(self, feed: Feed) -> Array:
-        """The first output, one row per row of the feed."""
-        answer: Array = self._session.run(None, {name: feed[name] for name in self.inputs})[0]
-        return answer
+    def rows(self, feed: Feed) -> Array:
+        """float32 [rows, values]: each output flattened by row, one beside the other. Raises SourceFault."""
+        return flattened(self._session.run(None, {name: feed[name] for name in self.inputs}))
 
     def values(self, names: Sequence[str], feed: Feed) -> dict[str, Array]:
         """Some outputs by name."""
         return dict(zip(names, self._session.run(list(names), {name: feed[name] for name in self.inputs}), strict=True))
+
+
+def flattened(outputs: Sequence[Array]) -> Array:
+    """Some outputs as float32 [rows, values]."""
+    if len({len(output) if output.ndim else 0 for output in outputs}) != 1:
+        told = ", ".join(str(list(output.shape)) for output in outputs)
+        raise SourceFault(f"the network's outputs have shapes {told}; each needs the batch as its first axis.")
+    rows = [np.asarray(output, dtype=np.float32).reshape(len(output), -1) for output in outputs]
+    beside: Array = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+    return beside
 
 
 def version() -> str:

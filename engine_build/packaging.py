@@ -26,7 +26,9 @@ def package(
     with shop.log.step("package", f"model repository of {order.model.name}, manifest, deterministic tar.gz"):
         folder = shop.work.scratch("archive")
         files = model_repository(folder, order.model.name, _repository(shop, network, chosen))
-        loaded = loading(chosen.path, network.inputs, order.opt_shape, shop.runner)
+        loaded = loading(
+            chosen.path, prepared.encoder.shaped(order.validation.values, order.opt_shape), folder.parent, shop.runner
+        )
         packed = shop.work.scratch("packed") / "model.tar.gz"
         entry = archive(folder, _manifest(shop, network, chosen, judged, checks, files, loaded), packed)
         record = packed.with_name("record")
@@ -41,7 +43,9 @@ def _repository(shop: Shop, network: Network, chosen: Candidate) -> dict[str, Pa
     assert network.tokenizer is not None
     serving = shop.order.model.serving
     return {
-        "config.pbtxt": text_embedding_configuration(serving, max_batch_size=shop.order.max_batch_size, width=network.width),
+        "config.pbtxt": text_embedding_configuration(
+            serving, max_batch_size=shop.order.max_batch_size, width=network.outputs[0].shape[-1]
+        ),
         "1/model.py": backend_file((shop.order.root, shop.code_root)),
         "1/model.onnx": chosen.path,
         "1/tokenizer.json": network.tokenizer,
@@ -73,7 +77,7 @@ def _manifest(
         engine_file=f"{name}/1/model.onnx",
         tokenizer_file=f"{name}/1/tokenizer.json",
         inputs=(TensorRecord(name="text", datatype="BYTES", shape=(-1, 1)),),
-        outputs=(TensorRecord(name="embedding", datatype="FP32", shape=(-1, network.width)),),
+        outputs=(TensorRecord(name="embedding", datatype="FP32", shape=(-1, network.outputs[0].shape[-1])),),
         optimization_profiles=tuple(
             ProfileRecord(batch=p.batch, sequence=p.sequence) for p in order.model.engine.optimization_profiles
         ),

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from engine_build.feed import Array
 from engine_build.matmuls import MatMul
-from engine_build.ort import Array
 
 LARGEST = 127
 

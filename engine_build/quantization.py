@@ -23,13 +23,15 @@ from engine_build.calibration import (
     histograms,
     percentile_threshold,
 )
+from engine_build.encoder import Encoder
 from engine_build.errors import SourceFault
+from engine_build.feed import Array, Feed, Shape
 from engine_build.matmuls import MatMul, matmul_tensors, weighted_matmuls
 from engine_build.networks import Network
 from engine_build.onnx_source import read_model
-from engine_build.ort import Array, OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.qdq import quantized
-from engine_build.text import Feed, TextEncoder, exact_feed
+from engine_build.samples import Sample
 from onboarding.values import CalibrationMethod
 
 ALPHA = 0.7
@@ -52,28 +54,30 @@ def intent(samples: int, method: CalibrationMethod) -> str:
 
 
 def quantize(
-    network: Network, encoder: TextEncoder, texts: Sequence[str], folder: Path, *, method: CalibrationMethod, sequence: int
+    network: Network, encoder: Encoder, samples: Sequence[Sample], folder: Path, *, method: CalibrationMethod, shape: Shape
 ) -> Network:
-    """Writes the Q/DQ network. `sequence` is the length at which the share of INT8 work is told. Raises SourceFault."""
+    """Writes the Q/DQ network. `shape` is where the share of INT8 work is told. Raises SourceFault."""
     model = read_model(network.path)
     matmuls = weighted_matmuls(model)
     chosen = tuple(each for each in matmuls if not each.follows_activation_function)
     if not chosen:
         raise SourceFault("the network has no weighted MatMul that INT8 can take; ask for precision fp32.")
-    ranges = measured_ranges(model, chosen, list(encoder.feeds(sorted(texts, key=len), BATCH)), method)
+    ranges = measured_ranges(model, chosen, list(encoder.feeds(sorted(samples, key=encoder.length), BATCH)), method)
     path = folder / "model.onnx"
     onnx.save(quantized(model, chosen, {name: (r.smoothing, r.threshold) for name, r in ranges.items()}), path)
-    _refuse_broken_output(path, encoder.feed(texts[:2]))
+    _refuse_broken_output(path, encoder.feed(samples[:2]))
     facts: dict[str, Any] = {
         "method": method,
-        "samples": len(texts),
+        "samples": len(samples),
         "smoothing_alpha": ALPHA,
-        "int8_share_of_matmul_macs": round(int8_share(model, chosen, exact_feed(encoder, texts, 1, sequence)), 4),
-        "share_at_sequence": sequence,
+        "int8_share_of_matmul_macs": round(
+            int8_share(model, chosen, encoder.shaped(samples, Shape(batch=1, sequence=shape.sequence))), 4
+        ),
+        "share_at_sequence": shape.sequence,
         "int8_matmuls": [each.node for each in chosen],
         "float_after_activation_function": [each.node for each in matmuls if each.follows_activation_function],
     }
-    return Network(precision="int8", path=path, inputs=network.inputs, width=network.width, facts=facts)
+    return Network(precision="int8", path=path, inputs=network.inputs, outputs=network.outputs, facts=facts)
 
 
 def measured_ranges(
@@ -122,5 +126,5 @@ def _thresholds(
 
 
 def _refuse_broken_output(path: Path, feed: Feed) -> None:
-    if not np.isfinite(OrtNetwork(path).embed(feed)).all():
+    if not np.isfinite(OrtNetwork(path).rows(feed)).all():
         raise SourceFault("the Q/DQ network gives NaN or Inf; ask for precision fp32.")

@@ -1,14 +1,14 @@
-"""The source model's own embeddings of the validation samples, kept beside the float network they belong to."""
+"""The source model's own answers to the validation samples, kept beside the float network they belong to."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from engine_build.feed import Array
 from engine_build.order import Order
 from engine_build.store import Store
 from onboarding.names import network_path
@@ -20,26 +20,26 @@ def reference_path(order: Order) -> str:
     return network_path(order.network_keys["float"], f"reference-{hashlib.sha256(words.encode()).hexdigest()[:16]}.npy")
 
 
-def kept_reference(stores: tuple[Store, ...], order: Order, width: int) -> np.ndarray[Any, Any] | None:
-    """The embeddings from the first store that has them whole."""
+def kept_reference(stores: tuple[Store, ...], order: Order) -> Array | None:
+    """The answers [samples, values] from the first store that has them whole."""
     for store in stores:
         data = store.read(reference_path(order))
         rows = None if data is None else _rows(data)
-        if rows is not None and rows.shape == (len(order.validation), width) and np.isfinite(rows).all():
+        if rows is not None and rows.ndim == 2 and len(rows) == len(order.validation) and np.isfinite(rows).all():
             return rows
     return None
 
 
-def keep_reference(store: Store, order: Order, rows: np.ndarray[Any, Any], scratch: Path) -> None:
+def keep_reference(store: Store, order: Order, rows: Array, scratch: Path) -> None:
     """Keeps them in a store."""
     path = scratch / "reference.npy"
     np.save(path, rows, allow_pickle=False)
     store.upload(path, reference_path(order))
 
 
-def _rows(data: bytes) -> np.ndarray[Any, Any] | None:
+def _rows(data: bytes) -> Array | None:
     try:
-        rows: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
+        rows: Array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError):
         return None
     return rows

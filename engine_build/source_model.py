@@ -7,13 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 
 from engine_build.errors import SourceFault
+from engine_build.feed import Array, Feed
 from engine_build.machine import cores
-from engine_build.text import Feed
 
 MODULES = {"Transformer", "Pooling", "Normalize"}
 
@@ -58,10 +57,10 @@ class SourceModel:
         if not self.tokenizer.is_file():
             raise SourceFault("the checkpoint has no tokenizer.json; save it with a fast tokenizer of transformers.")
 
-    def embed(self, feed: Feed) -> np.ndarray[Any, Any]:
+    def rows(self, feed: Feed) -> Array:
         """One normalised float32 row per row of the feed."""
         with torch.inference_mode():
-            rows: np.ndarray[Any, Any] = self.module(*(torch.from_numpy(feed[name]) for name in self.inputs)).numpy()
+            rows: Array = self.module(*(torch.from_numpy(feed[name]) for name in self.inputs)).numpy()
         return rows
 
 

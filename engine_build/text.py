@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from engine_build.errors import SourceFault
+from engine_build.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.samples import Sample
 
-Feed = dict[str, np.ndarray[Any, Any]]
+TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 
 
 class TextEncoder:
@@ -26,32 +27,53 @@ class TextEncoder:
         kept = {name: padding[name] for name in ("pad_id", "pad_token", "pad_type_id") if name in padding}
         self._tokenizer.enable_padding(**kept)
         self._tokenizer.enable_truncation(max_length=longest)
-        self._inputs = tuple(inputs)
+        self.inputs = tuple(inputs)
 
-    def feed(self, texts: Sequence[str]) -> Feed:
+    def feed(self, samples: Sequence[Sample]) -> Feed:
         """int64 arrays [texts, longest of them], by input name."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        encodings = self._tokenizer.encode_batch_fast([_text(sample) for sample in samples])
         arrays = {
             "input_ids": [encoding.ids for encoding in encodings],
-            "attention_mask": [encoding.attention_mask for encoding in encodings],
+            ATTENTION_MASK: [encoding.attention_mask for encoding in encodings],
             "token_type_ids": [encoding.type_ids for encoding in encodings],
         }
-        return {name: np.array(arrays[name], dtype=np.int64) for name in self._inputs}
+        return {name: np.array(arrays[name], dtype=np.int64) for name in self.inputs}
 
-    def feeds(self, texts: Sequence[str], batch: int) -> Iterator[Feed]:
+    def feeds(self, samples: Sequence[Sample], batch: int) -> Iterator[Feed]:
         """Batches of texts in order."""
-        for begin in range(0, len(texts), batch):
-            yield self.feed(texts[begin : begin + batch])
+        for begin in range(0, len(samples), batch):
+            yield self.feed(samples[begin : begin + batch])
 
-    def largest_id(self, texts: Sequence[str]) -> int:
+    def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
+        """Real tokens, repeated until every row has exactly that many and none is padding."""
+        assert shape.sequence is not None
+        feed = self.feed(samples)
+        real = feed["input_ids"][feed[ATTENTION_MASK] == 1]
+        ids: Array = np.resize(real, (shape.batch, shape.sequence))
+        shaped = {"input_ids": ids, ATTENTION_MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        return {name: shaped[name] for name in feed}
+
+    def length(self, sample: Sample) -> int:
+        """Characters, which order texts nearly as tokens do and cost nothing to count."""
+        return len(_text(sample))
+
+    def largest_id(self, samples: Sequence[Sample]) -> int:
         """The largest token number of some texts."""
-        return max(int(max(encoding.ids)) for encoding in self._tokenizer.encode_batch_fast(list(texts)))
+        return max(int(max(encoding.ids)) for encoding in self._encodings(samples))
+
+    def token_counts(self, samples: Sequence[Sample]) -> list[int]:
+        """Tokens of each text, as served: cut at the longest sequence."""
+        return [sum(encoding.attention_mask) for encoding in self._encodings(samples)]
+
+    def cut(self, samples: Sequence[Sample]) -> int:
+        """How many of the texts are longer than the longest sequence."""
+        return sum(bool(encoding.overflowing) for encoding in self._encodings(samples))
+
+    def _encodings(self, samples: Sequence[Sample]) -> list[Encoding]:
+        encodings: list[Encoding] = self._tokenizer.encode_batch([_text(sample) for sample in samples])
+        return encodings
 
 
-def exact_feed(encoder: TextEncoder, texts: Sequence[str], batch: int, sequence: int) -> Feed:
-    """Real tokens, repeated until every row has exactly `sequence` of them and none is padding."""
-    feed = encoder.feed(texts)
-    real = feed["input_ids"][feed["attention_mask"] == 1]
-    ids: np.ndarray[Any, Any] = np.resize(real, (batch, sequence))
-    shaped = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    return {name: shaped[name] for name in feed}
+def _text(sample: Sample) -> str:
+    assert isinstance(sample, str)
+    return sample

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Literal
 
-from onboarding.values import Precision, RequestedPrecision, Task, Value
+from onboarding.values import CalibrationMethod, Precision, QuantizationMode, RequestedPrecision, Task, Value
 
 MANIFEST_NAME = "manifest.json"
 
@@ -34,11 +34,13 @@ class ProfileRecord(Value):
 
 
 class AccuracyRecord(Value):
-    """An engine or network against the source model, on samples that calibration never saw."""
+    """An engine or network against the source model, on samples that calibration never saw; a score of 1 is the same answer."""
 
     subject: str
     metric: str
     mean: float
+    mean_interval: tuple[float, float] | None = None
+    """95 % bootstrap interval of the mean."""
     worst: float
     samples: int
     nearest_neighbour_agreement: float | None = None
@@ -73,6 +75,53 @@ class BenchmarkRecord(Value):
     repetitions: int
 
 
+class SpeedupRecord(Value):
+    """How much faster one precision is than another: median of the ratios of paired rounds, with 95 % intervals."""
+
+    candidate: str
+    baseline: str
+    batch: int
+    sequence: int | None = None
+    ratio: float
+    low: float
+    high: float
+    control_low: float
+    control_high: float
+    """The same interval of the baseline against its own duplicate: noise."""
+
+
+class RuntimeRecord(Value):
+    """What it takes to hold one runtime's engine: seconds to load, memory it adds."""
+
+    runtime: str
+    precision: str
+    load_seconds: float
+    host_memory_mib: float
+    device_memory_mib: float | None = None
+
+
+class QuantizationRecord(Value):
+    """How the INT8 network was made; the layers' own costs and the frontier are in the network's record and the engine card."""
+
+    mode: QuantizationMode
+    method: CalibrationMethod
+    samples: int
+    int8_share_of_matmul_macs: float
+    share_at_sequence: int | None = None
+    int8_layers: int
+    float_layers: tuple[str, ...] = ()
+
+
+class PlanRecord(Value):
+    """A TensorRT plan as read back from its file; `int8_layers` counts layers with an INT8 tensor."""
+
+    tensorrt: str
+    layers: int
+    int8_layers: int
+    command: str
+    timing_cache_sha256: str | None = None
+
+
 class BuilderRecord(Value):
     """The machine and software that built and measured."""
 
@@ -102,12 +151,18 @@ class Manifest(Value):
     tokenizer_file: str | None = None
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
+    labels: tuple[str, ...] | None = None
+    """Class names of a classifier, in the order of its logits."""
     optimization_profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
     files: dict[str, str]
     accuracy: tuple[AccuracyRecord, ...]
     compile_checks: tuple[CompileCheckRecord, ...]
     benchmark: tuple[BenchmarkRecord, ...]
+    speedups: tuple[SpeedupRecord, ...] = ()
+    runtimes: tuple[RuntimeRecord, ...] = ()
+    quantization: QuantizationRecord | None = None
+    plan: PlanRecord | None = None
     load_seconds: float
     host_memory_mib: float
     device_memory_mib: float | None = None

@@ -10,6 +10,7 @@ from onboarding.values import (
     OWN,
     SHARED,
     CalibrationMethod,
+    HardwareCompatibility,
     Metric,
     QuantizationMode,
     RequestedPrecision,
@@ -22,6 +23,7 @@ from onboarding.values import (
 PositiveInt = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
+DATASET = "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text) or .npz (arrays by input name)"
 
 
 class SourceSpec(Value):
@@ -48,9 +50,16 @@ class OptimizationProfileSpec(Value):
 class CalibrationSpec(Value):
     """The samples that set INT8 ranges."""
 
-    dataset: str = Field(description="Text file, one sample a line, relative to the onboarding root")
-    samples: PositiveInt = Field(256, description="Lines used, from the first one on")
+    dataset: str = Field(description=DATASET)
+    samples: PositiveInt = Field(256, description="Samples used, from the first one on")
     method: CalibrationMethod = Field("entropy", description="How a range is chosen from the values seen")
+
+
+class SensitivitySearchSpec(Value):
+    """The samples that tell how much accuracy each layer costs in INT8, seen by neither calibration nor judgement."""
+
+    dataset: str = Field(description=DATASET)
+    samples: PositiveInt = Field(128, description="Samples used, from the first one on")
 
 
 class EngineSpec(Value):
@@ -64,6 +73,11 @@ class EngineSpec(Value):
     calibration: CalibrationSpec | None = Field(
         None, description="Samples that set INT8 ranges; int8 needs them, auto tries int8 only with them"
     )
+    sensitivity_search: SensitivitySearchSpec | None = Field(
+        None,
+        description="Puts as many layers into INT8 as the accuracy budget allows; default: every layer but those behind an "
+        "activation function",
+    )
     quantization: QuantizationMode | None = Field(None, description="Default: the platform's mode")
     compute_capability: str | None = Field(
         None,
@@ -73,22 +87,33 @@ class EngineSpec(Value):
     workspace_mib: PositiveInt | None = Field(
         None, description="Most memory the compiler may use for one layer; default: all there is"
     )
+    optimization_level: Annotated[int, Field(ge=0, le=5)] | None = Field(
+        None, description="How long TensorRT looks for faster kernels, 0 to 5; default: TensorRT's own, 3"
+    )
+    hardware_compatibility: HardwareCompatibility = Field(
+        "none", description="GPUs that the plan may run on beside the one it was built on; slower than none"
+    )
+    version_compatible: bool = Field(False, description="Build a plan that later releases of TensorRT load; slower")
 
 
 class BudgetSpec(Value):
     """The least accuracy an engine may have against the source model."""
 
-    mean: Share = Field(0.99, description="Least mean over all samples")
+    mean: Share = Field(0.99, description="Least mean score of all samples")
     worst: Annotated[float, Field(ge=-1, le=1)] | None = Field(
-        None, description="Least value of any one sample; default: not judged"
+        None, description="Least score of any one sample; default: not judged"
     )
 
 
 class AccuracySpec(Value):
     """How an engine is judged; the dataset must share no line with the calibration set."""
 
-    dataset: str = Field(description="Text file, one sample a line, relative to the onboarding root")
-    metric: Metric = Field("cosine", description="What is compared with the source model's outputs")
+    dataset: str = Field(description=DATASET)
+    metric: Metric = Field(
+        "cosine",
+        description="Score of a sample, 1 being the source model's answer: cosine; agreement (same class); accuracy (share of "
+        "the source model's accuracy that is kept; needs labels); relative_error (1 less the relative error)",
+    )
     budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
 
 

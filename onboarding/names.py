@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from onboarding.environment_spec import EnvironmentSpec
 
 ENGINES_PREFIX = "engines"
 NETWORKS_PREFIX = "networks"
+TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
@@ -24,6 +27,21 @@ def engine_archive_path(engine_key: str) -> str:
 def engine_record_path(engine_key: str) -> str:
     """Object key of an engine's lock entry; written last, so an engine exists only once this does."""
     return f"{ENGINES_PREFIX}/{engine_key}/{RECORD_NAME}"
+
+
+def engine_card_path(engine_key: str) -> str:
+    """Object key of an engine's card: one HTML file for people."""
+    return f"{ENGINES_PREFIX}/{engine_key}/card.html"
+
+
+def engine_card_data_path(engine_key: str) -> str:
+    """Object key of what an engine's card shows, as JSON."""
+    return f"{ENGINES_PREFIX}/{engine_key}/card.json"
+
+
+def timing_cache_path(tensorrt: str, gpu: str) -> str:
+    """Object key of the timing cache that every build of one exact TensorRT on one GPU model shares."""
+    return f"{TIMING_CACHES_PREFIX}/{tensorrt}/{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}.cache"
 
 
 def network_path(network_key: str, file_name: str) -> str:

@@ -12,7 +12,8 @@ Task = Literal["text-classification", "text-embedding", "tensors", "text-generat
 Server = Literal["python", "triton"]
 QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
-Metric = Literal["cosine", "agreement", "relative_error"]
+Metric = Literal["cosine", "agreement", "accuracy", "relative_error"]
+HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
 
 OWN = "own"

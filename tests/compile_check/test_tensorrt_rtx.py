@@ -24,7 +24,7 @@ pytestmark = pytest.mark.compile_check
 
 def checked(paths):
     log = Log(io.StringIO())
-    networks = [Network(precision=name, path=path, inputs=(), width=1, facts={}) for name, path in paths.items()]
+    networks = [Network(precision=name, path=path, inputs=(), outputs=(), facts={}) for name, path in paths.items()]
     return compile_checks(networks, PROFILES, ProcessRunner(log), log)
 
 

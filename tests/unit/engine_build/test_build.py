@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from engine_build.accuracy import embeddings
+from engine_build.accuracy import rows_in_order
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.road import build
@@ -56,8 +56,8 @@ def test_published_engine_answers_as_the_source_model_does(built, checkpoint, tm
         tar.extractall(tmp_path, filter="data")
     source, texts = SourceModel(checkpoint, longest=16), sentences(40, seed=5)
     encoder = TextEncoder(tmp_path / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
-    found = embeddings(OrtNetwork(tmp_path / "tiny/1/model.onnx").embed, encoder, texts, 4)
-    assert (found * embeddings(source.embed, encoder, texts, 8)).sum(axis=1).min() > 0.95
+    found = rows_in_order(OrtNetwork(tmp_path / "tiny/1/model.onnx").rows, encoder, texts, 4)
+    assert (found * rows_in_order(source.rows, encoder, texts, 8)).sum(axis=1).min() > 0.95
 
 
 def test_manifest_records_what_was_judged_and_measured(built):

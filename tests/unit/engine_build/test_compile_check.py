@@ -18,7 +18,7 @@ PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
 
 
 def checked(paths, runner):
-    networks = [Network(precision=name, path=path, inputs=(), width=1, facts={}) for name, path in paths.items()]
+    networks = [Network(precision=name, path=path, inputs=(), outputs=(), facts={}) for name, path in paths.items()]
     return compile_checks(networks, PROFILES, runner, Log(io.StringIO()))
 
 

@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from engine_build.errors import SourceFault
 from engine_build.export import comparison_feeds, export, largest_difference
+from engine_build.feed import Shape
 from engine_build.ort import OrtNetwork
 from engine_build.source_model import SourceModel
-from engine_build.text import TextEncoder, exact_feed
+from engine_build.text import TextEncoder
 from tests.unit.engine_build.tiny import WIDTH, sentences
 
 
@@ -32,20 +33,20 @@ def exported(checkpoint, tmp_path_factory):
 
 def test_network_takes_every_batch_and_sequence(exported):
     source, network = exported
-    encoder = TextEncoder(network.tokenizer, inputs=network.inputs, longest=16)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     loaded = OrtNetwork(network.path)
     for batch, sequence in ((1, 3), (5, 16), (4, 9)):
-        feed = exact_feed(encoder, sentences(30, seed=4), batch, sequence)
+        feed = encoder.shaped(sentences(30, seed=4), Shape(batch=batch, sequence=sequence))
         assert feed["input_ids"].shape == (batch, sequence)
-        assert np.abs(loaded.embed(feed) - source.embed(feed)).max() < 1e-5
+        assert np.abs(loaded.rows(feed) - source.rows(feed)).max() < 1e-5
 
 
 def test_network_pools_without_padding_and_normalises(exported):
     _, network = exported
-    encoder = TextEncoder(network.tokenizer, inputs=network.inputs, longest=16)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     loaded = OrtNetwork(network.path)
     texts = ["a cat", "the slow old train ran over the green track today"]
-    together, alone = loaded.embed(encoder.feed(texts)), loaded.embed(encoder.feed(texts[:1]))
+    together, alone = loaded.rows(encoder.feed(texts)), loaded.rows(encoder.feed(texts[:1]))
     assert np.abs(together[0] - alone[0]).max() < 1e-5
     assert np.allclose(np.linalg.norm(together, axis=1), 1)
 
@@ -65,16 +66,16 @@ def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
     save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
     (copied / "config.json").write_text(json.dumps(config))
     network = export(SourceModel(copied, longest=16), sentences(20, seed=3), tmp_path, longest=16)
-    assert network.inputs == ("input_ids", "attention_mask")
+    assert network.input_names == ("input_ids", "attention_mask")
 
 
 def test_refuses_an_export_that_differs(exported):
     source, network = exported
-    feeds = comparison_feeds(TextEncoder(network.tokenizer, inputs=network.inputs, longest=16), sentences(20, seed=3))
+    feeds = comparison_feeds(TextEncoder(network.tokenizer, inputs=network.input_names, longest=16), sentences(20, seed=3))
 
     class Shifted(OrtNetwork):
-        def embed(self, feed):
-            return super().embed(feed) + 0.001
+        def rows(self, feed):
+            return super().rows(feed) + 0.001
 
     assert largest_difference(source, OrtNetwork(network.path), feeds) < 1e-5
     with pytest.raises(SourceFault, match=r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001"):

@@ -7,13 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from engine_build.accuracy import accuracy, embeddings_by_length
-from engine_build.benchmark import Shape, Subject, benchmark, shapes, table, with_control
+from engine_build.accuracy import accuracy, rows_by_length
+from engine_build.benchmark import Subject, benchmark, shapes, table, with_control
 from engine_build.decision import decision, refuse_missed_budget
 from engine_build.errors import BudgetMissed
+from engine_build.feed import Shape
 from onboarding.manifest import BenchmarkRecord
 from onboarding.model_spec import BudgetSpec, OptimizationProfileSpec
 
+OPT = Shape(batch=8, sequence=64)
 BUDGET = BudgetSpec(mean=0.99, worst=0.95)
 RANDOM = np.random.default_rng(0)
 REFERENCE = RANDOM.standard_normal((200, 16))
@@ -43,7 +45,9 @@ def timed(**p50):
 
 
 def decided(int8, measured, requested="auto"):
-    return decision(requested, {"fp32": judged(0.0), "int8": int8}, measured, runtime="onnxruntime", opt_shape=(8, 64))
+    return decision(
+        requested, {"fp32": judged(0.0), "int8": int8}, measured, runtime="onnxruntime", opt_shape=Shape(batch=8, sequence=64)
+    )
 
 
 def test_same_rows_agree_whatever_their_length():
@@ -79,8 +83,11 @@ def test_rows_come_back_in_the_order_of_their_texts():
         def feeds(self, texts, batch):
             yield from (texts[begin : begin + batch] for begin in range(0, len(texts), batch))
 
+        def length(self, text):
+            return len(text)
+
     texts = ["ccc", "a", "bb", "dddd"]
-    assert embeddings_by_length(lambda feed: np.array([[len(text)] for text in feed]), Encoder(), texts, 3).tolist() == [
+    assert rows_by_length(lambda feed: np.array([[len(text)] for text in feed]), Encoder(), texts, 3).tolist() == [
         [3],
         [1],
         [2],
@@ -90,7 +97,7 @@ def test_rows_come_back_in_the_order_of_their_texts():
 
 def test_shapes_are_those_of_the_profiles_each_once():
     profiles = [OptimizationProfileSpec(batch=(1, 8, 8), sequence=(4, 4, 4)), OptimizationProfileSpec(batch=(1, 2, 3))]
-    assert [(each.batch, each.sequence) for each in shapes(profiles, 4)] == [(1, 4), (8, 4), (2, 4), (3, 4)]
+    assert [(each.batch, each.sequence) for each in shapes(profiles)] == [(1, 4), (8, 4), (1, None), (2, None), (3, None)]
 
 
 def test_benchmark_measures_every_subject_the_same_number_of_times():
@@ -129,7 +136,7 @@ def test_auto_keeps_fp32_when_int8_is_outside_the_budget():
 
 
 def test_auto_without_calibration_says_so():
-    found = decision("auto", {"fp32": judged(0.0)}, [], runtime="onnxruntime", opt_shape=(8, 64))
+    found = decision("auto", {"fp32": judged(0.0)}, [], runtime="onnxruntime", opt_shape=Shape(batch=8, sequence=64))
     assert found.precision == "fp32" and "gives no calibration samples" in found.sentence
 
 

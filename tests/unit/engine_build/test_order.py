@@ -8,9 +8,11 @@ import io
 import pytest
 
 from engine_build.errors import InputRefused
+from engine_build.feed import Shape
 from engine_build.log import Log
 from engine_build.options import Options, options
 from engine_build.order import check_order, order
+from engine_build.samples import Samples
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 
@@ -20,14 +22,14 @@ def resolved(root, name="tiny"):
 
 def test_order_takes_the_first_samples_and_every_validation_line(tmp_path):
     found = resolved(write_tree(tmp_path))
-    assert found.calibration == tuple(sentences(60, seed=1)[:48])
+    assert found.calibration.values == tuple(sentences(60, seed=1)[:48])
     assert len(found.validation) == 120
-    assert (found.opt_shape, found.longest_sequence, found.max_batch_size) == ((2, 8), 16, 4)
+    assert (found.opt_shape, found.longest_sequence, found.max_batch_size) == (Shape(batch=2, sequence=8), 16, 4)
 
 
 def test_order_of_fp32_has_no_calibration(tmp_path):
     found = resolved(write_tree(tmp_path, model("tiny", "fp32")))
-    assert (found.calibration, found.may_be_int8, set(found.network_keys)) == ((), False, {"float"})
+    assert (len(found.calibration), found.may_be_int8, set(found.network_keys)) == (0, False, {"float"})
 
 
 def test_order_of_fp32_takes_few_samples(tmp_path):
@@ -42,12 +44,12 @@ def test_refuses_few_samples_for_int8(tmp_path):
 def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
     sound = resolved(write_tree(tmp_path))
     with pytest.raises(InputRefused, match=r"calibration.txt has 20 samples, but 48 are asked for"):
-        check_order(dataclasses.replace(sound, calibration=sound.calibration[:20]))
+        check_order(dataclasses.replace(sound, calibration=sound.calibration.first(20)))
 
 
 def test_refuses_overlapping_datasets(tmp_path):
     sound = resolved(write_tree(tmp_path))
-    shared = dataclasses.replace(sound, validation=(*sound.validation, sound.calibration[3]))
+    shared = dataclasses.replace(sound, validation=Samples(values=(*sound.validation.values, sound.calibration.values[3])))
     with pytest.raises(InputRefused, match=r"1 samples of accuracy dataset .*, such as .*calibration never saw"):
         check_order(shared)
 

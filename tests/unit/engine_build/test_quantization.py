@@ -7,14 +7,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.accuracy import embeddings
+from engine_build.accuracy import rows_in_order
 from engine_build.calibration import BINS, entropy_threshold, percentile_threshold
 from engine_build.errors import SourceFault
+from engine_build.feed import Shape
 from engine_build.matmuls import weighted_matmuls
-from engine_build.onnx_source import refuse_broken_weights
+from engine_build.onnx_source import refuse_broken_weights, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.quantization import int8_share, quantize, smoothing
-from engine_build.text import TextEncoder, exact_feed
+from engine_build.text import TextEncoder
 from tests.unit.engine_build.tiny import sentences
 
 
@@ -24,13 +25,14 @@ def float_network(built):
 
     path = next(built.store.glob("networks/*/*-tokenizer.json"))
     network = next(path.parent.glob("*-model.onnx"))
-    inputs = ("input_ids", "attention_mask", "token_type_ids")
-    return Network(precision="float", path=network, inputs=inputs, width=32, facts={}, tokenizer=path)
+    model = onnx.load(network)
+    inputs, outputs = tensor_records(model.graph.input), tensor_records(model.graph.output)
+    return Network(precision="float", path=network, inputs=inputs, outputs=outputs, facts={}, tokenizer=path)
 
 
 @pytest.fixture(scope="module")
 def encoder(float_network):
-    return TextEncoder(float_network.tokenizer, inputs=float_network.inputs, longest=16)
+    return TextEncoder(float_network.tokenizer, inputs=float_network.input_names, longest=16)
 
 
 def chain(*operators):
@@ -63,12 +65,13 @@ def test_bert_keeps_its_ffn_outputs_and_attention_products_in_float(float_networ
     sequence, width, inner = 8, 32, 64
     int8 = sequence * (4 * width * width + width * inner)
     every = int8 + sequence * inner * width + 2 * sequence * sequence * width
-    assert int8_share(model, chosen, exact_feed(encoder, sentences(9, seed=3), 1, sequence)) == pytest.approx(int8 / every)
+    feed = encoder.shaped(sentences(9, seed=3), Shape(batch=1, sequence=sequence))
+    assert int8_share(model, chosen, feed) == pytest.approx(int8 / every)
 
 
 @pytest.mark.parametrize("method", ["max", "percentile", "entropy"])
 def test_qdq_network_is_symmetric_and_close(float_network, encoder, tmp_path, method):
-    result = quantize(float_network, encoder, sentences(48, seed=1), tmp_path, method=method, sequence=8)
+    result = quantize(float_network, encoder, sentences(48, seed=1), tmp_path, method=method, shape=Shape(batch=2, sequence=8))
     model = onnx.load(result.path)
     constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     grids = [node for node in model.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
@@ -79,7 +82,7 @@ def test_qdq_network_is_symmetric_and_close(float_network, encoder, tmp_path, me
     weights = [node for node in grids if constants.get(node.input[0]) is not None]
     assert all(constants[node.input[1]].shape == (constants[node.input[0]].shape[1],) for node in weights)
     texts = sentences(50, seed=2)
-    found, wanted = (embeddings(OrtNetwork(path).embed, encoder, texts, 8) for path in (result.path, float_network.path))
+    found, wanted = (rows_in_order(OrtNetwork(path).rows, encoder, texts, 8) for path in (result.path, float_network.path))
     assert 0.99 < (found * wanted).sum(axis=1).min() < 0.9999999
     assert result.facts["method"] == method
 
@@ -111,7 +114,7 @@ def test_refuses_a_network_without_a_weighted_matmul(encoder, tmp_path, float_ne
 
     bare = dataclasses.replace(float_network, path=tmp_path / "bare.onnx")
     with pytest.raises(SourceFault, match="no weighted MatMul"):
-        quantize(bare, encoder, ["a cat"], tmp_path, method="max", sequence=8)
+        quantize(bare, encoder, ["a cat"], tmp_path, method="max", shape=Shape(batch=2, sequence=8))
 
 
 def test_refuses_nan_in_the_weights_of_an_onnx_file():
