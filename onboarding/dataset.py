@@ -1,17 +1,30 @@
-"""The text files that calibrate and judge engines: one sample a line."""
+"""The files that calibrate and judge engines: texts, labelled texts, or arrays."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from onboarding.arrays import array_headers
+
+TEXTS, LABELLED, ARRAYS = ".txt", ".tsv", ".npz"
+KINDS = (TEXTS, LABELLED, ARRAYS)
+LABELS = "labels"
+"""The array of an .npz file that is no network input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One dataset file; `lines` are its samples without blank lines. `problem` says why it cannot be used."""
+    """One dataset file. `problem` says why it cannot be used."""
 
-    lines: tuple[str, ...] = ()
+    kind: str = TEXTS
+    count: int = 0
+    """Samples; blank lines are none."""
+    texts: tuple[str, ...] = ()
+    """Empty for arrays, which are not read here."""
+    labels: tuple[str, ...] | None = None
+    """None where there are none; of arrays, only whether there are some."""
     sha256: str | None = None
     problem: str | None = None
     way_out: str = ""
@@ -53,10 +66,15 @@ def _dataset(root: Path, path: str) -> Dataset:
         return Dataset(problem="does not exist", way_out="add the file, or correct the path")
     except OSError as error:
         return Dataset(problem=f"cannot be read: {error.strerror}", way_out="name a readable file")
-    return _from_bytes(data)
+    return _from_bytes(path, data)
 
 
-def _from_bytes(data: bytes) -> Dataset:
+def _from_bytes(path: str, data: bytes) -> Dataset:
+    kind = PurePosixPath(path).suffix
+    if kind not in KINDS:
+        return Dataset(problem="has an unknown kind of file", way_out=f"name a file that ends in {', '.join(KINDS)}")
+    if kind == ARRAYS:
+        return _arrays(data)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -64,4 +82,36 @@ def _from_bytes(data: bytes) -> Dataset:
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not lines:
         return Dataset(problem="is empty", way_out="write one sample a line")
-    return Dataset(lines=lines, sha256=hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(data).hexdigest()
+    if kind == LABELLED:
+        return _labelled(lines, digest)
+    return Dataset(kind=kind, count=len(lines), texts=lines, sha256=digest)
+
+
+def _labelled(lines: tuple[str, ...], digest: str) -> Dataset:
+    pairs = [line.partition("\t") for line in lines]
+    for line, (_, tab, text) in zip(lines, pairs, strict=True):
+        if not tab or not text.strip():
+            return Dataset(problem=f"has a line without a label: {line[:40]!r}", way_out="write label, tab, text on every line")
+    labels = tuple(label.strip() for label, _, _ in pairs)
+    texts = tuple(text.strip() for _, _, text in pairs)
+    return Dataset(kind=LABELLED, count=len(lines), texts=texts, labels=labels, sha256=digest)
+
+
+def _arrays(data: bytes) -> Dataset:
+    try:
+        headers = array_headers(data)
+    except ValueError as error:
+        return Dataset(problem=str(error), way_out="save it with numpy.savez: an array per network input, one row per sample")
+    counts = {header.name: header.shape[0] if header.shape else 0 for header in headers}
+    if not set(counts) - {LABELS} or 0 in counts.values():
+        return Dataset(problem="is empty", way_out="save an array per network input, one row per sample")
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        return Dataset(problem=f"has arrays of different lengths: {told}", way_out="give every array one row per sample")
+    return Dataset(
+        kind=ARRAYS,
+        count=next(iter(counts.values())),
+        labels=() if LABELS in counts else None,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )

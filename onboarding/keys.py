@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec, SourceSpec
+from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, SourceSpec
 from onboarding.values import Precision, QuantizationMode
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer, compiler option or archive layout."""
 
 KEY_LENGTH = 20
@@ -45,6 +45,8 @@ def network_key(
         }
         inputs["longest_sequence"] = _longest_sequence(spec)
         inputs["quantization"] = quantization
+        if spec.engine.sensitivity_search is not None:
+            inputs["sensitivity_search"] = _search(spec, spec.engine.sensitivity_search, dataset_digests)
     return _digest(inputs)
 
 
@@ -71,7 +73,7 @@ def engine_key(
             "compute_capability": compute_capability,
             "precision": spec.engine.precision,
             "optimization_profiles": [p.model_dump(mode="json") for p in spec.engine.optimization_profiles],
-            "workspace_mib": spec.engine.workspace_mib if runtime.name == "tensorrt" else None,
+            "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
             "accuracy": {
                 "dataset": dataset_digests[spec.accuracy.dataset],
                 "metric": spec.accuracy.metric,
@@ -85,6 +87,23 @@ def engine_key(
 def chosen_network(precision: Precision) -> str:
     """The network that an engine of a precision is compiled from."""
     return "int8" if precision == "int8" else "float"
+
+
+def _search(spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Mapping[str, str]) -> dict[str, Any]:
+    # What stays in high precision follows from what the budget allows, and from what each layer weighs at the opt shape.
+    first = spec.engine.optimization_profiles[0]
+    return {
+        "dataset": dataset_digests[search.dataset],
+        "samples": search.samples,
+        "metric": spec.accuracy.metric,
+        "budget": spec.accuracy.budget.model_dump(mode="json"),
+        "opt_sequence": None if first.sequence is None else first.sequence[1],
+    }
+
+
+def _compiler(spec: ModelSpec) -> dict[str, Any]:
+    options = {"workspace_mib", "optimization_level", "hardware_compatibility", "version_compatible"}
+    return spec.engine.model_dump(mode="json", include=options)
 
 
 def _source(source: SourceSpec) -> dict[str, str | None]:

@@ -155,6 +155,8 @@ class Manifest(Value):
     """Class names of a classifier, in the order of its logits."""
     optimization_profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
+    warm_up: bool = True
+    """Whether a server runs every profile's sizes before it is healthy."""
     files: dict[str, str]
     accuracy: tuple[AccuracyRecord, ...]
     compile_checks: tuple[CompileCheckRecord, ...]

@@ -1,66 +1,112 @@
-"""Datasets: there, large enough, and never both teacher and judge."""
+"""Datasets: there, of the right kind, large enough, and never both teacher and judge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.dataset import ARRAYS, LABELLED, LABELS, TEXTS, Dataset
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule
 
 _CALIBRATION: KeyPath = ("engine", "calibration", "dataset")
+_SEARCH: KeyPath = ("engine", "sensitivity_search", "dataset")
 _VALIDATION: KeyPath = ("accuracy", "dataset")
+_NAMES = {_CALIBRATION: "calibration", _SEARCH: "search"}
 
 
 @rule("engine")
 def calibration_dataset_is_usable(case: ModelCase) -> Iterator[Fault]:
-    """The file is there, inside the root, and holds text."""
+    """The file is there, inside the root, and holds samples."""
     if case.spec.engine.calibration is not None:
         yield from _unusable(case, _CALIBRATION, case.spec.engine.calibration.dataset)
 
 
 @rule("accuracy")
 def validation_dataset_is_usable(case: ModelCase) -> Iterator[Fault]:
-    """The file is there, inside the root, and holds text."""
+    """The file is there, inside the root, and holds samples."""
     yield from _unusable(case, _VALIDATION, case.spec.accuracy.dataset)
 
 
 @rule("engine")
+def search_dataset_is_usable(case: ModelCase) -> Iterator[Fault]:
+    """The file is there, inside the root, and holds samples."""
+    if case.spec.engine.sensitivity_search is not None:
+        yield from _unusable(case, _SEARCH, case.spec.engine.sensitivity_search.dataset)
+
+
+@rule("engine")
 def samples_are_there(case: ModelCase) -> Iterator[Fault]:
-    """As many lines as samples asked for."""
-    calibration = case.spec.engine.calibration
-    if calibration is None:
-        return
-    dataset = case.datasets[calibration.dataset]
-    if dataset.problem is None and len(dataset.lines) < calibration.samples:
-        yield case.document.at_change(("engine", "calibration", "samples"), _CALIBRATION).fault(
-            f"'engine.calibration.samples' is more than the lines of {calibration.dataset}",
-            value=calibration.samples,
-            allowed=f"at most {len(dataset.lines)}",
-            way_out="add lines, or ask for fewer samples",
-        )
+    """As many samples as asked for."""
+    for path, wish in ((_CALIBRATION, case.spec.engine.calibration), (_SEARCH, case.spec.engine.sensitivity_search)):
+        dataset = Dataset(problem="not asked for") if wish is None else case.datasets[wish.dataset]
+        if wish is not None and dataset.problem is None and dataset.count < wish.samples:
+            wanted: KeyPath = (*path[:-1], "samples")
+            yield case.document.at_change(wanted, path).fault(
+                f"'{'.'.join(map(str, wanted))}' is more than the samples of {wish.dataset}",
+                value=wish.samples,
+                allowed=f"at most {dataset.count}",
+                way_out="add samples, or ask for fewer",
+            )
 
 
 @rule("engine", "accuracy")
 def judge_never_taught(case: ModelCase) -> Iterator[Fault]:
-    """Accuracy on lines that calibration saw says nothing."""
-    if case.spec.engine.calibration is None:
-        return
-    calibration, validation = case.spec.engine.calibration.dataset, case.spec.accuracy.dataset
-    place = case.document.at_change(_VALIDATION, _CALIBRATION)
-    if calibration == validation:
-        yield place.fault(
-            "'accuracy.dataset' is the calibration dataset", value=validation, way_out="name another file, of other lines"
+    """Accuracy on samples that calibration or the search saw says nothing."""
+    calibration, search = case.spec.engine.calibration, case.spec.engine.sensitivity_search
+    validation = case.spec.accuracy.dataset
+    if calibration is not None:
+        yield from _shared(case, _VALIDATION, validation, _CALIBRATION, calibration.dataset)
+    if search is not None:
+        yield from _shared(case, _VALIDATION, validation, _SEARCH, search.dataset)
+    if calibration is not None and search is not None:
+        yield from _shared(case, _SEARCH, search.dataset, _CALIBRATION, calibration.dataset)
+
+
+@rule("task", "engine", "accuracy")
+def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
+    """Texts for text tasks, arrays for tensors."""
+    allowed = (ARRAYS,) if case.spec.task == "tensors" else (TEXTS, LABELLED)
+    engine = case.spec.engine
+    wishes = ((_CALIBRATION, engine.calibration), (_SEARCH, engine.sensitivity_search), (_VALIDATION, case.spec.accuracy))
+    for path, wish in wishes:
+        dataset = None if wish is None else case.datasets[wish.dataset]
+        if wish is not None and dataset is not None and dataset.problem is None and dataset.kind not in allowed:
+            yield case.document.at_change(path, ("task",)).fault(
+                f"'{'.'.join(map(str, path))}' is no dataset for task {case.spec.task}",
+                value=wish.dataset,
+                allowed=f"files that end in {', '.join(allowed)}",
+                way_out="name such a file, or correct the task",
+            )
+
+
+@rule("accuracy")
+def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
+    """Right and wrong answers need the right ones."""
+    dataset = case.datasets[case.spec.accuracy.dataset]
+    if case.spec.accuracy.metric == "accuracy" and dataset.problem is None and dataset.labels is None:
+        yield case.document.at_change(("accuracy", "metric"), _VALIDATION).fault(
+            "'accuracy.metric' accuracy needs labels, and the dataset has none",
+            value=case.spec.accuracy.dataset,
+            allowed=f"a {LABELLED} file (label, tab, text), or an {ARRAYS} file with the array {LABELS!r}",
+            way_out="add labels, or judge by agreement with the source model",
         )
+
+
+def _shared(case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, taught: str) -> Iterator[Fault]:
+    place = case.document.at_change(path, taught_path)
+    what, other = f"'{'.'.join(map(str, path))}'", _NAMES[taught_path]
+    if judge == taught:
+        yield place.fault(f"{what} is the {other} dataset", value=judge, way_out="name another file, of other samples")
         return
-    taught = set(case.datasets[calibration].lines)
-    shared = [line for line in case.datasets[validation].lines if line in taught]
+    known = set(case.datasets[taught].texts)
+    shared = [text for text in case.datasets[judge].texts if text in known]
     if shared:
         yield place.fault(
-            f"'accuracy.dataset' shares {len(shared)} line(s) with the calibration dataset, the first: {shared[0][:40]!r}",
-            value=validation,
-            allowed=f"no line of {calibration}",
-            way_out="remove these lines from one of the two files",
+            f"{what} shares {len(shared)} sample(s) with the {other} dataset, the first: {shared[0][:40]!r}",
+            value=judge,
+            allowed=f"no sample of {taught}",
+            way_out="remove these samples from one of the two files",
         )
 
 
@@ -70,4 +116,12 @@ def _unusable(case: ModelCase, path: KeyPath, dataset: str) -> Iterator[Fault]:
         yield case.document.at(*path).fault(f"'{'.'.join(map(str, path))}' {found.problem}", value=dataset, way_out=found.way_out)
 
 
-RULES = (calibration_dataset_is_usable, validation_dataset_is_usable, samples_are_there, judge_never_taught)
+RULES = (
+    calibration_dataset_is_usable,
+    search_dataset_is_usable,
+    validation_dataset_is_usable,
+    samples_are_there,
+    judge_never_taught,
+    datasets_fit_the_task,
+    accuracy_needs_labels,
+)

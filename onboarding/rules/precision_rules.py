@@ -24,6 +24,17 @@ def int8_is_calibrated(case: ModelCase) -> Iterator[Fault]:
 
 
 @rule("engine")
+def search_needs_calibration(case: ModelCase) -> Iterator[Fault]:
+    """A search compares layers whose ranges are known."""
+    engine = case.spec.engine
+    if engine.sensitivity_search is not None and engine.calibration is None:
+        yield case.document.at("engine", "sensitivity_search").fault(
+            "'engine.sensitivity_search' has no calibration data to quantize with",
+            way_out="add `calibration: {dataset: <file>, samples: 256}`, or leave the search out",
+        )
+
+
+@rule("engine")
 def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
     """BF16 begins with compute capability 8.0, FP8 with 8.9."""
     precision = case.spec.engine.precision
@@ -70,6 +81,33 @@ def calibration_cache_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
 
 
 @rule("engine")
+def search_needs_an_explicit_network(case: EngineCase) -> Iterator[Fault]:
+    """In the other mode TensorRT chooses the INT8 layers itself."""
+    engine = case.spec.engine
+    mode = case.platform.quantization if engine.quantization is None else engine.quantization
+    if engine.sensitivity_search is not None and mode != "explicit":
+        yield case.document.at_change(("engine", "sensitivity_search"), ("engine", "quantization")).fault(
+            f"'engine.sensitivity_search' needs quantization explicit, and this engine's is {mode}",
+            value=mode,
+            allowed="explicit",
+            way_out="leave the search out, or choose `quantization: explicit`",
+        )
+
+
+@rule("engine")
+def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
+    """TensorRT's ampere+ plans run on compute capability 8.0 and newer."""
+    level = case.spec.engine.hardware_compatibility
+    if level == "ampere+" and case.instance.is_gpu and float(case.instance.compute_capability) < 8.0:
+        yield case.document.at_change(("engine", "hardware_compatibility"), ("endpoint", "instance_type")).fault(
+            f"'engine.hardware_compatibility' ampere+ needs compute capability 8.0, and {_hardware(case)}",
+            value=level,
+            allowed="none, same_compute_capability",
+            way_out="leave it out, or choose a newer GPU",
+        )
+
+
+@rule("engine")
 def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
     """An engine runs on the hardware it was compiled for."""
     insisted = case.spec.engine.compute_capability
@@ -96,10 +134,12 @@ def _hardware(case: EngineCase) -> str:
     )
 
 
-RULES = (int8_is_calibrated,)
+RULES = (int8_is_calibrated, search_needs_calibration)
 ENGINE_RULES = (
     precision_fits_the_gpu,
     precision_fits_the_cpu,
     calibration_cache_needs_tensorrt_10,
+    search_needs_an_explicit_network,
+    portable_plans_need_ampere,
     compute_capability_is_the_instances,
 )

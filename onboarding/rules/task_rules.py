@@ -6,6 +6,13 @@ from collections.abc import Iterator
 
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule
+from onboarding.values import Metric, Task
+
+METRICS: dict[Task, tuple[Metric, ...]] = {
+    "text-classification": ("agreement", "accuracy", "relative_error"),
+    "text-embedding": ("cosine", "relative_error"),
+    "tensors": ("cosine", "agreement", "accuracy", "relative_error"),
+}
 
 
 @rule("task")
@@ -20,6 +27,19 @@ def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
         )
 
 
+@rule("task", "accuracy")
+def metric_fits_the_task(case: ModelCase) -> Iterator[Fault]:
+    """A class needs scores of classes; an embedding has none."""
+    metric, allowed = case.spec.accuracy.metric, METRICS.get(case.spec.task)
+    if allowed is not None and metric not in allowed:
+        yield case.document.at_change(("accuracy", "metric"), ("task",)).fault(
+            f"'accuracy.metric' does not fit task {case.spec.task}",
+            value=metric,
+            allowed=", ".join(allowed),
+            way_out="choose one of them",
+        )
+
+
 @rule("serving")
 def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
     """The Python server keeps no answers."""
@@ -31,4 +51,4 @@ def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (generation_has_its_own_containers, cache_is_triton_only)
+RULES = (generation_has_its_own_containers, metric_fits_the_task, cache_is_triton_only)

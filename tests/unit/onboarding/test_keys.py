@@ -15,7 +15,7 @@ from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import quantization_mode, runtime_identity
 
-DIGESTS = {"a.txt": "a" * 64, "b.txt": "b" * 64, "c.txt": "c" * 64}
+DIGESTS = {"a.txt": "a" * 64, "b.txt": "b" * 64, "c.txt": "c" * 64, "d.txt": "d" * 64}
 
 MODEL = yaml.safe_load("""
 name: example
@@ -25,6 +25,7 @@ engine:
   precision: auto
   optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]
   calibration: {dataset: a.txt, samples: 4, method: max}
+  sensitivity_search: {dataset: d.txt, samples: 3}
 accuracy: {dataset: b.txt, metric: cosine, budget: {mean: 0.99, worst: 0.9}}
 serving: {server: triton, dynamic_batching: {preferred_batch_sizes: [4], max_queue_delay_us: 100, max_batch_size: 8}}
 endpoint: {instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, max: 2}}
@@ -45,13 +46,18 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "engine.calibration.dataset": ("c.txt", "int8 network"),
     "engine.calibration.samples": (5, "int8 network"),
     "engine.calibration.method": ("entropy", "int8 network"),
+    "engine.sensitivity_search.dataset": ("c.txt", "int8 network"),
+    "engine.sensitivity_search.samples": (4, "int8 network"),
     "engine.quantization": ("calibration-cache", "int8 network"),
     "engine.compute_capability": ("8.6", "nothing"),  # it insists on what the instance type has
     "engine.workspace_mib": (512, "engine"),
+    "engine.optimization_level": (5, "engine"),
+    "engine.hardware_compatibility": ("ampere+", "engine"),
+    "engine.version_compatible": (True, "engine"),
     "accuracy.dataset": ("c.txt", "engine"),
-    "accuracy.metric": ("agreement", "engine"),
-    "accuracy.budget.mean": (0.98, "engine"),
-    "accuracy.budget.worst": (0.8, "engine"),
+    "accuracy.metric": ("agreement", "int8 network"),  # the search stops where the budget holds
+    "accuracy.budget.mean": (0.98, "int8 network"),
+    "accuracy.budget.worst": (0.8, "int8 network"),
     "serving.server": ("python", "nothing"),  # every archive suits both
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
     "serving.dynamic_batching.max_queue_delay_us": (0, "engine"),
@@ -131,9 +137,9 @@ def test_keys_change_with_a_field_as_classified(path):
 
 def test_keys_are_golden():
     """A change here changes every address: raise RECIPE_VERSION only when the same inputs must give other bytes."""
-    assert keys(MODEL) == {"float": "0b916ee77ff2606f440f", "int8": "64fe016e3b258bfbc534", "engine": "2d7495344e5d7a5b2e04"}
+    assert keys(MODEL) == {"float": "d6867b2481208bf3faa5", "int8": "84bcfe508c9963e4e88f", "engine": "c1f6ee53943becaeb51a"}
     on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
-    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "41c3899d4ced8926e647"
+    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "ffa3f0c6215d7b944b1b"
 
 
 def test_keys_are_the_same_in_another_order_of_the_file():
