@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo down test check doctor environments environments-dev lock schema platform-data clean
+.PHONY: help demo down test check bench doctor environments environments-dev lock schema platform-data clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for 
 
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
+
+bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="engine_build" for some)
+	@.venv/bin/python -m workbench.bench $(BENCH)
 
 doctor: ## what this machine lacks, and the lines that install it
 	@$(PYTHON) workbench/desk/doctor.py

@@ -17,7 +17,7 @@ from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options
 from engine_build.order import order
-from engine_build.road import Result, build
+from engine_build.road import MadeNetworks, Result, build, build_networks
 from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
 from engine_build.shop import Shop
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextI
     with_json = stdout if wanted.format == "json" else None
     try:
         with ExitStack() as stack:
-            result = build(_shop(wanted, environment, log, stack))
+            shop = _shop(wanted, environment, log, stack)
+            result = build_networks(shop) if wanted.networks_only else build(shop)
             log.note(f"peak memory {peak_mib():.0f} MiB")
         print(_told(result, log, as_json=wanted.format == "json"), file=stdout)
         return 0
@@ -72,7 +73,12 @@ def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: Exit
     )
 
 
-def _told(result: Result, log: Log, *, as_json: bool) -> str:
+def _told(result: Result | MadeNetworks, log: Log, *, as_json: bool) -> str:
+    seconds = {name: round(taken, 2) for name, taken in log.seconds.items()}
+    if isinstance(result, MadeNetworks):
+        told = {"status": "networks", "network_keys": result.keys, "place": result.place, "seconds": seconds}
+        keys = ", ".join(f"{name} {key}" for name, key in result.keys.items())
+        return json.dumps(told) if as_json else f"Networks are in {result.place}: {keys}."
     manifest, archive = result.entry.manifest, result.entry.archive
     if not as_json:
         verb = "is there already" if result.status == "known" else "is built"
@@ -85,7 +91,7 @@ def _told(result: Result, log: Log, *, as_json: bool) -> str:
             "archive": archive.model_dump(mode="json"),
             "precision": manifest.precision,
             "decision": manifest.decision,
-            "seconds": {name: round(seconds, 2) for name, seconds in log.seconds.items()},
+            "seconds": seconds,
         }
     )
 

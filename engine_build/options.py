@@ -22,6 +22,8 @@ class Options:
     publish: str | None = None
     """An s3:// bucket, or a folder; None leaves the engine in `out`."""
     format: Literal["text", "json"] = "text"
+    networks_only: bool = False
+    """Ends once the networks are made, checked and published: no engine, so no GPU."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -43,5 +45,6 @@ def options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--model", required=True, help="a file of models/, without .yaml")
     parser.add_argument("--out", type=Path, required=True, help="work folder: log, networks, engine; a later run goes on from it")
     parser.add_argument("--publish", metavar="s3://BUCKET", help="where engines are published; default: they stay in --out")
+    parser.add_argument("--networks-only", action="store_true", help="make, check and publish the networks, and no engine")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="what the result on stdout looks like")
     return Options(**vars(parser.parse_args(arguments)))

@@ -33,15 +33,20 @@ def publish(
     store: Store, entry: LockEntry, archive: Path, networks: Sequence[tuple[str, Path]], scratch: Path, log: Log
 ) -> LockEntry:
     """Publishes what is missing and returns the entry of the archive that is there now. Raises PublishFailed."""
-    for name, path in networks:
-        if store.size(name) != path.stat().st_size:
-            store.upload(path, name)
+    publish_networks(store, networks)
     engine_key = entry.manifest.engine_key
     published = _published_archive(store, entry, archive, scratch, log)
     record = scratch / "record"
     record.write_bytes(entry_bytes(published))
     store.upload(record, engine_record_path(engine_key))
     return published
+
+
+def publish_networks(store: Store, networks: Sequence[tuple[str, Path]]) -> None:
+    """Uploads the files of networks that are missing, in order: a network's record is its last. Raises PublishFailed."""
+    for name, path in networks:
+        if store.size(name) != path.stat().st_size:
+            store.upload(path, name)
 
 
 def _published_archive(store: Store, entry: LockEntry, archive: Path, scratch: Path, log: Log) -> LockEntry:

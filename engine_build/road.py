@@ -9,11 +9,19 @@ from typing import Literal
 from engine_build.archive import backend_file
 from engine_build.errors import InputRefused
 from engine_build.order import Order
-from engine_build.publication import known_engine, publish
+from engine_build.publication import known_engine, publish, publish_networks
 from engine_build.shop import Shop
 from engine_build.store import sha256_of
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeNetworks:
+    """Networks that are there now, from which any GPU's builder goes on."""
+
+    keys: dict[str, str]
+    place: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +45,20 @@ def build(shop: Shop) -> Result:
         shop.log.line(f"{announced(shop.order)}: {planned(shop)}; what is finished is reused.")
         entry = made(shop)
     return Result(status="built", entry=published(shop, entry), place=store.place)
+
+
+def build_networks(shop: Shop) -> MadeNetworks:
+    """Makes, checks and publishes the networks of an order, and no engine. Raises BuildError."""
+    from engine_build.kept_checks import checked
+    from engine_build.preparation import prepare
+
+    store = shop.kept if shop.publish_to is None else shop.publish_to
+    shop.log.line(f"networks of {shop.order.model.name}: {', '.join(shop.order.network_keys.values())}; no engine is built.")
+    checked(shop, prepare(shop).networks)
+    if shop.publish_to is not None:
+        with shop.log.step("publish", f"{store.place}: networks, each one's record last"):
+            publish_networks(store, _networks(shop))
+    return MadeNetworks(keys=shop.order.network_keys, place=store.place)
 
 
 def announced(order: Order) -> str:

@@ -1,0 +1,1 @@
+"""Benchmarks: what is fast and small here, measured and held against its bar. Never part of the tests."""

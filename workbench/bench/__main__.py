@@ -1,0 +1,62 @@
+"""`python -m workbench.bench [NAME …]`: runs benchmarks, prints a table each, writes build/bench/NAME.json."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from workbench.bench.bert_large import bert_large
+from workbench.bench.engine_build import engine_build
+from workbench.bench.measure import Circumstances, Measure, table, write
+from workbench.places import Places, places
+from workbench.processes import Processes
+from workbench.settings import inherited
+
+Benchmark = Callable[[Places, Processes, Mapping[str, str]], list[Measure]]
+BENCHMARKS: dict[str, Benchmark] = {"engine_build": engine_build, "bert_large": bert_large}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0: every bar was held; 1: one was missed, or a benchmark could not run."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; default: all")
+    names = parser.parse_args(arguments).names
+    unknown = sorted(set(names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]}; allowed: {', '.join(BENCHMARKS)}")
+    at, console = places(Path(__file__).parent), Console(width=130)
+    held = [_run(name, at, console) for name in names or BENCHMARKS]
+    return 0 if all(held) else 1
+
+
+def _run(name: str, at: Places, console: Console) -> bool:
+    print(f"=== {name}", flush=True)
+    path = at.build / "bench" / f"{name}.json"
+    try:
+        measures = BENCHMARKS[name](at, Processes(), inherited())
+    except ValueError as error:
+        console.print(f"{name} could not be measured: {error}", markup=False, highlight=False)
+        return False
+    circumstances = Circumstances(machine=machine(), date=datetime.datetime.now(datetime.UTC).date().isoformat())
+    write(measures, circumstances, path)
+    console.print(table(f"{name}, {circumstances.machine}, {circumstances.date}", measures))
+    console.print(f"written to {path.relative_to(at.code)}")
+    return all(each.verdict != "missed" for each in measures)
+
+
+def machine() -> str:
+    """Processor, cores and memory, without the machine's name."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    processor = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{processor}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
