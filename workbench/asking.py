@@ -14,6 +14,8 @@ from workbench.aws import Client, calling
 from workbench.errors import AnswerWrong, RoundhouseError
 
 Vector = tuple[float, ...]
+Scores = tuple[tuple[str, float], ...]
+"""Class names with probabilities, the likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,27 @@ def ask(runtime: Client, to: Address, texts: Sequence[str]) -> tuple[Vector, ...
         )
         body = answer["Body"].read()
     return vectors(body, len(texts), to.endpoint)
+
+
+def require_texts(target: Target) -> None:
+    """Refuses a model that takes no texts. Raises RoundhouseError."""
+    if target.model.task == "tensors":
+        raise RoundhouseError(
+            f"{target.model.name}: takes arrays, which a command line cannot give; ask it with boto3, in the KServe v2 protocol."
+        )
+
+
+def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:
+    """The classes of each row of logits; without a lock entry that names them they are numbered."""
+    names = None if target.lock_entry is None else target.lock_entry.manifest.labels
+    return tuple(_scores(names, row) for row in logits)
+
+
+def _scores(names: Sequence[str] | None, row: Vector) -> Scores:
+    known = tuple(map(str, range(len(row)))) if names is None or len(names) != len(row) else names
+    powers = [math.exp(value - max(row)) for value in row]
+    pairs = zip(known, (power / sum(powers) for power in powers), strict=True)
+    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
 
 
 def request_body(texts: Sequence[str]) -> bytes:

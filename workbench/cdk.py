@@ -91,9 +91,7 @@ def _plain(output: str) -> list[str]:
     return COLOUR.sub("", output).splitlines()
 
 
-def _run(
-    road: Road, verb: str, argv: tuple[str, ...], *, folder: Path, on_line: Callable[[str], None] | None = None
-) -> Outcome:
+def _run(road: Road, verb: str, argv: tuple[str, ...], *, folder: Path, on_line: Callable[[str], None] | None = None) -> Outcome:
     if not road.places.cdk.exists():
         raise DeskError(f"{road.places.cdk}: the cdk command line is not there; `make environments` installs it.")
     folder.mkdir(parents=True, exist_ok=True)

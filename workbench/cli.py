@@ -106,6 +106,16 @@ def invoke(
     commands.invoke(root, env, endpoint, model, tuple(texts), form.value)
 
 
+@app.command(epilog="Example: roundhouse card sentence-embedder --env local")
+def card(
+    model: Annotated[str, typer.Argument(help="Model: a file in models/, without .yaml.")], env: Env, root: Root = None
+) -> None:
+    """Fetch an engine's card. One HTML page: accuracy, latency, which layers are INT8, how to reproduce it."""
+    from workbench import commands
+
+    commands.card(root, env, model)
+
+
 @app.command(epilog="Example: roundhouse up --port 4566")
 def up(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1; default: a free one.")] = None,

@@ -89,22 +89,39 @@ def deploy(root: Path | None, environment: str) -> None:
 
 
 def invoke(root: Path | None, environment: str, endpoint: str, model: str | None, texts: tuple[str, ...], form: str) -> None:
-    """Asks an endpoint and prints a vector's head, or how alike several are."""
+    """Asks an endpoint and prints a vector's head, how alike several are, or the classes of each text."""
     from workbench import asking
     from workbench.road import open_road
-    from workbench.tables import likeness_table
+    from workbench.tables import classes_table, likeness_table
 
     report = reporting(form)
     road = open_road(here(root), report, environment)
-    to, _ = asking.address(road.deployments(), endpoint, model)
+    to, target = asking.address(road.deployments(), endpoint, model)
+    asking.require_texts(target)
     found = asking.ask(road.clients("sagemaker-runtime"), to, texts)
-    if form == "json":
+    if target.model.task == "text-classification":
+        classes = asking.classes(target, found)
+        if form == "json":
+            _print_json([{"text": text, "classes": dict(scores)} for text, scores in zip(texts, classes, strict=True)])
+        else:
+            report.console.print(classes_table(texts, classes))
+    elif form == "json":
         _print_json([{"text": text, "embedding": vector} for text, vector in zip(texts, found, strict=True)])
     elif len(found) == 1:
         head = ", ".join(f"{number:+.4f}" for number in found[0][:8])
         report.say(f"[{head}, …]  {len(found[0])} numbers")
     else:
         report.console.print(likeness_table(texts, found))
+
+
+def card(root: Path | None, environment: str, model: str) -> None:
+    """Fetches an engine's card."""
+    from workbench.cards import fetch_card
+    from workbench.road import open_road
+
+    at, report = here(root), reporting()
+    page = fetch_card(open_road(at, report, environment), model, at.build / "cards")
+    report.say(f"{_short(page, at.code)}: open it in a browser; its numbers are in {_short(page.with_suffix('.json'), at.code)}.")
 
 
 def up(port: int | None) -> None:

@@ -9,7 +9,7 @@ from workbench.errors import RoundhouseError
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
-TASKS = ("text-embedding",)
+TASKS = ("text-embedding", "text-classification")
 """Tasks that a first file can be written for."""
 
 CALIBRATION = "models/data/calibration-sentences.txt"
@@ -33,11 +33,20 @@ engine:
     method: max                  # or percentile, entropy; transformers' outliers want the widest ranges
 accuracy:                        # judged on sentences that calibration never saw
   dataset: {held_out}
-  metric: cosine
-  budget: {{mean: 0.99, worst: 0.95}}
-serving:
+{accuracy}serving:
   dynamic_batching: {{max_queue_delay_us: 100}}   # how long a request waits for others to share its batch
 """
+
+ACCURACY = {
+    "text-embedding": """\
+  metric: cosine                 # each vector against the source model's own
+  budget: {mean: 0.99, worst: 0.95}
+""",
+    "text-classification": """\
+  metric: agreement              # the same class as the source model; or accuracy, with a .tsv file of label, tab, text
+  budget: {mean: 0.99}
+""",
+}
 
 OWN_ENDPOINT = """\
 endpoint:                        # of its own; or the name of a file in endpoints/
@@ -57,7 +66,15 @@ def write_new_model(tree: Path, *, name: str, task: str, package: str, path: str
     _require_sound(name, task, package)
     folder = f"{package.split('==')[0].replace('-', '_').replace('.', '_')}/model" if path is None else path
     file = tree / "models" / f"{name}.yaml"
-    text = TEMPLATE.format(name=name, task=task, package=package, path=folder, calibration=CALIBRATION, held_out=HELD_OUT)
+    text = TEMPLATE.format(
+        name=name,
+        task=task,
+        package=package,
+        path=folder,
+        calibration=CALIBRATION,
+        held_out=HELD_OUT,
+        accuracy=ACCURACY[task],
+    )
     text += endpoint_lines(tree)
     _require_datasets(tree)
     try:

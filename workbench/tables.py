@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onboarding.fault import Fault
-from workbench.asking import Vector, cosine
+from workbench.asking import Scores, Vector, cosine
 from workbench.state import State
 
 
@@ -34,6 +34,18 @@ def state_table(state: State) -> Table:
         lock = each.lock if each.precision is None else f"{each.lock}: {each.precision}"
         endpoint = f"{each.endpoint} ({each.instance_type}): {each.endpoint_status}"
         table.add_row(each.model, each.engine_key, lock, each.archive, endpoint)
+    return table
+
+
+def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
+    """The likeliest class of every text, and the next ones."""
+    table = Table()
+    for column in ("Text", "Class", "Probability", "Then"):
+        table.add_column(column, overflow="fold", justify="right" if column == "Probability" else "left")
+    for text, scores in zip(texts, classes, strict=True):
+        (first, probability), others = scores[0], scores[1:4]
+        then = ", ".join(f"{name} {share:.3f}" for name, share in others)
+        table.add_row(escape(text), escape(first), f"{probability:.3f}", escape(then))
     return table
 
 

@@ -49,8 +49,4 @@ def hits(vectors: Sequence[Vector], question: int, count: int = 2) -> tuple[Hit,
 
 def misses(vectors: Sequence[Vector]) -> tuple[str, ...]:
     """Questions whose nearest sentence is not their answer."""
-    return tuple(
-        question
-        for place, question in enumerate(QUESTIONS)
-        if hits(vectors, place, 1)[0].sentence != EXPECTED[place]
-    )
+    return tuple(question for place, question in enumerate(QUESTIONS) if hits(vectors, place, 1)[0].sentence != EXPECTED[place])

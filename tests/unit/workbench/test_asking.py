@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
 import pytest
 
-from tests.unit.workbench.engines import copied_tree, local_deployments
-from workbench.asking import Address, address, ask, cosine, request_body
+from tests.unit.workbench.engines import copied_tree, entry_for, local_deployments
+from workbench.asking import Address, address, ask, classes, cosine, request_body, require_texts
 from workbench.errors import AnswerWrong, RoundhouseError
 
 
@@ -75,3 +76,29 @@ def test_cosine():
     assert cosine((1, 0), (1, 0)) == 1
     assert cosine((1, 0), (0, 2)) == 0
     assert cosine((0, 0), (1, 0)) == 0
+
+
+def with_labels(target, deployment, labels):
+    return dataclasses.replace(target, lock_entry=entry_for(deployment, target, labels=labels))
+
+
+def test_classes_are_named_by_the_lock_and_ordered_by_probability(deployments):
+    deployment = deployments[0]
+    target = with_labels(deployment.targets[0], deployment, ("bad", "good"))
+    ((first, probability), second) = classes(target, [(0.0, 2.0)])[0]
+    assert (first, second[0]) == ("good", "bad")
+    assert probability == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_classes_without_names_are_numbered(deployments):
+    deployment = deployments[0]
+    target = with_labels(deployment.targets[0], deployment, ("only",))
+    assert [name for name, _ in classes(target, [(3.0, 1.0)])[0]] == ["0", "1"]
+
+
+def test_refuses_to_send_texts_to_a_model_of_arrays(deployments):
+    target = deployments[0].targets[0]
+    arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
+    require_texts(target)
+    with pytest.raises(RoundhouseError, match="takes arrays"):
+        require_texts(arrays)

