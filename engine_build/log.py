@@ -1,12 +1,17 @@
-"""The build log: plain lines, to a stream and to a file, and how long each step took."""
+"""The build log: plain lines, to a stream and to a file, how long each step took, and how far the one under way is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
+
+ItemT = TypeVar("ItemT")
+SAY_AGAIN_SECONDS = 10.0
+"""Between two lines of progress where there is no terminal to show it in place."""
+WIDTH = 100
 
 
 class Log:
@@ -16,6 +21,9 @@ class Log:
         self._stream = stream
         self._file: Path | None = None
         self._clock = clock
+        self._in_place = stream.isatty()
+        self._shown = False
+        self._said = clock()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
 
@@ -31,8 +39,25 @@ class Log:
 
     def line(self, text: str) -> None:
         """One line, or several."""
+        self._clear()
         print(text, file=self._stream, flush=True)
         self.note(text)
+
+    def progress(self, text: str) -> None:
+        """How far the step under way is: in place on a terminal; elsewhere a line, seldom."""
+        if self._in_place:
+            self._stream.write(f"\r  {text[:WIDTH]:<{WIDTH}}")
+            self._stream.flush()
+            self._shown = True
+        elif self._clock() - self._said >= SAY_AGAIN_SECONDS:
+            self._said = self._clock()
+            self.line(f"  … {text}")
+
+    def counted(self, items: Sequence[ItemT], what: str) -> Iterator[ItemT]:
+        """The items, one after the other, with progress told: "12 of 36 layers"."""
+        for index, item in enumerate(items):
+            self.progress(f"{index} of {len(items)} {what}")
+            yield item
 
     def note(self, text: str) -> None:
         """Something for the file alone."""
@@ -44,7 +69,12 @@ class Log:
     def step(self, name: str, intent: str) -> Iterator[None]:
         """Says what a step will do, and how long it took."""
         self.line(f"{name}: {intent}")
-        begin = self._clock()
+        begin = self._said = self._clock()
         yield
         self.seconds[name] = self._clock() - begin
         self.line(f"{name} … {self.seconds[name]:.1f} seconds")
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._stream.write(f"\r{'':<{WIDTH + 2}}\r")
+            self._shown = False

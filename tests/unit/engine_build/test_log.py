@@ -1,0 +1,63 @@
+"""What a build says while it works: on a terminal, in a build log, in its file."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from engine_build.log import WIDTH, Log
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_every_line_goes_to_stream_and_file(tmp_path):
+    stream = io.StringIO()
+    log = Log(stream)
+    log.keep(tmp_path / "build.log")
+    log.line("hello")
+    log.note("for the file")
+    assert (stream.getvalue(), (tmp_path / "build.log").read_text()) == ("hello\n", "hello\nfor the file\n")
+
+
+def test_step_says_what_it_does_and_how_long_it_took():
+    stream, clock = io.StringIO(), Clock()
+    log = Log(stream, clock=clock)
+    with log.step("export", "opset 17"):
+        clock.now = 2.5
+    assert stream.getvalue() == "export: opset 17\nexport … 2.5 seconds\n"
+    assert log.seconds == {"export": 2.5}
+
+
+def test_step_that_fails_took_no_time():
+    log = Log(io.StringIO())
+    with pytest.raises(ValueError, match="no"), log.step("export", "opset 17"):
+        raise ValueError("no")
+    assert log.seconds == {}
+
+
+def test_progress_is_shown_in_place_on_a_terminal_and_leaves_no_trace():
+    stream = Terminal()
+    log = Log(stream)
+    assert list(log.counted(["a", "b"], "layers")) == ["a", "b"]
+    log.line("done")
+    assert "\n" not in stream.getvalue().removesuffix("done\n")
+    assert stream.getvalue().endswith(f"\r{'':<{WIDTH + 2}}\rdone\n")
+
+
+def test_progress_is_a_seldom_line_in_a_build_log():
+    stream, clock = io.StringIO(), Clock()
+    log = Log(stream, clock=clock)
+    for _ in log.counted(range(30), "layers"):
+        clock.now += 1
+    assert stream.getvalue().splitlines() == ["  … 10 of 30 layers", "  … 20 of 30 layers"]
