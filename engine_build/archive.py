@@ -14,30 +14,34 @@ from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, engine_archive_path
 
-BACKEND = Path("container/triton/cpu_twin/model.py")
+CARRIED = Path("container/triton")
+CPU_TWIN, TOKENIZER, PASSPORT = "cpu_twin.py", "tokenizer.py", "passport.py"
+"""The files of `container/triton` that archives carry: two Triton models, and what both read the manifest with."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
 
-def backend_file(roots: tuple[Path, ...]) -> Path:
-    """Triton's python backend model in the source tree. Raises InputRefused."""
+def backend_file(roots: tuple[Path, ...], name: str = CPU_TWIN) -> Path:
+    """One of the carried files in the source tree, which must hold them all. Raises InputRefused."""
     for root in roots:
-        if (root / BACKEND).is_file():
-            return root / BACKEND
-    raise InputRefused(f"{BACKEND} is missing from the source tree; the build needs it for the archive: restore it from git.")
+        if all((root / CARRIED / each).is_file() for each in (CPU_TWIN, TOKENIZER, PASSPORT)):
+            return root / CARRIED / name
+    missing = next(each for each in (name, CPU_TWIN, TOKENIZER, PASSPORT) if not (roots[-1] / CARRIED / each).is_file())
+    sentence = f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: restore it from git."
+    raise InputRefused(sentence)
 
 
-def model_repository(folder: Path, model: str, files: Mapping[str, Path | str]) -> dict[str, str]:
-    """Lays out `<model>/…` and returns the sha256 of each file by its archive path. A text is written as it stands."""
+def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str, str]:
+    """Lays out files by their archive path and returns the sha256 of each. A text is written as it stands."""
     digests = {}
     for name, content in files.items():
-        path = folder / model / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, str):
-            path.write_text(content, encoding="utf-8")
+            path.write_bytes(content.encode())
         else:
             shutil.copyfile(content, path)
-        digests[f"{model}/{name}"] = sha256_of(path)
+        digests[name] = sha256_of(path)
     return digests
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.networks import Network
+from engine_build.refusal import Fault, explained
 from engine_build.runner import Command, Ended, Runner
 from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
 TOOL = "tensorrt_rtx"
 INTENT = "TensorRT-RTX parses and compiles each network with the spec's profiles, strongly typed, no GPU; not the serving engine"
+UNKNOWN = "?"
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
 
@@ -34,23 +37,36 @@ def compile_checks(
     for network in networks:
         ended = runner.run(check_command(network.path, profiles))
         if ended.code == UNAVAILABLE:
-            log.line(f"  {TOOL} is not installed here: the {network.precision} network was NOT checked")
+            log.line(f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} network was NOT checked")
             continue
-        record = record_of(network.precision, ended)
+        record = record_of(network, ended)
         log.line(f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} {record.version})")
         if record.verdict == "fail":
-            raise NetworkRefused(f"TensorRT-RTX {record.version} refuses the {record.network} network: {record.reason}")
+            raise NetworkRefused(f"TensorRT-RTX {record.version} refuses the {record.network} network: {record.reason}.")
         records.append(record)
     return tuple(records)
 
 
-def record_of(network: str, ended: Ended) -> CompileCheckRecord:
+def record_of(network: Network, ended: Ended) -> CompileCheckRecord:
     """What a child said, or how it died."""
     try:
         said = json.loads(ended.output.strip().splitlines()[-1])
-        return CompileCheckRecord(tool=TOOL, network=network, **said)
+        faults = [Fault(**fault) for fault in said.pop("faults", ())]
+        reason = explained(network.path, faults) if faults else None
+        return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **said)
     except (IndexError, TypeError, ValueError):
-        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
-        last = (ended.errors.strip().splitlines() or ["it said nothing"])[-1]
-        reason = f"the compiler {how} ({last})"
-        return CompileCheckRecord(tool=TOOL, version="?", network=network, verdict="fail", seconds=0.0, reason=reason)
+        return CompileCheckRecord(
+            tool=TOOL, version=UNKNOWN, network=network.precision, verdict="fail", seconds=0.0, reason=_death(ended)
+        )
+
+
+def _death(ended: Ended) -> str:
+    last = _last_words(ended)
+    if ended.code == -signal.SIGKILL:
+        return f"the compiler was killed ({last}), most often for want of memory: use a machine with more of it"
+    how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
+    return f"the compiler {how} ({last}); export with another opset or exporter, and report the network to NVIDIA"
+
+
+def _last_words(ended: Ended) -> str:
+    return (ended.errors.strip().splitlines() or ["it said nothing"])[-1]

@@ -8,16 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.calibration_cache.step import check_calibration
+from engine_build.errors import InputRefused
 from engine_build.networks import Network
 from engine_build.order import Order
 from engine_build.runner import Runner
 from engine_build.shop import Shop
-from engine_build.trtexec import Request, Shapes, command
+from engine_build.tensorrt.bindings import check_bindings
+from engine_build.tensorrt.compilation import Compilation
+from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
+from engine_build.trtexec import PROGRAM
 from onboarding.keys import chosen_network
+from onboarding.manifest import PlanRecord
 from onboarding.values import Precision
 
-PROGRAM = "trtexec"
+ON_CPU: tuple[Precision, ...] = ("fp32", "int8")
+ON_GPU: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "int8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +32,8 @@ class Candidate:
 
     precision: Precision
     path: Path
+    plan: PlanRecord | None = None
+    """Of a TensorRT plan: what was read back from it."""
 
 
 def precisions(order: Order) -> tuple[Precision, ...]:
@@ -37,29 +45,39 @@ def precisions(order: Order) -> tuple[Precision, ...]:
     return (plain, "int8") if order.may_be_int8 else (plain,)
 
 
-def check_machine(order: Order, runner: Runner) -> None:
-    """Refuses, before anything is fetched, an engine that this machine cannot make."""
-    unknown = sorted(set(precisions(order)) - {"fp32", "int8"})
-    if order.is_cpu and unknown:
-        raise InputRefused(f"precision {unknown[0]} is not for CPU engines; allowed: fp32, int8, auto.")
-    if not order.is_cpu and runner.find(PROGRAM) is None:
+def check_machine(order: Order, runner: Runner) -> GpuHost | None:
+    """The GPU that builds; None for a CPU engine. Refuses, before anything is fetched, what this machine cannot make."""
+    allowed = ON_CPU if order.is_cpu else ON_GPU
+    unknown = sorted(set(precisions(order)) - set(allowed))
+    if unknown:
+        reason = "nothing here calibrates an FP8 network" if unknown[0] == "fp8" else "ONNX Runtime on a CPU gains nothing by it"
+        raise InputRefused(f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, auto.")
+    if order.may_be_int8 and order.quantization == "calibration-cache":
+        check_calibration(order)
+    if order.is_cpu:
+        return None
+    if runner.find(PROGRAM) is None:
         raise InputRefused(
             f"{PROGRAM} is not on this machine, and an engine for compute capability {order.compute_capability} needs it; "
             "build it in the GPU builder image, as `roundhouse build` does."
         )
+    host = check_host(order, runner)
+    check_bindings()
+    return host
 
 
 def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
-    """Every candidate of an order. Raises InputRefused for TensorRT plans once they are made: nothing here judges one yet."""
-    order = shop.order
-    if order.is_cpu:
-        return compile_cpu(order, networks, shop.work.scratch("engines"))
-    folder = shop.work.path / "plans"
-    folder.mkdir(exist_ok=True)
-    for precision in precisions(order):
-        network = networks[chosen_network(precision)]
-        compile_plan(order, precision, network.path, folder, network.input_names, shop.runner)
-    raise InputRefused(f"the plans lie in {folder}, but no plan can be judged yet, so none is published; use CPU instance types.")
+    """Every candidate of an order, the plainest first. Raises InputRefused and NetworkRefused."""
+    if shop.order.is_cpu:
+        return compile_cpu(shop.order, networks, shop.work.scratch("engines"))
+    return _plans(shop, networks, precisions(shop.order))
+
+
+def fallback(shop: Shop, networks: Mapping[str, Network]) -> Candidate | None:
+    """What `auto` may still take where FP16 misses the budget: FP32 on a GPU, compiled only when this is called."""
+    if shop.order.is_cpu or shop.order.model.engine.precision != "auto":
+        return None
+    return _plans(shop, networks, ("fp32",))[0]
 
 
 def compile_cpu(order: Order, networks: Mapping[str, Network], folder: Path) -> tuple[Candidate, ...]:
@@ -67,28 +85,16 @@ def compile_cpu(order: Order, networks: Mapping[str, Network], folder: Path) -> 
     return tuple(_cpu_candidate(precision, networks["float"], folder) for precision in precisions(order))
 
 
-def compile_plan(
-    order: Order, precision: Precision, network: Path, folder: Path, inputs: Sequence[str], runner: Runner
-) -> Candidate:
-    """A TensorRT plan, by trtexec. Never executed where this repository was made: no machine there has trtexec."""
-    path = folder / f"{precision}.plan"
-    request = Request(
-        network=network,
-        plan=path,
-        precision=precision,
-        strongly_typed=precision == "int8",
-        profiles=tuple(
-            Shapes(inputs=tuple(inputs), batch=p.batch, sequence=p.sequence) for p in order.model.engine.optimization_profiles
-        ),
-        timing_cache=folder / "timing.cache",
-        workspace_mib=order.model.engine.workspace_mib,
-    )
-    if order.platform.trtexec_dialect is None:
-        raise InputRefused(f"platform {order.platform.name} has no TensorRT; choose another in the environment file.")
-    ended = runner.run(command(request, order.platform.trtexec_dialect))
-    if ended.code != 0 or not path.is_file():
-        raise NetworkRefused(f"{PROGRAM} ended with code {ended.code} and gave no {precision} plan; the log has its words.")
-    return Candidate(precision=precision, path=path)
+def _plans(shop: Shop, networks: Mapping[str, Network], wanted: Sequence[Precision]) -> tuple[Candidate, ...]:
+    gpu, tensorrt = gpu_host(shop.runner).gpu, trtexec_version(shop.runner)
+    by_cache = shop.order.quantization == "calibration-cache"
+    candidates = []
+    for precision in wanted:
+        network = networks["float" if by_cache else chosen_network(precision)]
+        made = Compilation(shop=shop, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt)
+        path, record = made.finished()
+        candidates.append(Candidate(precision=precision, path=path, plan=record))
+    return tuple(candidates)
 
 
 def _cpu_candidate(precision: Precision, network: Network, folder: Path) -> Candidate:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
 
+from engine_build.encoder import by_length
 from engine_build.errors import SourceFault
-from engine_build.feed import Feed
+from engine_build.feed import Feed, Shape
 from engine_build.networks import Network
+from engine_build.observed import observed_outputs
 from engine_build.onnx_source import read_model, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.samples import Sample
@@ -20,23 +21,25 @@ from engine_build.source_model import SourceModel
 from engine_build.text import TextEncoder
 
 OPSET = 17
-OUTPUT = "sentence_embedding"
-TOLERANCE = 1e-4
+ABSOLUTE, RELATIVE = 1e-4, 1e-4
+"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be large."""
 INTENT = f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at several shapes"
 
 
 def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
-    """Writes `model.onnx` and compares it. Raises SourceFault."""
-    encoder = TextEncoder(source.tokenizer, inputs=source.inputs, longest=longest)
-    largest = encoder.largest_id(texts)
-    if largest >= source.vocabulary:
-        raise SourceFault(f"the tokenizer gives token {largest}, but the model knows {source.vocabulary}; they are not a pair.")
+    """Writes `model.onnx` and `tokenizer.json`, and compares the network. Raises SourceFault."""
+    tokenizer = source.tokenizer.save(folder)
+    encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
     path = folder / "model.onnx"
     _write(source, encoder.feed(texts[:2]), path)
-    difference = largest_difference(source, OrtNetwork(path), comparison_feeds(encoder, texts))
+    network, feeds = OrtNetwork(path), comparison_feeds(encoder, texts, longest)
+    difference = largest_difference(source, network, feeds)
+    source.release()
     model = read_model(path)
+    outputs = observed_outputs(tensor_records(model.graph.output), network, feeds)
     facts = {
-        "exporter": f"torch {torch.__version__}, opset {OPSET}",
+        "exporter": f"torch {torch.__version__}",
+        "opset": OPSET,
         "max_abs_difference": difference,
         "nodes": len(model.graph.node),
     }
@@ -44,16 +47,18 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
         precision="float",
         path=path,
         inputs=tensor_records(model.graph.input),
-        outputs=tensor_records(model.graph.output),
+        outputs=outputs,
         facts=facts,
-        tokenizer=source.tokenizer,
+        tokenizer=tokenizer,
+        labels=source.labels,
     )
 
 
-def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample]) -> list[Feed]:
-    """Batches of 1, 2, 7 and 16 texts, shortest and longest first: other shapes than the one that was traced."""
-    by_length = sorted(texts, key=encoder.length)
-    return [encoder.feed(each) for each in (by_length[:1], by_length[-2:], texts[:7], texts[-16:])]
+def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int) -> list[Feed]:
+    """Batches of 1, 2, 7 and 16 texts, the shortest and the longest among them, and one row of the longest sequence."""
+    ordered = [texts[place] for place in by_length(encoder, texts)]
+    batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
+    return [*(encoder.feed(each) for each in batches), encoder.shaped(texts, Shape(batch=1, sequence=longest))]
 
 
 def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
@@ -64,18 +69,18 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
         shape = "x".join(map(str, feed["input_ids"].shape))
         if found.shape != wanted.shape or not np.isfinite(wanted).all() or not np.isfinite(found).all():
             raise SourceFault(f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served.")
-        difference = float(np.abs(found - wanted).max())
-        if difference > TOLERANCE:
+        difference = np.abs(found - wanted)
+        if (difference > ABSOLUTE + RELATIVE * np.abs(wanted)).any():
             raise SourceFault(
-                f"the exported network differs from PyTorch by {difference:.2g} at {shape}, allowed {TOLERANCE:g}; "
-                "the source does something that tracing loses."
+                f"the exported network differs from PyTorch by {difference.max():.2g} at {shape}, allowed {ABSOLUTE:g} + "
+                f"{RELATIVE:g} of the value; the source does something that tracing loses: export it to ONNX yourself."
             )
-        worst = max(worst, difference)
+        worst = max(worst, float(difference.max()))
     return worst
 
 
 def _write(source: SourceModel, example: Feed, path: Path) -> None:
-    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {OUTPUT: {0: "batch"}}
+    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {source.output: {0: "batch"}}
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
         with torch.inference_mode(), warnings.catch_warnings():
@@ -86,14 +91,13 @@ def _write(source: SourceModel, example: Feed, path: Path) -> None:
                 tensors,
                 str(path),
                 input_names=list(source.inputs),
-                output_names=[OUTPUT],
+                output_names=[source.output],
                 dynamic_axes=axes,
                 opset_version=OPSET,
                 dynamo=False,
                 do_constant_folding=True,
             )
+    except OSError:
+        raise
     except Exception as error:
         raise SourceFault(f"the source cannot be exported to ONNX ({' '.join(str(error).split())[:300]}).") from error
-    model = read_model(path)
-    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = source.width
-    onnx.save(model, path)

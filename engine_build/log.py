@@ -40,8 +40,8 @@ class Log:
     def line(self, text: str) -> None:
         """One line, or several."""
         self._clear()
-        print(text, file=self._stream, flush=True)
         self.note(text)
+        print(text, file=self._stream, flush=True)
 
     def progress(self, text: str) -> None:
         """How far the step under way is: in place on a terminal; elsewhere a line, seldom."""
@@ -61,9 +61,15 @@ class Log:
 
     def note(self, text: str) -> None:
         """Something for the file alone."""
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(text + "\n")
+        except OSError as error:
+            # A full disk must not keep the build from saying so.
+            place, self._file = self._file, None
+            print(f"  {place} takes no more lines: {error.strerror}", file=self._stream, flush=True)
 
     @contextmanager
     def step(self, name: str, intent: str) -> Iterator[None]:

@@ -1,9 +1,8 @@
-"""An ONNX file as the float network: read, checked, and refused in a sentence when it is not one."""
+"""An ONNX file: read, checked, and refused in a sentence when it is not whole, not one file, or broken."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,40 +10,45 @@ import onnx
 from onnx import numpy_helper
 
 from engine_build.errors import SourceFault
-from engine_build.networks import Network
-from engine_build.order import Order
-from engine_build.ort import OrtNetwork
-from engine_build.source import OnnxFile
-from engine_build.text import TEXT_INPUTS, TextEncoder
+from engine_build.feed import Array
+from engine_build.source import refuse_large
 from onboarding.manifest import TensorRecord
 
+DATATYPES = {"FLOAT": "FP32", "FLOAT16": "FP16", "DOUBLE": "FP64", "BFLOAT16": "BF16", "STRING": "BYTES"}
+"""KServe v2 names where they differ from ONNX's."""
 
-def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
-    """The file as a network of a text task. Raises SourceFault."""
-    assert order.longest_sequence is not None
-    model = read_model(source.path)
-    refuse_broken_weights(model)
-    inputs = tuple(each.name for each in model.graph.input)
-    if not {"input_ids", "attention_mask"} <= set(inputs) <= set(TEXT_INPUTS):
-        raise SourceFault(f"{source.path.name} takes {', '.join(inputs)}; a text network takes {', '.join(TEXT_INPUTS)}.")
-    if source.tokenizer is None:
-        raise SourceFault(f"{source.path.name} has no tokenizer.json beside it; put it there, or name a checkpoint.")
-    path = folder / "model.onnx"
-    shutil.copyfile(source.path, path)
-    tokenizer = folder / "tokenizer.json"
-    shutil.copyfile(source.tokenizer, tokenizer)
-    encoder = TextEncoder(tokenizer, inputs=inputs, longest=order.longest_sequence)
-    rows = OrtNetwork(path).rows(encoder.feed(order.validation.values[:3]))
-    if rows.ndim != 2 or len(rows) != 3 or not np.isfinite(rows).all():
-        raise SourceFault(f"{source.path.name} gives {rows.shape} for 3 texts; it must give one finite vector for each.")
-    return Network(
-        precision="float",
-        path=path,
-        inputs=tensor_records(model.graph.input),
-        outputs=tensor_records(model.graph.output),
-        facts={"exporter": "none"},
-        tokenizer=tokenizer,
-    )
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """A parsed and checked ONNX file. Raises SourceFault."""
+    refuse_large(path.name, path.stat().st_size)
+    try:
+        model = onnx.load(path, load_external_data=False)
+        refuse_external_data(path.name, model)
+        # By path: the checker of a loaded model would hold two copies of it.
+        onnx.checker.check_model(str(path))
+    except (SourceFault, OSError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        sentence = f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export it again."
+        raise SourceFault(sentence) from error
+    return model
+
+
+def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
+    """The digest pins one file, so the weights must be in it."""
+    outside = [weight for weight in model.graph.initializer if weight.data_location == onnx.TensorProto.EXTERNAL]
+    if outside:
+        places = sorted({entry.value for weight in outside for entry in weight.external_data if entry.key == "location"})
+        raise SourceFault(
+            f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which its digest does not pin; "
+            "save it as one file: onnx.save(onnx.load('model.onnx'), 'one.onnx')."
+        )
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a model is written in."""
+    return next((int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
 
 
 def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:
@@ -59,27 +63,25 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
     )
 
 
-def _datatype(element: int) -> str:
-    name = str(onnx.TensorProto.DataType.Name(element))
-    return {"FLOAT": "FP32", "FLOAT16": "FP16", "DOUBLE": "FP64", "BFLOAT16": "BF16", "STRING": "BYTES"}.get(name, name)
-
-
-def read_model(path: Path) -> onnx.ModelProto:
-    """A parsed and checked ONNX file."""
-    try:
-        model = onnx.load(path, load_external_data=False)
-        onnx.checker.check_model(model)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        sentence = f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export it again."
-        raise SourceFault(sentence) from error
-    return model
-
-
 def refuse_broken_weights(model: onnx.ModelProto) -> None:
     """NaN and Inf in weights give plausible-looking engines; they are refused by name."""
-    for weight in model.graph.initializer:
+    for name, weight in _weights(model):
         values = numpy_helper.to_array(weight)
-        # The mask is added as the lowest float, never as an infinity.
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise SourceFault(f"weight {weight.name} holds NaN or Inf; train or export the source again.")
+        if values.dtype.kind == "f" and not np.isfinite(values).all() and not _is_mask(values):
+            raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
+
+
+def _is_mask(values: Array) -> bool:
+    """Zeros and negative infinities, which attention adds to its scores."""
+    return bool(((values == 0) | np.isneginf(values)).all())
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    yield from ((weight.name, weight) for weight in model.graph.initializer)
+    for node in (node for node in model.graph.node if node.op_type == "Constant"):
+        yield from ((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+
+def _datatype(element: int) -> str:
+    name = str(onnx.TensorProto.DataType.Name(element))
+    return DATATYPES.get(name, name)

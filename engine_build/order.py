@@ -28,6 +28,7 @@ class Order:
     """What is built."""
 
     root: Path
+    environment: str
     region: str
     model: ModelSpec
     platform: ServingPlatform
@@ -83,6 +84,7 @@ def order(options: Options, log: Log) -> Order:
     calibration = model.engine.calibration if "int8" in network_precisions(model) else None
     result = Order(
         root=options.root,
+        environment=deployment.environment.name,
         region=deployment.environment.region,
         model=model,
         platform=deployment.platform,
@@ -102,52 +104,51 @@ def order(options: Options, log: Log) -> Order:
 
 def check_order(order: Order) -> None:
     """Refuses what is known to fail before anything is fetched."""
-    _check_kind(order)
-    _check_samples(order)
+    _check_source(order.model)
+    accuracy, engine = order.model.accuracy, order.model.engine
+    taught = {"calibration": (engine.calibration, order.calibration), "search": (engine.sensitivity_search, order.search)}
+    for use, (wish, found) in taught.items():
+        if wish is not None and order.may_be_int8:
+            _check_count(use, wish, found)
+            _check_overlap(use, wish.dataset, found, accuracy.dataset, order.validation)
+    if engine.sensitivity_search is not None and engine.calibration is not None:
+        searched = engine.sensitivity_search.dataset
+        _check_overlap("calibration", engine.calibration.dataset, order.calibration, searched, order.search)
+    if engine.precision not in ("fp32", "auto") and len(order.validation) < ENOUGH_SAMPLES:
+        raise InputRefused(
+            f"accuracy dataset {accuracy.dataset} has {len(order.validation)} samples, too few to judge "
+            f"{engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
+        )
 
 
 def _first(root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None) -> Samples:
     return Samples() if spec is None else samples(root / spec.dataset).first(spec.samples)
 
 
-def _check_kind(order: Order) -> None:
-    model = order.model
-    if model.task != "text-embedding":
-        raise InputRefused(f"task {model.task} of {model.name} cannot be built yet; allowed today: text-embedding.")
-    if model.accuracy.metric != "cosine":
-        raise InputRefused(f"metric {model.accuracy.metric} of {model.name} cannot be judged yet; allowed today: cosine.")
-    if order.may_be_int8 and order.quantization != "explicit":
-        raise InputRefused(f"quantization {order.quantization} of {model.name} cannot be built yet; allowed today: explicit.")
-
-
-def _check_samples(order: Order) -> None:
-    model = order.model
-    if order.may_be_int8 and model.engine.calibration is not None:
-        wish = model.engine.calibration
-        _check_count(wish.dataset, order.calibration, wish.samples)
-        _check_overlap(wish.dataset, order.calibration, model.accuracy.dataset, order.validation)
-    if model.engine.precision not in ("fp32", "auto") and len(order.validation) < ENOUGH_SAMPLES:
+def _check_source(model: ModelSpec) -> None:
+    if model.task == "tensors" and model.source.onnx is None:
         raise InputRefused(
-            f"accuracy dataset {model.accuracy.dataset} has {len(order.validation)} samples, too few to judge "
-            f"{model.engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
+            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its sha256. Export the checkpoint, "
+            "or name the task that it was trained for."
         )
 
 
-def _check_count(dataset: str, found: Samples, wanted: int) -> None:
-    if len(found) < wanted:
+def _check_count(use: str, wish: CalibrationSpec | SensitivitySearchSpec, found: Samples) -> None:
+    if len(found) < wish.samples:
         raise InputRefused(
-            f"calibration dataset {dataset} has {len(found)} samples, but {wanted} are asked for; add lines, or lower `samples`."
+            f"{use} dataset {wish.dataset} has {len(found)} samples, but {wish.samples} are asked for; "
+            "add samples, or lower `samples`."
         )
 
 
-def _check_overlap(calibration: str, seen: Samples, validation: str, judged: Samples) -> None:
-    taught = set(seen.identities())
-    both = [sample for sample, identity in zip(judged.values, judged.identities(), strict=True) if identity in taught]
+def _check_overlap(use: str, taught: str, seen: Samples, judging: str, judged: Samples) -> None:
+    known = set(seen.identities())
+    both = [sample for sample, identity in zip(judged.values, judged.identities(), strict=True) if identity in known]
     if both:
         such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
         raise InputRefused(
-            f"{len(both)} samples of accuracy dataset {validation} are in calibration dataset {calibration} too{such}; "
-            "judge on samples that calibration never saw."
+            f"{len(both)} samples of dataset {judging} are in {use} dataset {taught} too{such}; "
+            f"judge on samples that {use} never saw."
         )
 
 

@@ -17,12 +17,14 @@ class OrtNetwork:
     """A network, loaded."""
 
     def __init__(self, network: Path | bytes, *, as_served: bool = False) -> None:
-        """`as_served` keeps the servers' busy waiting between runs; without it the machine's other work suffers less."""
+        """`as_served` keeps the servers' busy waiting within a run; without it the machine's other work suffers less."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if as_served else "0")
+        # Threads that went on waiting busily after a run would take the cores from whatever is measured next.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         model = network if isinstance(network, bytes) else str(network)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The publish step: networks, then the archive, then the record that makes the engine visible.
+"""The publish step: networks, then the archive, then its card, then the record that makes the engine visible.
 
 An archive is never replaced while it is whole, and the record follows from the archive alone. So two builds of one key that
 publish at once agree on the record, and a publish that was interrupted is finished by the next.
@@ -6,7 +6,7 @@ publish at once agree on the record, and a publish that was interrupted is finis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine_build.archive import entry_bytes, entry_of
@@ -14,6 +14,9 @@ from engine_build.log import Log
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
+
+File = tuple[str, Path]
+"""The name of an object, and the file that becomes it."""
 
 
 def known_engine(store: Store, engine_key: str) -> LockEntry | None:
@@ -30,19 +33,29 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
 
 
 def publish(
-    store: Store, entry: LockEntry, archive: Path, networks: Sequence[tuple[str, Path]], scratch: Path, log: Log
+    store: Store,
+    entry: LockEntry,
+    archive: Path,
+    networks: Sequence[File],
+    scratch: Path,
+    log: Log,
+    card: Callable[[LockEntry], Sequence[File]] = lambda entry: (),
 ) -> LockEntry:
-    """Publishes what is missing and returns the entry of the archive that is there now. Raises PublishFailed."""
+    """Publishes what is missing and returns the entry of the archive that is there now. Raises PublishFailed.
+
+    `card` makes the files that are published beside that archive, whoever built it.
+    """
     publish_networks(store, networks)
-    engine_key = entry.manifest.engine_key
     published = _published_archive(store, entry, archive, scratch, log)
+    for name, path in card(published):
+        store.upload(path, name)
     record = scratch / "record"
     record.write_bytes(entry_bytes(published))
-    store.upload(record, engine_record_path(engine_key))
+    store.upload(record, engine_record_path(entry.manifest.engine_key))
     return published
 
 
-def publish_networks(store: Store, networks: Sequence[tuple[str, Path]]) -> None:
+def publish_networks(store: Store, networks: Sequence[File]) -> None:
     """Uploads the files of networks that are missing, in order: a network's record is its last. Raises PublishFailed."""
     for name, path in networks:
         if store.size(name) != path.stat().st_size:

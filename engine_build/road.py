@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from engine_build.archive import backend_file
+from engine_build.card.files import card_files
 from engine_build.errors import InputRefused
 from engine_build.order import Order
 from engine_build.publication import known_engine, publish, publish_networks
@@ -78,7 +80,7 @@ def made(shop: Shop) -> LockEntry:
     """Everything between the source and the archive in the work folder."""
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.engine import check_machine, compiled, precisions
-    from engine_build.judging import judge
+    from engine_build.judgement.judging import judge
     from engine_build.kept_checks import checked
     from engine_build.ort import version
     from engine_build.packaging import package
@@ -93,17 +95,18 @@ def made(shop: Shop) -> LockEntry:
     with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
         candidates = compiled(shop, prepared.networks)
     judged = judge(shop, prepared, candidates)
-    chosen = next(each for each in candidates if each.precision == judged.decision.precision)
-    return package(shop, prepared, chosen, judged, checks)
+    return package(shop, prepared, judged.chosen, judged, checks)
 
 
 def published(shop: Shop, entry: LockEntry) -> LockEntry:
     """The entry as the store has it; without a store, the work folder's own."""
     if shop.publish_to is None:
         return entry
-    with shop.log.step("publish", f"{shop.publish_to.place}: networks, archive, and the record last"):
+    with shop.log.step("publish", f"{shop.publish_to.place}: networks, archive, card, and the record last"):
         archive = shop.kept.path(engine_archive_path(shop.order.engine_key))
-        return publish(shop.publish_to, entry, archive, _networks(shop), shop.work.scratch("publish"), shop.log)
+        scratch = shop.work.scratch("publish")
+        card = partial(card_files, shop.order, networks=shop.kept, folder=scratch)
+        return publish(shop.publish_to, entry, archive, _networks(shop), scratch, shop.log, card)
 
 
 def _finished(shop: Shop) -> LockEntry | None:
@@ -114,13 +117,15 @@ def _finished(shop: Shop) -> LockEntry | None:
 
 
 def _networks(shop: Shop) -> list[tuple[str, Path]]:
-    from engine_build.kept_checks import check_path
+    from engine_build.calibration_cache.step import cache_path
+    from engine_build.kept_checks import check_names
     from engine_build.reference import reference_path
 
     networks = shop.networks()
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]
-    checks = [path for network in shop.order.network_keys if (path := check_path(shop.order, network)) is not None]
-    paths = [(name, shop.kept.path(name)) for name in [*names, reference_path(shop.order), *checks]]
+    checks = check_names(shop.kept, shop.order)
+    cache = [cache_path(shop.order)] if shop.order.may_be_int8 else []
+    paths = [(name, shop.kept.path(name)) for name in [*names, *cache, reference_path(shop.order), *checks]]
     return [(name, path) for name, path in paths if path.is_file()]
 
 

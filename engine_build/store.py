@@ -89,7 +89,8 @@ class FolderStore:
         try:
             return _place(path, target, only_if_absent=only_if_absent)
         except OSError as error:
-            raise PublishFailed(f"{target} cannot be written: {error.strerror}; make {self._folder} writable.") from error
+            sentence = f"{target} cannot be written: {error.strerror}; make room in {self._folder}, or make it writable."
+            raise PublishFailed(sentence) from error
 
 
 class S3Store:

@@ -14,18 +14,12 @@ from onboarding.manifest import TensorRecord
 DATATYPES = {
     "FP32": np.float32,
     "FP16": np.float16,
-    "FP64": np.float64,
-    "INT8": np.int8,
-    "INT16": np.int16,
-    "INT32": np.int32,
     "INT64": np.int64,
+    "INT32": np.int32,
     "UINT8": np.uint8,
-    "UINT16": np.uint16,
-    "UINT32": np.uint32,
-    "UINT64": np.uint64,
     "BOOL": np.bool_,
 }
-"""KServe v2 datatypes that networks take, as numpy has them."""
+"""KServe v2 datatypes as numpy has them: those that TensorRT's parser takes without changing them (FP64 it casts to FP32)."""
 
 
 class TensorEncoder:
@@ -53,6 +47,12 @@ class TensorEncoder:
         """Every sample costs the same."""
         return 0
 
+    def sequence(self, sample: Sample) -> int | None:
+        """The size of a sample on the sequence axis; None where no input has one."""
+        assert not isinstance(sample, str)
+        sizes = [sample[record.name].shape[0] for record in self._records if _has_sequence(record)]
+        return max(sizes, default=None)
+
 
 def _row(record: TensorRecord, sample: Sample) -> Array:
     assert not isinstance(sample, str)
@@ -71,7 +71,11 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
 
 
 def _sized(record: TensorRecord, rows: Array, sequence: int | None) -> Array:
-    if sequence is None or len(record.shape) < 2 or record.shape[1] != -1:
+    if sequence is None or not _has_sequence(record):
         return rows
     sized: Array = np.take(rows, np.arange(sequence) % rows.shape[1], axis=1)
     return sized
+
+
+def _has_sequence(record: TensorRecord) -> bool:
+    return len(record.shape) > 1 and record.shape[1] == -1

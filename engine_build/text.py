@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding
 
-from engine_build.errors import SourceFault
 from engine_build.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.samples import Sample
+from engine_build.tokenizer_file import padding, read_tokenizer
 
 TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 
@@ -19,15 +19,11 @@ class TextEncoder:
     """A checkpoint's tokenizer, padding to the longest text of a batch and cutting at the longest sequence served."""
 
     def __init__(self, path: Path, *, inputs: Sequence[str], longest: int) -> None:
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:
-            raise SourceFault(f"{path.name} cannot be read ({error}); the source must bring a fast tokenizer's file.") from error
-        padding = self._tokenizer.padding or {}
-        kept = {name: padding[name] for name in ("pad_id", "pad_token", "pad_type_id") if name in padding}
-        self._tokenizer.enable_padding(**kept)
+        self._tokenizer = read_tokenizer(path)
+        self._tokenizer.enable_padding(**padding(self._tokenizer))
         self._tokenizer.enable_truncation(max_length=longest)
         self.inputs = tuple(inputs)
+        self.longest = longest
 
     def feed(self, samples: Sequence[Sample]) -> Feed:
         """int64 arrays [texts, longest of them], by input name."""
@@ -57,9 +53,12 @@ class TextEncoder:
         """Characters, which order texts nearly as tokens do and cost nothing to count."""
         return len(_text(sample))
 
-    def largest_id(self, samples: Sequence[Sample]) -> int:
-        """The largest token number of some texts."""
-        return max(int(max(encoding.ids)) for encoding in self._encodings(samples))
+    def largest_token(self) -> Feed:
+        """One row, of the vocabulary's last token alone: what a network of another vocabulary fails on."""
+        largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
+        ids: Array = np.full((1, 1), largest, dtype=np.int64)
+        row = {"input_ids": ids, ATTENTION_MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        return {name: row[name] for name in self.inputs}
 
     def token_counts(self, samples: Sequence[Sample]) -> list[int]:
         """Tokens of each text, as served: cut at the longest sequence."""

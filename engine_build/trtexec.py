@@ -1,7 +1,10 @@
 """Command lines of trtexec, as pure functions: dialect 10 and dialect 11 are told apart, and what one lacks is refused by name.
 
-Flags follow the public option parser of TensorRT, samples/common/sampleOptions.cpp, at v10.16 and v11.1. Never executed where
-this repository was made.
+Flags follow the public option parser, samples/common/sampleOptions.cpp, at v10.16 and v11.1; a test holds every flag made here
+against the names that parser reads. Never executed where this repository was made.
+
+Every network is strongly typed in dialect 11. In dialect 10 it is so by choice; only a calibration cache, and bf16, are left to
+trtexec's own precision flags, which are the ones that dialect 11 has lost.
 """
 
 from __future__ import annotations
@@ -13,80 +16,229 @@ from typing import Literal
 
 from engine_build.errors import InputRefused
 from engine_build.runner import Command
-from onboarding.values import Precision
+from onboarding.manifest import TensorRecord
+from onboarding.model_spec import OptimizationProfileSpec
+from onboarding.values import HardwareCompatibility, Precision
 
+PROGRAM = "trtexec"
 Dialect = Literal[10, 11]
-COMPILE_TIMEOUT_SECONDS = 3600
-PRECISION_FLAGS: dict[Precision, tuple[str, ...]] = {
-    "fp32": (),
-    "fp16": ("--fp16",),
-    "bf16": ("--bf16",),
-    "int8": ("--int8", "--fp16"),
-    "fp8": ("--fp8", "--fp16"),
+Verbosity = Literal["layer_names_only", "detailed", "none"]
+Sizes = tuple[int, ...]
+COMPILE_TIMEOUT_SECONDS = 4 * 3600.0
+MEASURE_TIMEOUT_SECONDS = 1800.0
+ONLY_IN_10 = {
+    **dict.fromkeys(("--fp16", "--int8", "--best"), "ask for fp16 or int8, whose networks carry their own types"),
+    **dict.fromkeys(("--bf16", "--fp8", "--int4"), "allowed precisions: fp32, fp16, int8"),
+    **dict.fromkeys(
+        ("--calib", "--calibProfile"), "use quantization: explicit, or turn the calibration cache into a Q/DQ network"
+    ),
 }
+"""Flags that dialect 11 has lost, and the way out."""
+FLAGS: dict[HardwareCompatibility, str] = {"ampere+": "ampere+", "same_compute_capability": "sameComputeCapability"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shapes:
-    """One optimization profile: (min, opt, max) of the batch and, for text, of the sequence, for every input."""
+class InputRange:
+    """The smallest, the tuned and the largest shape of one input in one optimization profile."""
 
-    inputs: tuple[str, ...]
-    batch: tuple[int, int, int]
-    sequence: tuple[int, int, int] | None = None
+    name: str
+    smallest: Sizes
+    opt: Sizes
+    largest: Sizes
+
+
+Profile = tuple[InputRange, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One compilation."""
+    """One compilation. `profiles` may be empty for a network without dynamic axes."""
 
     network: Path
     plan: Path
     precision: Precision
-    profiles: tuple[Shapes, ...]
-    strongly_typed: bool = False
-    """True: the network carries its types, such as Q/DQ nodes; False: trtexec chooses within `precision`."""
+    profiles: tuple[Profile, ...]
+    strongly_typed: bool = True
+    """True: the network carries its types; False: trtexec chooses within `precision`, in dialect 10 only."""
+    calibration_cache: Path | None = None
+    """Ranges of INT8, for a network that is not strongly typed."""
     timing_cache: Path | None = None
+    optimization_level: int | None = None
     workspace_mib: int | None = None
+    tactic_shared_memory_kib: int | None = None
+    hardware_compatibility: HardwareCompatibility = "none"
+    version_compatible: bool = False
+    exclude_lean_runtime: bool = False
+    """For version-compatible plans: a lean runtime must then lie where the plan is loaded."""
+    verbosity: Verbosity = "detailed"
 
 
-def command(request: Request, dialect: Dialect) -> Command:
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One run of a finished plan: what trtexec measures and what it writes down."""
+
+    plan: Path
+    shapes: tuple[tuple[str, Sizes], ...]
+    profile: int = 0
+    inputs: tuple[tuple[str, Path], ...] = ()
+    """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
+    warm_up_ms: int = 200
+    seconds: int = 3
+    times: Path | None = None
+    layers: Path | None = None
+    layer_times: Path | None = None
+
+
+def profile(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
+    """The ranges of every input that has a dynamic axis: the batch is axis 0, the sequence axis 1. Raises InputRefused."""
+    return tuple(
+        InputRange(name=_name(each), smallest=_sizes(each, spec, 0), opt=_sizes(each, spec, 1), largest=_sizes(each, spec, 2))
+        for each in inputs
+        if -1 in each.shape
+    )
+
+
+def compilation(request: Request, dialect: Dialect) -> Command:
     """The command that compiles a network. Raises InputRefused for what the dialect has no flag for."""
     argv = (
-        "trtexec",
+        PROGRAM,
         f"--onnx={request.network}",
         f"--saveEngine={request.plan}",
         *_typing(request, dialect),
         *_profiles(request.profiles),
-        *([] if request.timing_cache is None else [f"--timingCacheFile={request.timing_cache}"]),
-        *([] if request.workspace_mib is None else [f"--memPoolSize=workspace:{request.workspace_mib}M"]),
+        *_optional("--timingCacheFile", request.timing_cache),
+        *_optional("--builderOptimizationLevel", request.optimization_level),
+        *_memory_pools(request),
+        *_portability(request),
+        f"--profilingVerbosity={request.verbosity}",
         "--skipInference",
     )
-    return Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS)
+    return _checked(Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS), dialect)
+
+
+def measurement(wish: Measurement, dialect: Dialect) -> Command:
+    """The command that runs a plan: no copies in or out, a CUDA graph, and no sleeping wait.
+
+    The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by default, reads them with a
+    warning and has no other effect, so that numbers of both compare.
+    """
+    shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in wish.shapes)
+    inputs = ",".join(f"{name}:{_readable(path)}" for name, path in wish.inputs)
+    argv = (
+        PROGRAM,
+        f"--loadEngine={wish.plan}",
+        *([f"--shapes={shapes}"] if shapes else []),
+        *([f"--loadInputs={inputs}"] if inputs else []),
+        f"--useProfile={wish.profile}",
+        *("--useCudaGraph", "--noDataTransfers", "--useSpinWait"),
+        f"--warmUp={wish.warm_up_ms}",
+        f"--duration={wish.seconds}",
+        *_optional("--exportTimes", wish.times),
+        *_optional("--exportLayerInfo", wish.layers),
+        *_optional("--exportProfile", wish.layer_times),
+        *([] if wish.layer_times is None else ["--separateProfileRun"]),
+    )
+    return _checked(Command(argv=argv, timeout_seconds=MEASURE_TIMEOUT_SECONDS), dialect)
+
+
+def plan_version(plan: Path) -> Command:
+    """The command that prints which TensorRT wrote a plan, without loading it."""
+    return Command(argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"), timeout_seconds=300)
+
+
+def banner() -> Command:
+    """The command whose first line names trtexec's own TensorRT."""
+    return Command(argv=(PROGRAM, "--help"), timeout_seconds=300)
 
 
 def _typing(request: Request, dialect: Dialect) -> Sequence[str]:
-    flags = PRECISION_FLAGS[request.precision]
-    if dialect == 11:
-        # Every network is strongly typed there, and --stronglyTyped does nothing.
-        if not request.strongly_typed and flags:
-            raise InputRefused(
-                f"trtexec of TensorRT 11 has no {' and no '.join(flags)}: precision {request.precision} must be in the network "
-                "itself; allowed without it: fp32."
-            )
-        return ()
-    return ("--stronglyTyped",) if request.strongly_typed else flags
+    # TF32 keeps 10 bits of the mantissa, as FP16 does: fp32 is asked for where those are too few.
+    exact = ["--noTF32"] if request.precision == "fp32" else []
+    if request.strongly_typed:
+        return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
+    if request.precision == "int8":
+        if request.calibration_cache is None:
+            raise InputRefused("int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up the ranges.")
+        return ["--int8", "--fp16", f"--calib={request.calibration_cache}"]
+    return exact if request.precision == "fp32" else [f"--{request.precision}"]
 
 
-def _profiles(profiles: Sequence[Shapes]) -> Sequence[str]:
+def _memory_pools(request: Request) -> Sequence[str]:
+    pools = {"workspace": (request.workspace_mib, "M"), "tacticSharedMem": (request.tactic_shared_memory_kib, "K")}
+    told = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
+    return [f"--memPoolSize={','.join(told)}"] if told else []
+
+
+def _portability(request: Request) -> Sequence[str]:
+    level = FLAGS.get(request.hardware_compatibility)
+    if request.exclude_lean_runtime and not request.version_compatible:
+        raise InputRefused("--excludeLeanRuntime is for version-compatible plans only; set version_compatible: true as well.")
+    return [
+        *_optional("--hardwareCompatibilityLevel", level),
+        *(["--versionCompatible"] if request.version_compatible else []),
+        *(["--excludeLeanRuntime"] if request.exclude_lean_runtime else []),
+    ]
+
+
+def _profiles(profiles: Sequence[Profile]) -> Sequence[str]:
     several = len(profiles) > 1
-    return [flag for index, shapes in enumerate(profiles) for flag in _profile(index, shapes, several=several)]
+    return [flag for index, ranges in enumerate(profiles) for flag in _profile(index, ranges, several=several)]
 
 
-def _profile(index: int, shapes: Shapes, *, several: bool) -> Sequence[str]:
-    opening = [f"--profile={index}"] if several else []
-    return [*opening, *(f"--{kind}Shapes={_sizes(shapes, place)}" for place, kind in enumerate(("min", "opt", "max")))]
+def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
+    if not ranges:
+        return []
+    parts = {
+        "min": ",".join(f"{each.name}:{_times(each.smallest)}" for each in ranges),
+        "opt": ",".join(f"{each.name}:{_times(each.opt)}" for each in ranges),
+        "max": ",".join(f"{each.name}:{_times(each.largest)}" for each in ranges),
+    }
+    return [*([f"--profile={index}"] if several else []), *(f"--{kind}Shapes={told}" for kind, told in parts.items())]
 
 
-def _sizes(shapes: Shapes, place: int) -> str:
-    size = str(shapes.batch[place]) if shapes.sequence is None else f"{shapes.batch[place]}x{shapes.sequence[place]}"
-    return ",".join(f"{name}:{size}" for name in shapes.inputs)
+def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, place: int) -> Sizes:
+    wanted = {0: spec.batch[place], 1: None if spec.sequence is None else spec.sequence[place]}
+    sizes = tuple(wanted.get(axis) if size == -1 else size for axis, size in enumerate(record.shape))
+    if None in sizes:
+        axis = sizes.index(None)
+        allowed = "axis 0, the batch" if spec.sequence is None else "axis 0, the batch, and axis 1, the sequence"
+        raise InputRefused(
+            f"input {record.name} has a dynamic axis {axis}, for which the optimization profile gives no sizes; allowed: "
+            f"{allowed}; export the network with that axis fixed."
+        )
+    return tuple(size for size in sizes if size is not None)
+
+
+def _name(record: TensorRecord) -> str:
+    unreadable = sorted(set(record.name) & set(",'*"))
+    if unreadable:
+        raise InputRefused(
+            f"input {record.name} has {unreadable[0]} in its name, which trtexec's shape flags cannot tell from their own; "
+            "rename the input in the ONNX file."
+        )
+    return record.name
+
+
+def _readable(path: Path) -> Path:
+    unreadable = sorted(set(str(path)) & set(",:'"))
+    if unreadable:
+        raise InputRefused(
+            f"{path} has {unreadable[0]} in its name, which trtexec takes for the end of a name; name another folder with --out."
+        )
+    return path
+
+
+def _times(sizes: Sizes) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _optional(flag: str, value: object) -> Sequence[str]:
+    return [] if value is None else [f"{flag}={value}"]
+
+
+def _checked(command: Command, dialect: Dialect) -> Command:
+    flags = [argument.split("=", 1)[0] for argument in command.argv]
+    lost = [flag for flag in flags if dialect == 11 and flag in ONLY_IN_10]
+    if lost:
+        raise InputRefused(f"trtexec of TensorRT 11 has no {lost[0]}; {ONLY_IN_10[lost[0]]}.")
+    return command

@@ -95,6 +95,8 @@ def _search(spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Map
     return {
         "dataset": dataset_digests[search.dataset],
         "samples": search.samples,
+        # A choice that these samples refuse is made anew.
+        "accuracy_dataset": dataset_digests[spec.accuracy.dataset],
         "metric": spec.accuracy.metric,
         "budget": spec.accuracy.budget.model_dump(mode="json"),
         "opt_sequence": None if first.sequence is None else first.sequence[1],

@@ -76,7 +76,7 @@ class BenchmarkRecord(Value):
 
 
 class SpeedupRecord(Value):
-    """How much faster one precision is than another: median of the ratios of paired rounds, with 95 % intervals."""
+    """How much faster one precision is than another: median of the ratios of paired rounds, with its 95 % interval."""
 
     candidate: str
     baseline: str
@@ -87,7 +87,7 @@ class SpeedupRecord(Value):
     high: float
     control_low: float
     control_high: float
-    """The same interval of the baseline against its own duplicate: noise."""
+    """Where four in five rounds of the baseline against its own duplicate lie: noise."""
 
 
 class RuntimeRecord(Value):
@@ -106,9 +106,10 @@ class QuantizationRecord(Value):
     mode: QuantizationMode
     method: CalibrationMethod
     samples: int
-    int8_share_of_matmul_macs: float
+    int8_share_of_matmul_macs: float | None = None
+    """None in calibration-cache mode, where TensorRT chooses the layers."""
     share_at_sequence: int | None = None
-    int8_layers: int
+    int8_layers: int | None = None
     float_layers: tuple[str, ...] = ()
 
 

@@ -10,12 +10,15 @@ TAG_LENGTH = 20
 
 _ENGINE_PASSPORT = ("onboarding/__init__.py", "onboarding/manifest.py", "onboarding/values.py")
 
-# A builder image holds no code of ours: a build brings its own source, so that changing engine_build needs no new image.
+# Of our code a builder image holds a training job's entry alone: a build brings its own source, so that changing engine_build
+# needs no new image.
+_TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
+
 IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
     "python-server": ("container/*", "container/server/**/*", "requirements/server.txt", *_ENGINE_PASSPORT),
     "triton": ("container/*", "container/triton/**/*", "requirements/triton.txt", *_ENGINE_PASSPORT),
-    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt"),
-    "builder-gpu": ("engine_build/image/gpu/**/*", "requirements/builder.txt"),
+    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
+    "builder-gpu": ("engine_build/image/gpu/**/*", "requirements/builder.txt", "requirements/bindings-*.txt", *_TRAINING_ENTRY),
 }
 """Every image, and the patterns of the repository's files that it holds."""
 

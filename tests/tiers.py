@@ -39,9 +39,10 @@ TIERS = (
     Tier(name="docs", needs="the documents", suites=((".venv", "tests/docs"),)),
     Tier(name="synth", needs="Node, aws-cdk-lib, cfn-lint", suites=((".venv", "tests/synth"),)),
     Tier(name="compile_check", needs="TensorRT-RTX, no GPU", suites=((".venvs/builder", "tests/compile_check"),)),
+    Tier(name="bindings", needs="gcc and NVIDIA's Python bindings, no GPU", suites=((".venvs/builder", "tests/bindings"),)),
     Tier(name="contract", needs="Triton 2.51 and the Python server", suites=((".venv", "tests/contract"),)),
     Tier(name="local_cloud", needs="MiniStack, cdk, namespaces", suites=((".venv", "tests/local_cloud"),)),
-    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venv", "tests/gpu"),)),
+    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
 )
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -18,10 +19,21 @@ import uvloop
 from container.archive import ArchiveRefused, EngineArchive, verified_archive
 from container.server.batcher import Limits
 from container.server.data_plane import DataPlane
-from container.server.runtime import COMPUTE_CAPABILITY, OnnxEngine, TextEncoder, longest_sequence, running_runtime
+from container.server.runtime import (
+    COMPUTE_CAPABILITY,
+    Engine,
+    OnnxEngine,
+    TensorEncoder,
+    TensorEngine,
+    TextEncoder,
+    longest_sequence,
+    running_runtime,
+    warm_up_sizes,
+)
 from container.server.settings import Settings, SettingsFault, available_cores, process_settings
 from container.server.transport import application
-from container.server.types import Signature
+from container.server.types import Signature, TensorSignature
+from onboarding.manifest import Manifest
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 UNBOUNDED_SEQUENCE = 512
@@ -90,21 +102,36 @@ async def _serve(settings: Settings, archive: EngineArchive, listener: socket.so
 
 def _plane(settings: Settings, archive: EngineArchive, thread: ThreadPoolExecutor) -> DataPlane:
     manifest = archive.manifest
-    if archive.tokenizer is None:
-        raise ValueError(f"task {manifest.task} has no tokenizer, and this server answers texts only")
-    longest = longest_sequence(manifest.optimization_profiles)
-    tokens = manifest.max_batch_size * (UNBOUNDED_SEQUENCE if longest is None else longest)
+    signature, encoder, cost = _tensors(manifest) if archive.tokenizer is None else _texts(manifest, archive.tokenizer, settings)
     return DataPlane(
-        signature=Signature(model=manifest.model, input_name=manifest.inputs[0].name, output_name=manifest.outputs[0].name),
-        encoder=TextEncoder(archive.tokenizer, max_tokens=longest),
-        limits=Limits(
-            max_rows=manifest.max_batch_size,
-            max_tokens=tokens if settings.max_batch_tokens is None else settings.max_batch_tokens,
-            queue_rows=settings.queue_rows,
-        ),
+        signature=signature,
+        encoder=encoder,
+        limits=Limits(max_rows=manifest.max_batch_size, max_tokens=cost, queue_rows=settings.queue_rows),
         max_request_rows=settings.max_request_rows,
         thread=thread,
     )
+
+
+def _texts(manifest: Manifest, tokenizer: Path, settings: Settings) -> tuple[Signature, TextEncoder, int]:
+    """How texts are read, and the most tokens of a batch."""
+    longest = longest_sequence(manifest.optimization_profiles)
+    tokens = manifest.max_batch_size * (UNBOUNDED_SEQUENCE if longest is None else longest)
+    signature = Signature(model=manifest.model, input_name=manifest.inputs[0].name, output_name=manifest.outputs[0].name)
+    most = tokens if settings.max_batch_tokens is None else settings.max_batch_tokens
+    return signature, TextEncoder(tokenizer, max_tokens=longest), most
+
+
+def _tensors(manifest: Manifest) -> tuple[TensorSignature, TensorEncoder, int]:
+    """How tensors are read; each of a row's arrays counts as one."""
+    signature = TensorSignature(model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs)
+    return signature, TensorEncoder(manifest.inputs), manifest.max_batch_size * len(manifest.inputs)
+
+
+def _engine(archive: EngineArchive, threads: int) -> Engine:
+    manifest = archive.manifest
+    if archive.tokenizer is not None:
+        return OnnxEngine(archive.engine, threads=threads)
+    return TensorEngine(archive.engine, threads=threads, inputs=manifest.inputs, outputs=manifest.outputs)
 
 
 def _uvicorn_config(settings: Settings, plane: DataPlane) -> uvicorn.Config:
@@ -128,9 +155,10 @@ async def _load(
 ) -> int:
     """Loads and warms the engine while /ping already answers 503; stops the server when that fails."""
 
-    def loaded() -> OnnxEngine:
-        engine = OnnxEngine(archive.engine, threads=available_cores() if settings.threads is None else settings.threads)
-        plane.warm(engine)
+    def loaded() -> Engine:
+        engine = _engine(archive, available_cores() if settings.threads is None else settings.threads)
+        for batch, sequence in warm_up_sizes(archive.manifest):
+            engine.warm(batch, sequence)
         return engine
 
     try:

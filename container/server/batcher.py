@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -13,14 +13,15 @@ import numpy as np
 
 from container.server.types import EngineRefused, QueueFull, RequestFault, Unavailable
 
-Rows = np.ndarray[Any, Any]
+Rows = Any
+"""The answers of some rows: for texts an array with rows on axis 0; else whatever `join` makes of single rows' answers."""
 BROKEN = "The engine fails on every request; this server waits to be replaced."
 WINDOW = 4
 """How many full batches the batcher looks ahead for rows of like length."""
 
 
 class Sized(Protocol):
-    """A row: anything that has a length in tokens."""
+    """A row: anything that has a length, which is what it costs."""
 
     def __len__(self) -> int: ...
 
@@ -43,20 +44,27 @@ class _Job(Generic[Row]):
 
     rows: Sequence[Row]
     future: asyncio.Future[Rows]
+    join: Callable[[Sequence[Any]], Rows]
     queued: int
     missing: int
-    answer: Rows | None = field(default=None)
+    answers: list[Any] = field(default_factory=list)
 
-    def put(self, index: int, row: Rows) -> None:
+    def put(self, index: int, answer: Any) -> None:
         """Keeps one answered row and, with the last, finishes."""
         if self.future.done():
             return
-        if self.answer is None:
-            self.answer = np.empty((len(self.rows), *row.shape), dtype=row.dtype)
-        self.answer[index] = row
+        if not self.answers:
+            self.answers = [None] * len(self.rows)
+        self.answers[index] = answer
         self.missing -= 1
         if self.missing == 0:
-            self.future.set_result(self.answer)
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self.future.set_result(self.join(self.answers))
+        except ValueError as fault:
+            self.fail(EngineRefused(f"The engine's answers to the rows of this request do not fit together: {fault}."))
 
     def fail(self, fault: RequestFault) -> None:
         """Finishes without an answer."""
@@ -91,8 +99,20 @@ def batch_positions(lengths: Sequence[int], *, max_rows: int, max_tokens: int) -
 class Batcher(Generic[Row]):
     """A bounded queue before one engine thread; every method is called on the event loop."""
 
-    def __init__(self, *, run: Callable[[Sequence[Row]], Rows], probe: Sequence[Row], limits: Limits, thread: Executor) -> None:
+    def __init__(
+        self,
+        *,
+        run: Callable[[Sequence[Row]], Sequence[Any]],
+        probe: Sequence[Row],
+        limits: Limits,
+        thread: Executor,
+        kind: Callable[[Row], Hashable] | None = None,
+        join: Callable[[Sequence[Any]], Rows] = np.stack,
+    ) -> None:
+        """`kind`: only rows of one kind share a batch. `join` makes a request's answer of its rows' answers."""
         self._run = run
+        self._kind = kind
+        self._join = join
         self._probe = probe
         self._limits = limits
         self._thread = thread
@@ -112,9 +132,9 @@ class Batcher(Generic[Row]):
             raise Unavailable(BROKEN)
         if self._waiting + len(rows) > self._limits.queue_rows:
             limit = self._limits.queue_rows
-            raise QueueFull(f"{self._waiting} texts wait already and at most {limit} may; try again in a second.")
+            raise QueueFull(f"{self._waiting} rows wait already and at most {limit} may; try again in a second.")
         future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
-        job = _Job(rows=rows, future=future, queued=len(rows), missing=len(rows))
+        job = _Job(rows=rows, future=future, join=self._join, queued=len(rows), missing=len(rows))
         future.add_done_callback(lambda _: self._forget(job))
         self._queue.extend((job, index) for index in range(len(rows)))
         self._waiting += len(rows)
@@ -143,8 +163,7 @@ class Batcher(Generic[Row]):
                 window.append(place)
         if not window:
             return []
-        lengths = [len(job.rows[index]) for job, index in window]
-        positions = batch_positions(lengths, max_rows=self._limits.max_rows, max_tokens=self._limits.max_tokens)
+        positions = self._positions([job.rows[index] for job, index in window])
         taken = set(positions)
         self._queue.extendleft(window[position] for position in reversed(range(len(window))) if position not in taken)
         batch = [window[position] for position in positions]
@@ -153,22 +172,36 @@ class Batcher(Generic[Row]):
         self._waiting -= len(batch)
         return batch
 
-    def _executed(self, batch: Sequence[_Place[Row]]) -> list[Rows | None]:
+    def _positions(self, rows: Sequence[Row]) -> list[int]:
+        """Which rows of the window run next."""
+        alike = self._alike(rows)
+        lengths = [len(rows[place]) for place in alike]
+        chosen = batch_positions(lengths, max_rows=self._limits.max_rows, max_tokens=self._limits.max_tokens)
+        return [alike[position] for position in chosen]
+
+    def _alike(self, rows: Sequence[Row]) -> Sequence[int]:
+        """The places of the rows that are of the oldest one's kind."""
+        if self._kind is None:
+            return range(len(rows))
+        first = self._kind(rows[0])
+        return [place for place, row in enumerate(rows) if self._kind(row) == first]
+
+    def _executed(self, batch: Sequence[_Place[Row]]) -> list[Any]:
         """Runs in the engine thread: an answer per row, `None` where the engine refuses the row's request alone."""
         try:
             return list(self._checked([job.rows[index] for job, index in batch]))
         except Exception as fault:
             return self._isolated(batch, fault)
 
-    def _checked(self, rows: Sequence[Row]) -> Rows:
+    def _checked(self, rows: Sequence[Row]) -> Sequence[Any]:
         answers = self._run(rows)
         if len(answers) != len(rows):
             raise RuntimeError(f"the engine gave {len(answers)} rows for {len(rows)}")
         return answers
 
-    def _isolated(self, batch: Sequence[_Place[Row]], fault: Exception) -> list[Rows | None]:
+    def _isolated(self, batch: Sequence[_Place[Row]], fault: Exception) -> list[Any]:
         """Each request of a failed batch on its own; when none succeeds and the probe fails too, the engine is broken."""
-        answers: list[Rows | None] = [None] * len(batch)
+        answers: list[Any] = [None] * len(batch)
         for job in {id(job): job for job, _ in batch}.values():
             places = [position for position, (other, _) in enumerate(batch) if other is job]
             try:
@@ -187,7 +220,7 @@ class Batcher(Generic[Row]):
             self.broken = True
             print(f"The engine fails on every request: {type(fault).__name__}: {fault}", flush=True)
 
-    def _landed(self, batch: Sequence[_Place[Row]], done: asyncio.Future[list[Rows | None]]) -> None:
+    def _landed(self, batch: Sequence[_Place[Row]], done: asyncio.Future[list[Any]]) -> None:
         """Back on the event loop: answers go home, then the next batch leaves."""
         for (job, index), answer in zip(batch, done.result(), strict=True):
             if answer is not None:

@@ -7,9 +7,18 @@ import zlib
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from container.server import codecs
+from container.server import codecs, tensors
 from container.server.data_plane import DataPlane
-from container.server.types import RequestFault, TooLarge, Unavailable, UnknownPath, UnsupportedEncoding, WrongMethod
+from container.server.envelope import BINARY_TYPE, JSON_TYPE, encoded_fault
+from container.server.types import (
+    RequestFault,
+    TensorSignature,
+    TooLarge,
+    Unavailable,
+    UnknownPath,
+    UnsupportedEncoding,
+    WrongMethod,
+)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -24,8 +33,10 @@ class ClientGone(Exception):
 
 def application(plane: DataPlane, *, max_body_bytes: int) -> Application:
     """The ASGI application of one served model."""
-    model = plane.signature.model
-    infer_paths = ("/invocations", f"/v2/models/{model}/infer", f"/v2/models/{model}/versions/{plane.signature.version}/infer")
+    signature: Any = plane.signature
+    model = signature.model
+    codec: Any = tensors if isinstance(signature, TensorSignature) else codecs
+    infer_paths = ("/invocations", f"/v2/models/{model}/infer", f"/v2/models/{model}/versions/{signature.version}/infer")
     ready_paths = ("/ping", "/v2/health/ready", f"/v2/models/{model}/ready")
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,21 +58,21 @@ def application(plane: DataPlane, *, max_body_bytes: int) -> Application:
             _only(scope, "GET")
             await ready(send)
         elif path == "/v2/health/live":
-            await _send(send, 200, b"", codecs.JSON_TYPE)
+            await _send(send, 200, b"", JSON_TYPE)
         else:
             raise UnknownPath(f"There is no {path[:60]!r} here; GET /ping and POST /invocations are, with model {model!r}.")
 
     async def ready(send: Send) -> None:
         if not plane.ready:
             raise Unavailable("The server is not ready: it is loading, draining or its engine fails.")
-        await _send(send, 200, b"", codecs.JSON_TYPE)
+        await _send(send, 200, b"", JSON_TYPE)
 
     async def infer(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         body = _plain(await _body(receive, max_body_bytes), headers.get(b"content-encoding", "identity"), max_body_bytes)
-        request = codecs.decoded(body, _content_type(headers), plane.signature)
-        rows = await _unless_gone(await plane.submit(request.texts), receive)
-        answer, content_type = codecs.encoded(rows, request, plane.signature)
+        request = codec.decoded(body, _content_type(headers), signature)
+        rows = await _unless_gone(await plane.submit(request.rows), receive)
+        answer, content_type = codec.encoded(rows, request, signature)
         await _send(send, 200, answer, content_type)
 
     return serve
@@ -75,7 +86,7 @@ def _only(scope: Scope, method: str) -> None:
 def _content_type(headers: dict[bytes, str]) -> str:
     """The content type; KServe's own header length header counts as the binary one."""
     length = headers.get(b"inference-header-content-length")
-    return headers.get(b"content-type", "") if length is None else f"{codecs.BINARY_TYPE};json-header-size={length}"
+    return headers.get(b"content-type", "") if length is None else f"{BINARY_TYPE};json-header-size={length}"
 
 
 async def _body(receive: Receive, limit: int) -> bytes:
@@ -131,7 +142,7 @@ async def _send_fault(send: Send, fault: RequestFault) -> None:
     extra = [] if fault.retry_after_seconds is None else [(b"retry-after", str(fault.retry_after_seconds).encode())]
     if isinstance(fault, TooLarge):
         extra.append((b"connection", b"close"))
-    await _send(send, fault.status, codecs.encoded_fault(str(fault)), codecs.JSON_TYPE, extra)
+    await _send(send, fault.status, encoded_fault(str(fault)), JSON_TYPE, extra)
 
 
 async def _send(send: Send, status: int, body: bytes, content_type: str, extra: Sequence[tuple[bytes, bytes]] = ()) -> None:

@@ -12,7 +12,9 @@ RequestFault            400  the request cannot be read or does not fit the mode
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from onboarding.manifest import TensorRecord
 
 
 class RequestFault(Exception):
@@ -65,11 +67,23 @@ class QueueFull(Unavailable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signature:
-    """The served model as a client sees it."""
+    """A served text model as a client sees it."""
 
+    rows: ClassVar[str] = "texts"
     model: str
     input_name: str
     output_name: str
+    version: str = "1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorSignature:
+    """A served model of tensors as a client sees it; datatypes are KServe v2's."""
+
+    rows: ClassVar[str] = "rows"
+    model: str
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
     version: str = "1"
 
 
@@ -81,3 +95,8 @@ class TextRequest:
     dialect: Literal["kserve", "plain"]
     binary: bool = False
     id: str | None = None
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """One text a row."""
+        return self.texts

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.tiny_embedder.archive import MODEL, REPOSITORY, write_archive
+from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, write_archive
 from workbench.local_cloud.container import Container, ContainerSpec, start_container
 from workbench.local_cloud.server_client import Response, ServerClient
 
@@ -48,27 +48,27 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
     return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", str(folder / "backends"))
 
 
-def environment(kind: str, archive: Path, **extra: str) -> dict[str, str]:
+def environment(kind: str, archive: Path, *, model: str = EMBEDDER.model, **extra: str) -> dict[str, str]:
     """What SageMaker puts into a container's environment."""
     # Our model configurations are complete: completing them costs Triton a second start of the python backend.
     triton = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config"}
-    model = {
+    chosen = {
         "python-server": {},
-        "triton-sme": triton | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": MODEL},
+        "triton-sme": triton | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": model},
         # `serve` exports the ping mode: one model that fails to load must not make a whole multi-model server unhealthy.
         "triton-mme": triton | {"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_TRITON_PING_MODE": "live"},
     }[kind]
     found = {"PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
-    return found | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"} | model | extra
+    return found | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"} | chosen | extra
 
 
-def start(kind: str, archive: Path, folder: Path, **extra: str) -> Container:
+def start(kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model, **extra: str) -> Container:
     """Starts a server in a container whose loopback is its own."""
     folder.mkdir(parents=True, exist_ok=True)
     return start_container(
         ContainerSpec(
             command=command(kind, folder),
-            environment=environment(kind, archive, HOME=str(folder), **extra),
+            environment=environment(kind, archive, model=model, HOME=str(folder), **extra),
             folder=folder,
             log=folder / "server.log",
         )
@@ -100,22 +100,34 @@ def load(client: ServerClient, url: Path, *, name: str = "hash", target: str = T
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive that all three servers load: the same bytes."""
-    root = tmp_path_factory.mktemp("archive") / "model"
-    write_archive(root)
-    return root
+def archive(archives: Callable[[Tiny], Path]) -> Path:
+    """The embedder's archive, which all three servers load: the same bytes."""
+    return archives(EMBEDDER)
 
 
 @pytest.fixture(scope="session")
-def launched(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Served]]:
-    """Gives each kind of server, started at its first use and stopped at the end."""
-    running: dict[str, Served] = {}
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tiny], Path]:
+    """Gives each tiny network's archive, written at its first use."""
+    written: dict[str, Path] = {}
 
-    def served(kind: str) -> Served:
-        if kind not in running:
-            running[kind] = _serve(kind, archive, tmp_path_factory.mktemp(kind))
-        return running[kind]
+    def one(tiny: Tiny) -> Path:
+        if tiny.model not in written:
+            written[tiny.model] = tmp_path_factory.mktemp("archive") / "model"
+            write_archive(written[tiny.model], tiny)
+        return written[tiny.model]
+
+    return one
+
+
+@pytest.fixture(scope="session")
+def launched(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
+    """Gives each kind of server with one of the tiny networks, started at its first use and stopped at the end."""
+    running: dict[tuple[str, str], Served] = {}
+
+    def served(kind: str, tiny: Tiny = EMBEDDER) -> Served:
+        if (kind, tiny.model) not in running:
+            running[kind, tiny.model] = serve(kind, archives(tiny), tmp_path_factory.mktemp(kind), model=tiny.model)
+        return running[kind, tiny.model]
 
     yield served
     for one in running.values():
@@ -123,10 +135,11 @@ def launched(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         one.container.stop(10)
 
 
-def _serve(kind: str, archive: Path, folder: Path) -> Served:
+def serve(kind: str, archive: Path, folder: Path, *, model: str, **extra: str) -> Served:
+    """Starts a server and, in multi-model mode, loads the archive."""
     empty = folder / "empty"
-    empty.mkdir()
-    container = start(kind, empty if kind == "triton-mme" else archive, folder)
+    empty.mkdir(parents=True)
+    container = start(kind, empty if kind == "triton-mme" else archive, folder, model=model, **extra)
     client = ServerClient(container.connection)
     try:
         wait_until_healthy(container, client)
@@ -135,6 +148,7 @@ def _serve(kind: str, archive: Path, folder: Path) -> Served:
         answer = load(client, archive)
         assert answer.status == 200, answer.body
     except BaseException:
+        client.close()
         container.stop(0)
         raise
     headers = {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}
@@ -142,7 +156,7 @@ def _serve(kind: str, archive: Path, folder: Path) -> Served:
 
 
 @pytest.fixture(params=KINDS)
-def served(request: pytest.FixtureRequest, launched: Callable[[str], Served]) -> Served:
+def served(request: pytest.FixtureRequest, launched: Callable[..., Served]) -> Served:
     """One server after the other."""
     return launched(request.param)
 

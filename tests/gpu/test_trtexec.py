@@ -1,14 +1,30 @@
-"""What needs an NVIDIA GPU with trtexec; on any other machine these are counted as not run."""
+"""What needs an NVIDIA GPU with trtexec: plans compiled, read back and judged. On any other machine counted as not run.
+
+Never run where this repository was made. The whole command is `.venvs/builder/bin/python -m pytest tests/gpu` in the GPU builder
+image, which has trtexec, TensorRT's Python bindings and cuda-bindings.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-import subprocess
-from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
-from engine_build.trtexec import Request, Shapes, command
+from engine_build.engine import Candidate, check_machine, compiled, fallback
+from engine_build.networks import Network
+from engine_build.ort import OrtNetwork
+from engine_build.runner import ProcessRunner
+from engine_build.store import FolderStore
+from engine_build.tensorrt.host import gpu_host, trtexec_version
+from engine_build.tensorrt.network import opened
+from onboarding.manifest import RuntimeIdentity, TensorRecord
+from onboarding.names import timing_cache_path
+from tests.unit.engine_build import stand_ins
+from tests.unit.engine_build.tiny import model, write_tree
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,19 +33,112 @@ pytestmark = [
         reason="needs an NVIDIA GPU with trtexec and its driver",
     ),
 ]
-
-TINY = Path(__file__).resolve().parents[1] / "fixtures" / "tiny_embedder" / "model.onnx"
-
-
-def run(*argv):
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+WIDTH = 256
+X = TensorRecord(name="x", datatype="FP32", shape=(-1, WIDTH))
+Y = TensorRecord(name="y", datatype="FP32", shape=(-1, WIDTH))
 
 
-def test_trtexec_compiles_a_plan_and_reads_its_version(tmp_path):
-    plan = tmp_path / "model.plan"
-    shapes = Shapes(inputs=("input_ids", "attention_mask", "token_type_ids"), batch=(1, 2, 4), sequence=(4, 8, 16))
-    request = Request(network=TINY, plan=plan, precision="fp32", profiles=(shapes,), strongly_typed=True)
-    compiled = run(*command(request, 10).argv)
-    assert compiled.returncode == 0, compiled.stdout[-2000:]
-    version = run("trtexec", f"--loadEngine={plan}", "--getPlanVersionOnly")
-    assert version.returncode == 0, version.stdout[-2000:]
+def layers(folder, *, quantized):
+    """Two MatMuls and a Relu; with Q/DQ pairs and INT8 weights, or without."""
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 16 for _ in range(2)]
+    constants, nodes, tensor = {}, [], "x"
+    for index, weight in enumerate(weights):
+        names = {part: f"{part}{index}" for part in ("w", "s", "z", "a", "n", "q", "d", "v", "m")}
+        if quantized:
+            scale = (np.abs(weight).max(axis=0) / 127).astype(np.float32)
+            constants |= {
+                names["w"]: np.clip(np.rint(weight / scale), -127, 127).astype(np.int8),
+                names["s"]: scale,
+                names["z"]: np.zeros(WIDTH, dtype=np.int8),
+                names["a"]: np.array(0.03, dtype=np.float32),
+                names["n"]: np.array(0, dtype=np.int8),
+            }
+            grid = [names["a"], names["n"]]
+            nodes += [
+                helper.make_node("QuantizeLinear", [tensor, *grid], [names["q"]]),
+                helper.make_node("DequantizeLinear", [names["q"], *grid], [names["d"]]),
+                helper.make_node("DequantizeLinear", [names["w"], names["s"], names["z"]], [names["v"]], axis=1),
+            ]
+        else:
+            constants[names["v"]] = weight
+        nodes.append(helper.make_node("MatMul", [names["d"] if quantized else tensor, names["v"]], [names["m"]]))
+        nodes.append(helper.make_node("Relu" if index == 0 else "Identity", [names["m"]], [f"h{index}" if index == 0 else "y"]))
+        tensor = "h0"
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "layers",
+        [value("x", onnx.TensorProto.FLOAT, ["batch", WIDTH])],
+        [value("y", onnx.TensorProto.FLOAT, ["batch", WIDTH])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    path = folder / ("int8.onnx" if quantized else "float.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return Network(precision=path.stem, path=path, inputs=(X,), outputs=(Y,), facts={})
+
+
+@pytest.fixture
+def networks(tmp_path):
+    return {"float": layers(tmp_path, quantized=False), "int8": layers(tmp_path, quantized=True)}
+
+
+def shop(folder, precision, store=None, out="out"):
+    """A build for this very machine."""
+    spec = model("tiny", precision, endpoint={"instance_type": "ml.g5.xlarge"})
+    spec["engine"]["optimization_profiles"] = [{"batch": [1, 8, 32], "sequence": [1, 1, 1]}]
+    root = write_tree(folder / "root", spec)
+    environment = root / "environments/desk.yaml"
+    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    tools = stand_ins.shop(root, folder / out, store=store, runner=None)
+    runner = ProcessRunner(tools.log)
+    host, version = gpu_host(runner), trtexec_version(runner)
+    dialect = 11 if int(version.split(".")[0]) >= 11 else 10
+    order = dataclasses.replace(
+        tools.order,
+        compute_capability=host.compute_capability,
+        runtime=RuntimeIdentity(name="tensorrt", version=version),
+        platform=tools.order.platform.model_copy(
+            update={"tensorrt": version, "trtexec_dialect": dialect, "minimum_driver": None}
+        ),
+    )
+    return dataclasses.replace(tools, runner=runner, order=order)
+
+
+def difference(candidate: Candidate, network: Network) -> float:
+    x = np.random.default_rng(1).standard_normal((40, WIDTH)).astype(np.float32)
+    expected = OrtNetwork(network.path).rows({"x": x})
+    with opened(candidate.path) as plan:
+        assert plan.device_memory_mib > 0 and plan.load_seconds > 0
+        found = plan.rows({"x": x})
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def test_this_machine_is_taken_for_its_own_key(tmp_path):
+    tools = shop(tmp_path, "fp16")
+    assert check_machine(tools.order, tools.runner) == gpu_host(tools.runner)
+
+
+def test_plans_are_built_read_back_and_answer_as_their_networks(tmp_path, networks):
+    tools = shop(tmp_path, "auto")
+    with tools.work:
+        plain, int8 = compiled(tools, networks)
+        exact = fallback(tools, networks)
+    assert (plain.plan.int8_layers, int8.plan.int8_layers > 0) == (0, True)
+    assert difference(exact, networks["float"]) < 1e-4
+    assert difference(plain, networks["float"]) < 1e-2
+    assert difference(int8, networks["int8"]) < 3e-2
+
+
+def test_timing_cache_is_shared_and_a_damaged_one_survived(tmp_path, networks):
+    store = FolderStore(tmp_path / "store")
+    first = shop(tmp_path, "fp16", store)
+    with first.work:
+        compiled(first, networks)
+    name = timing_cache_path(first.order.runtime.version, gpu_host(first.runner).gpu)
+    assert store.size(name)
+    (tmp_path / "damaged").write_bytes(b"no timing cache at all")
+    store.upload(tmp_path / "damaged", name)
+    again = shop(tmp_path, "fp32", store, out="again")
+    with again.work:
+        assert compiled(again, networks)[0].plan is not None

@@ -78,7 +78,8 @@ def test_command_follows_the_variables_of_serve(tmp_path):
     command = triton_serve.triton_command(triton_serve.served_variables(variables), Path("/triton"), Path("/backends"))
     assert command == (
         "/triton/bin/tritonserver", f"--model-repository={tmp_path}", "--backend-directory=/backends",
-        "--cache-directory=/triton/caches", "--model-control-mode=explicit", "--allow-http=false", "--allow-sagemaker=true",
+        "--cache-directory=/triton/caches", "--model-control-mode=explicit", "--model-namespacing=true",
+        "--allow-http=false", "--allow-sagemaker=true",
         "--sagemaker-port=8080", "--allow-grpc=false", "--allow-metrics=true", "--metrics-address=127.0.0.1",
         "--metrics-port=8002", "--log-verbose=false", "--backend-config=python,shm-default-byte-size=1048576",
         "--load-model=adder", "--cache-config=local,size=8388608",

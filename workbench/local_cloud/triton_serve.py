@@ -100,6 +100,7 @@ def triton_command(variables: Mapping[str, str], distribution: Path, backends: P
         f"--backend-directory={backends}",
         f"--cache-directory={distribution / 'caches'}",
         "--model-control-mode=explicit",
+        f"--model-namespacing={variables.get('SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING', 'true')}",
         "--allow-http=false",
         "--allow-sagemaker=true",
         f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",

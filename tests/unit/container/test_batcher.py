@@ -198,7 +198,7 @@ def test_refuses_a_request_when_the_queue_is_full():
         bench = Bench(Limits(max_rows=4, max_tokens=40, queue_rows=4))
         bench.ask(0, [1])
         waits = bench.ask(1, [1] * 4)
-        with pytest.raises(QueueFull, match="4 texts wait already"):
+        with pytest.raises(QueueFull, match="4 rows wait already"):
             bench.ask(2, [1])
         await bench.thread.release_all()
         assert waits.result().tolist() == expected(1, [1] * 4)
@@ -242,5 +242,35 @@ def test_refuses_an_engine_that_loses_rows():
         future = batcher.submit([Row((0, 0), 1), Row((0, 1), 1)])
         await thread.release_all()
         assert isinstance(future.exception(), Unavailable)
+
+    asyncio.run(scenario())
+
+
+def test_rows_of_another_kind_wait_for_a_batch_of_their_own():
+    async def scenario() -> None:
+        bench = Bench()
+        bench.batcher = Batcher(
+            run=bench.engine.run, probe=[Row(PROBE, 1)], limits=LIMITS, thread=bench.thread, kind=lambda row: row.length
+        )
+        first = bench.ask(0, [9])
+        others = [bench.ask(1, [1, 2]), bench.ask(2, [2, 1, 1])]
+        await bench.thread.release_all()
+        assert [[row.length for row in batch] for batch in bench.engine.batches] == [[9], [1, 1, 1], [2, 2]]
+        assert np.array_equal(await first, [[0, 0]])
+        assert [(await other).tolist() for other in others] == [[[1, 0], [1, 1]], [[2, 0], [2, 1], [2, 2]]]
+
+    asyncio.run(scenario())
+
+
+def test_refuses_a_request_whose_rows_answers_do_not_fit_together():
+    async def scenario() -> None:
+        bench = Bench()
+        bench.engine.run = lambda rows: [np.zeros(row.identity[1] + 1) for row in rows]  # type: ignore[method-assign]
+        bench.batcher = Batcher(run=bench.engine.run, probe=[Row(PROBE, 1)], limits=LIMITS, thread=bench.thread)
+        uneven, even = bench.ask(0, [1, 1]), bench.ask(1, [1])
+        await bench.thread.release_all()
+        with pytest.raises(EngineRefused, match="do not fit together"):
+            await uneven
+        assert np.array_equal(await even, [[0.0]])
 
     asyncio.run(scenario())

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.client import EndpointFault, rows_of
-from container.server.codecs import BINARY_TYPE, decoded, encoded
+from container.server.codecs import decoded, encoded
+from container.server.envelope import BINARY_TYPE
 from container.server.types import RequestFault, Signature, TextRequest
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")

@@ -164,7 +164,7 @@ def test_refuses_when_the_queue_is_full():
 
     answer = asyncio.run(scenario())
     assert (answer[0], answer[1][b"retry-after"]) == (503, b"1")
-    assert "8 texts wait already" in sentence(answer)
+    assert "8 rows wait already" in sentence(answer)
 
 
 def test_client_that_leaves_gets_nothing_and_costs_nothing():

@@ -9,8 +9,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from engine_build.accuracy import rows_in_order
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
+from engine_build.judgement.answers import rows_in_order
 from engine_build.ort import OrtNetwork
 from engine_build.road import build
 from engine_build.runner import Ended
@@ -45,7 +45,9 @@ def test_archive_holds_the_manifest_beside_one_model_folder(built, tmp_path):
         tar.extractall(tmp_path, filter="data")
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"manifest.json", *manifest.files}
-    assert set(manifest.files) == {f"tiny/{name}" for name in ("config.pbtxt", "1/model.py", "1/model.onnx", "1/tokenizer.json")}
+    assert set(manifest.files) == {
+        f"tiny/{name}" for name in ("config.pbtxt", "1/model.py", "1/passport.py", "1/model.onnx", "1/tokenizer.json")
+    }
     assert all(sha256_of(tmp_path / name) == digest for name, digest in manifest.files.items())
     assert (tmp_path / "manifest.json").read_bytes() == manifest.to_bytes()
     assert f"dims: [ {WIDTH} ]" in (tmp_path / "tiny/config.pbtxt").read_text()
@@ -134,7 +136,7 @@ def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(built, tmp_p
     store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
     strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1.0}}
     root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=strict))
-    with pytest.raises(BudgetMissed, match=r"the closest, int8, has mean cosine [01]\.\d+ and .*wanted mean 1;"):
+    with pytest.raises(BudgetMissed, match=r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"):
         run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
     assert not (store / "engines").exists()
 
@@ -156,12 +158,22 @@ def test_compile_check_that_passed_is_kept_with_its_network(built, tmp_path):
     assert result.entry.manifest.compile_checks == built.result.entry.manifest.compile_checks
 
 
+def test_check_of_another_file_is_made_again(built, tmp_path):
+    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
+    record = next(store.glob("networks/*/check-*.json"))
+    record.rename(record.with_name("check-0123456789abcdef.json"))
+    runner = StandInRunner()
+    run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+    assert runner.ran("engine_build.rtx") == 1
+
+
 def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
     unchecked = shutil.ignore_patterns("check-*.json")
     store = shutil.copytree(built.store / "networks", tmp_path / "store/networks", ignore=unchecked).parent
-    said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "reason": "node /x (operator Foo): no importer"})
+    fault = {"said": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
+    said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
     runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
-    with pytest.raises(NetworkRefused, match=r"float network: node /x \(operator Foo\)"):
+    with pytest.raises(NetworkRefused, match=r"float network: node /x \(operator Foo\): no importer; way out: "):
         run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
 
 
@@ -180,16 +192,6 @@ def gpu_root(tmp_path):
 def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
     with pytest.raises(InputRefused, match=r"trtexec is not on this machine.* 8\.6"):
         run(gpu_root(tmp_path), tmp_path / "out", store=None, runner=StandInRunner())
-
-
-def test_refuses_to_publish_plans_that_nothing_judged(built, tmp_path):
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    runner = StandInRunner(programs=("trtexec",))
-    with pytest.raises(InputRefused, match="no plan can be judged yet"):
-        run(gpu_root(tmp_path), tmp_path / "out", store=FolderStore(store), runner=runner)
-    assert runner.ran("--fp16") == 1 and runner.ran("--stronglyTyped") == 1
-    assert {path.name for path in (tmp_path / "out/plans").iterdir()} == {"fp16.plan", "int8.plan"}
-    assert not (store / "engines").exists()
 
 
 def test_onnx_file_is_its_own_source(built, tmp_path):

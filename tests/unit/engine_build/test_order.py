@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 
 from engine_build.errors import InputRefused
@@ -13,6 +14,7 @@ from engine_build.log import Log
 from engine_build.options import Options, options
 from engine_build.order import check_order, order
 from engine_build.samples import Samples
+from onboarding.model_spec import SensitivitySearchSpec
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 
@@ -50,14 +52,43 @@ def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
 def test_refuses_overlapping_datasets(tmp_path):
     sound = resolved(write_tree(tmp_path))
     shared = dataclasses.replace(sound, validation=Samples(values=(*sound.validation.values, sound.calibration.values[3])))
-    with pytest.raises(InputRefused, match=r"1 samples of accuracy dataset .*, such as .*calibration never saw"):
+    with pytest.raises(InputRefused, match=r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"):
         check_order(shared)
 
 
-def test_refuses_a_task_that_is_not_built_yet(tmp_path):
-    changes = {"task": "text-classification", "accuracy": {"dataset": "models/data/validation.txt", "metric": "agreement"}}
-    with pytest.raises(InputRefused, match="task text-classification of tiny cannot be built yet; allowed today: text-embedding"):
-        resolved(write_tree(tmp_path, model("tiny", "fp32", **changes)))
+@pytest.mark.parametrize(
+    ("first", "second"), [("calibration", "validation"), ("search", "validation"), ("calibration", "search")]
+)
+def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
+    sound = resolved(write_tree(tmp_path, model("tiny", "auto")))
+    rows = {name: Samples(values=tuple({"x": row} for row in np.eye(4) * factor)) for name, factor in (("a", 1), ("b", 2))}
+    engine = sound.model.engine
+    search = SensitivitySearchSpec(dataset="models/data/search.npz", samples=4)
+    calibration = engine.calibration.model_copy(update={"samples": 4})
+    searching = engine.model_copy(update={"sensitivity_search": search, "calibration": calibration})
+    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": searching}))
+    parts = {"calibration": rows["a"], "search": rows["b"], "validation": Samples(values=({"x": np.ones(4)},))}
+    check_order(dataclasses.replace(order, **parts))
+    with pytest.raises(InputRefused, match=rf"4 samples of dataset .* are in {first} dataset .*never saw"):
+        check_order(dataclasses.replace(order, **parts | {second: parts[first]}))
+
+
+def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
+    sound = resolved(write_tree(tmp_path))
+    search = SensitivitySearchSpec(dataset="models/data/search.txt", samples=9)
+    engine = sound.model.engine.model_copy(update={"sensitivity_search": search})
+    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": engine}), search=Samples(values=("a",)))
+    with pytest.raises(
+        InputRefused, match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples"
+    ):
+        check_order(order)
+
+
+def test_refuses_tensors_without_an_onnx_file(tmp_path):
+    sound = resolved(write_tree(tmp_path))
+    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"task": "tensors"}))
+    with pytest.raises(InputRefused, match=r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256"):
+        check_order(order)
 
 
 def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):

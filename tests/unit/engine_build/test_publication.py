@@ -1,21 +1,17 @@
-"""Archives, publishing and stores."""
+"""Publishing and stores."""
 
 from __future__ import annotations
 
-import os
-import tarfile
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from engine_build.archive import BACKEND, backend_file, entry_bytes, entry_of, pack
+from engine_build.archive import entry_bytes, entry_of
 from engine_build.errors import InputRefused, PublishFailed
-from engine_build.model_configuration import text_embedding_configuration
 from engine_build.publication import known_engine, publish
-from engine_build.store import FolderStore, S3Store, sha256_of, store_at
-from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
-from onboarding.names import engine_archive_path, engine_record_path
-from tests.unit.engine_build.stand_ins import BreakingStore
+from engine_build.store import FolderStore, S3Store, store_at
+from onboarding.names import engine_archive_path, engine_card_data_path, engine_card_path, engine_record_path
 
 
 class Bucket:
@@ -122,35 +118,89 @@ def test_refuses_a_folder_store_that_is_a_file(file):
         FolderStore(file).upload(file, "a/b")
 
 
-def test_archive_of_the_same_files_has_the_same_bytes(tmp_path):
-    digests = set()
-    for name, time in (("one", 1), ("two", 2_000_000)):
-        (tmp_path / name / "m/1").mkdir(parents=True)
-        for file in ("m/config.pbtxt", "m/1/model.onnx", "manifest.json"):
-            (tmp_path / name / file).write_text(file)
-            os.utime(tmp_path / name / file, (time, time))
-        (tmp_path / name / "manifest.json").chmod(0o600)
-        pack(tmp_path / name, tmp_path / f"{name}.tar.gz")
-        digests.add(sha256_of(tmp_path / f"{name}.tar.gz"))
-    assert len(digests) == 1
-    with tarfile.open(tmp_path / "one.tar.gz") as tar:
-        found = [(each.name, each.mtime, each.uid, each.mode) for each in tar]
-    assert found == [(name, 0, 0, 0o644) for name in ("m/1/model.onnx", "m/config.pbtxt", "manifest.json")]
-
-
 def test_publish_writes_the_record_of_the_archive_last(store, built, tmp_path):
     entry = published(store, built, tmp_path)
     assert entry == built.result.entry == known_engine(store, entry.manifest.engine_key)
 
 
-def test_publish_that_breaks_before_the_record_is_invisible_and_can_be_finished(built, tmp_path):
+class Witness(FolderStore):
+    """Dies at its nth call, after looking whether an engine is visible that should not be."""
+
+    def __init__(self, folder: Path, dies_at: int, key: str) -> None:
+        super().__init__(folder)
+        self.calls = 0
+        self._dies_at = dies_at
+        self._key = key
+        self.names: list[str] = []
+
+    def _called(self, name: str) -> None:
+        self.calls += 1
+        assert (known_engine(FolderStore(self._folder), self._key) is None) or self.names[-1] == engine_record_path(self._key)
+        if self.calls == self._dies_at:
+            raise PublishFailed(f"died at {name}")
+
+    def size(self, name):
+        self._called(name)
+        return super().size(name)
+
+    def download(self, name, path):
+        self._called(name)
+        return super().download(name, path)
+
+    def upload(self, path, name, *, only_if_absent=False):
+        self._called(name)
+        written = super().upload(path, name, only_if_absent=only_if_absent)
+        self.names.append(name)
+        return written
+
+
+def publish_all(store, built, tmp_path, networks, cards):
+    """A publish of everything there is: networks, archive, card, record."""
+    entry = built.result.entry
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(exist_ok=True)
+    return publish(store, entry, built.store / entry.archive.path, networks, scratch, log(), lambda found: cards)
+
+
+def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it(built, file, tmp_path):
+    entry = built.result.entry
+    key = entry.manifest.engine_key
+    networks, cards = (
+        [("networks/a", file), ("networks/b", file)],
+        [(engine_card_path(key), file), (engine_card_data_path(key), file)],
+    )
+    whole = Witness(tmp_path / "whole", 0, key)
+    publish_all(whole, built, tmp_path, networks, cards)
+    assert whole.names[-4:] == [entry.archive.path, *(name for name, _ in cards), engine_record_path(key)]
+    for dies_at in range(1, whole.calls + 1):
+        folder = tmp_path / f"died-{dies_at}"
+        with pytest.raises(PublishFailed, match="died at"):
+            publish_all(Witness(folder, dies_at, key), built, tmp_path, networks, cards)
+        sound = FolderStore(folder)
+        assert known_engine(sound, key) is None
+        assert not list(folder.rglob(".part-*"))
+        assert publish_all(sound, built, tmp_path, networks, cards) == entry == known_engine(sound, key)
+        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(whole.names)
+
+
+def test_publish_sends_no_network_that_is_there(built, file, tmp_path):
     key = built.result.entry.manifest.engine_key
-    breaking = BreakingStore(tmp_path / "store", lambda name: name == engine_record_path(key), PublishFailed("gone"))
-    with pytest.raises(PublishFailed):
-        published(breaking, built, tmp_path)
-    sound = FolderStore(tmp_path / "store")
-    assert known_engine(sound, key) is None
-    assert published(sound, built, tmp_path) == known_engine(sound, key)
+    store = FolderStore(tmp_path / "store")
+    store.upload(file, "networks/a")
+    witness = Witness(tmp_path / "store", 0, key)
+    publish_all(witness, built, tmp_path, [("networks/a", file), ("networks/b", file)], [])
+    assert "networks/a" not in witness.names and "networks/b" in witness.names
+
+
+def test_card_is_made_of_the_archive_that_is_there(built, tmp_path):
+    entry = built.result.entry
+    store, scratch = FolderStore(tmp_path / "store"), tmp_path / "scratch"
+    scratch.mkdir()
+    published(store, built, tmp_path)
+    other = entry.model_copy(update={"manifest": entry.manifest.model_copy(update={"load_seconds": 99.0})})
+    seen = []
+    publish(store, other, built.store / entry.archive.path, [], scratch, log(), lambda found: seen.append(found) or ())
+    assert seen == [entry]
 
 
 def test_two_builds_of_one_key_agree_on_the_first_archive(store, built, tmp_path):
@@ -180,52 +230,6 @@ def test_record_without_its_archive_is_no_engine(built, tmp_path):
 def test_refuses_an_archive_of_another_engine(built):
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(built.store / built.result.entry.archive.path, "0" * 20)
-
-
-def test_refuses_a_source_tree_without_the_backend(tmp_path):
-    with pytest.raises(InputRefused, match=f"{BACKEND} is missing from the source tree"):
-        backend_file((tmp_path,))
-
-
-def test_configuration_is_the_golden_one():
-    serving = ServingSpec(
-        dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(4, 8, 64), max_queue_delay_us=100),
-        instances_per_gpu=2,
-        response_cache=True,
-    )
-    assert (
-        text_embedding_configuration(serving, max_batch_size=8, width=384)
-        == """backend: "python"
-max_batch_size: 8
-input [
-  {
-    name: "text"
-    data_type: TYPE_STRING
-    dims: [ 1 ]
-  }
-]
-output [
-  {
-    name: "embedding"
-    data_type: TYPE_FP32
-    dims: [ 384 ]
-  }
-]
-dynamic_batching {
-  preferred_batch_size: [ 4, 8 ]
-  max_queue_delay_microseconds: 100
-}
-instance_group [
-  {
-    kind: KIND_CPU
-    count: 2
-  }
-]
-response_cache {
-  enable: true
-}
-"""
-    )
 
 
 def test_refuses_a_store_of_another_kind():

@@ -1,4 +1,4 @@
-"""The file that every CPU archive carries decides its bytes, and no key sees it: only RECIPE_VERSION does."""
+"""The files that archives carry decide their bytes, and no key sees them: only RECIPE_VERSION does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from onboarding.keys import RECIPE_VERSION
 
 pytestmark = pytest.mark.unit
 
-CARRIED = Path(__file__).resolve().parents[3] / "container" / "triton" / "cpu_twin" / "model.py"
-PINNED = {1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888"}
-"""The digest of the carried file, by recipe version. When the file changes, raise RECIPE_VERSION and add a row."""
+FOLDER = Path(__file__).resolve().parents[3] / "container" / "triton"
+CARRIED = ("cpu_twin.py", "passport.py", "tokenizer.py")
+PINNED = {
+    1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
+    2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
+}
+"""The digest of the carried files, one after the other, by recipe version; version 1 carried one. When a file changes, raise
+RECIPE_VERSION and add a row."""
 
 
-def test_recipe_version_names_the_file_that_archives_carry():
-    assert hashlib.sha256(CARRIED.read_bytes()).hexdigest() == PINNED.get(RECIPE_VERSION)
+def test_recipe_version_names_the_files_that_archives_carry():
+    carried = b"".join((FOLDER / name).read_bytes() for name in CARRIED)
+    assert hashlib.sha256(carried).hexdigest() == PINNED.get(RECIPE_VERSION)
+
+
+def test_every_file_for_an_archive_is_pinned():
+    assert tuple(sorted(path.name for path in FOLDER.glob("*.py"))) == CARRIED

@@ -1,0 +1,69 @@
+"""What a card is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onboarding.lock import LockEntry
+from onboarding.manifest import BenchmarkRecord, Manifest
+from onboarding.model_spec import SourceSpec
+
+VERSION = 1
+"""Of the JSON's layout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """One published engine; `networks` maps each network's name, float or int8, to the facts it was kept with."""
+
+    entry: LockEntry
+    source: SourceSpec
+    environment: str
+    """The environment it was built for; others of the same platform share it."""
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The engine's passport."""
+        return self.entry.manifest
+
+    @property
+    def frontier(self) -> tuple[Mapping[str, Any], ...]:
+        """What the sensitivity search measured, the smallest share of INT8 work first; empty when none was run."""
+        points: Sequence[Mapping[str, Any]] = self.networks.get("int8", {}).get("frontier", ())
+        return tuple(sorted(points, key=lambda point: float(point["share"])))
+
+    @property
+    def layers(self) -> tuple[Mapping[str, Any], ...]:
+        """The weighted layers, in graph order, each with what became of it and why."""
+        return tuple(self.networks.get("int8", {}).get("layers", ()))
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Runtime and precision of the published engine, as the benchmark names them."""
+        return self.manifest.runtime.name, self.manifest.precision
+
+    @property
+    def at_opt(self) -> BenchmarkRecord | None:
+        """The published engine at the first profile's opt shape."""
+        profile = self.manifest.optimization_profiles[0]
+        sequence = None if profile.sequence is None else profile.sequence[1]
+        mine = [each for each in self.manifest.benchmark if (each.runtime, each.precision) == self.subject]
+        exact = [each for each in mine if each.batch == profile.batch[1] and each.sequence in (sequence, None)]
+        found = [*exact, *mine]
+        return found[0] if found else None
+
+
+def card_data(facts: CardFacts) -> bytes:
+    """All that the card shows, as JSON: the same facts give the same bytes."""
+    document = {
+        "version": VERSION,
+        "environment": facts.environment,
+        "source": facts.source.model_dump(mode="json", exclude_none=True),
+        "entry": facts.entry.model_dump(mode="json"),
+        "networks": {name: dict(each) for name, each in facts.networks.items()},
+    }
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()

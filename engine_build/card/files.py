@@ -1,0 +1,36 @@
+"""The card's two files, made of an engine's record and of what its networks' records tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine_build.card.facts import CardFacts, card_data
+from engine_build.card.page import card_page
+from engine_build.networks import RECORD_NAME, NetworkRecord
+from engine_build.order import Order
+from engine_build.store import Store
+from onboarding.lock import LockEntry
+from onboarding.names import engine_card_data_path, engine_card_path, network_path
+
+
+def card_files(order: Order, entry: LockEntry, networks: Store, folder: Path) -> tuple[tuple[str, Path], ...]:
+    """Writes card.html and card.json into a folder; the names that they are published under, each with its file."""
+    found = {name: network_facts(networks, key) for name, key in order.network_keys.items()}
+    facts = CardFacts(entry=entry, source=order.model.source, environment=order.environment, networks=found)
+    key = entry.manifest.engine_key
+    files = {engine_card_path(key): card_page(facts), engine_card_data_path(key): card_data(facts)}
+    for name, data in files.items():
+        (folder / Path(name).name).write_bytes(data)
+    return tuple((name, folder / Path(name).name) for name in files)
+
+
+def network_facts(store: Store, key: str) -> dict[str, Any]:
+    """What a network was kept with; nothing when it is not there."""
+    data = store.read(network_path(key, RECORD_NAME))
+    try:
+        return {} if data is None else NetworkRecord.model_validate_json(data).facts
+    except ValidationError:
+        return {}

@@ -1,0 +1,48 @@
+"""The JSON files of a checkpoint folder: what they say about how the model is meant to be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from engine_build.errors import SourceFault
+
+MODULES = {"Transformer", "Pooling", "Normalize"}
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """config.json; empty when there is none."""
+    config: dict[str, Any] = read_json(folder / "config.json", {})
+    return config
+
+
+def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
+    """Class names in the order of the logits; None when the configuration has none."""
+    names = config.get("id2label")
+    if not isinstance(names, dict):
+        return None
+    missing = [index for index in range(len(names)) if str(index) not in names]
+    if missing:
+        raise SourceFault(f"config.json names {len(names)} classes, but not class {missing[0]}; number them from 0.")
+    return tuple(str(names[str(index)]) for index in range(len(names)))
+
+
+def refuse_other_poolings(folder: Path) -> None:
+    """A sentence-transformers checkpoint says how it pools; another way than ours would be silently wrong."""
+    modules = {str(module["type"]).rsplit(".", 1)[-1] for module in read_json(folder / "modules.json", [])}
+    if not modules <= MODULES:
+        others, allowed = ", ".join(sorted(modules - MODULES)), ", ".join(sorted(MODULES))
+        raise SourceFault(f"the checkpoint has modules {others}; allowed: {allowed}.")
+    pooling = read_json(folder / "1_Pooling" / "config.json", {})
+    chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
+    if chosen not in ([], ["pooling_mode_mean_tokens"]):
+        raise SourceFault(f"the checkpoint pools by {', '.join(chosen)}; allowed: pooling_mode_mean_tokens.")
+
+
+def read_json(path: Path, default: Any) -> Any:
+    """A file's content, or the default where there is no file. Raises SourceFault."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
+    except ValueError as error:
+        raise SourceFault(f"{path.name} of the checkpoint is no JSON ({error}); fetch or save it again.") from error

@@ -1,0 +1,1 @@
+"""Explicit INT8: which layers, their ranges, the Q/DQ network, and what each layer costs."""

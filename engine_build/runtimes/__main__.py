@@ -1,0 +1,96 @@
+"""`python -m engine_build.runtimes`: networks, plans and a checkpoint, side by side on whatever runtimes a machine has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from engine_build.errors import BuildError, InputRefused
+from engine_build.feed import Shape
+from engine_build.machine import description
+from engine_build.runtimes.availability import Runtime, absences, runtimes
+from engine_build.runtimes.comparison import as_data, as_text, compared, inputs_of
+from engine_build.runtimes.contenders import Offer, contenders
+from engine_build.runtimes.pytorch import Source
+
+SHAPES = "1x8,8x64,32x128"
+
+
+def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, here: Sequence[Runtime] | None = None) -> int:
+    """0: measured; 1: what was given cannot run here."""
+    parsed = _parser().parse_args(arguments)
+    found = runtimes() if here is None else here
+    try:
+        shapes = tuple(_shape(text) for text in parsed.shapes.split(","))
+        offer = _offer(parsed, shapes)
+        comparison = compared(contenders(offer, found), inputs_of(offer), shapes, seconds=parsed.seconds)
+    except BuildError as error:
+        print(f"FAILED: {error}", file=stderr)
+        return error.exit_code
+    missing = absences(found)
+    print(as_text(comparison), file=stdout)
+    if missing is not None:
+        print(missing, file=stdout)
+    if parsed.json is not None:
+        data = {"machine": description(), "gpu": _gpu(), "missing": missing, **as_data(comparison)}
+        parsed.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engine_build.runtimes", description=__doc__, allow_abbrev=False)
+    for option, what in (
+        ("--network", "ONNX file; NAME is its precision, fp32"),
+        ("--plan", "TensorRT plan; NAME is its precision, fp16"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar="[NAME=]FILE", help=f"{what} unless given")
+    parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="the source model of a text task, for PyTorch")
+    parser.add_argument("--task", default="text-embedding", choices=("text-embedding", "text-classification"))
+    parser.add_argument("--shapes", default=SHAPES, help=f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for everything together")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the numbers go as JSON")
+    return parser
+
+
+def _offer(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Offer:
+    longest = max((shape.sequence for shape in shapes if shape.sequence is not None), default=1)
+    return Offer(
+        networks=_named(parsed.network, "fp32"),
+        plans=_named(parsed.plan, "fp16"),
+        source=None if parsed.checkpoint is None else _source(parsed.checkpoint, parsed.task, longest),
+    )
+
+
+def _source(folder: Path, task: Any, longest: int) -> Source:
+    from engine_build.source_model import SourceModel
+
+    return SourceModel(folder, longest=longest, task=task)
+
+
+def _named(texts: Sequence[str], otherwise: str) -> dict[str, Path]:
+    pairs = [text.rpartition("=") for text in texts]
+    found = {name if equals else otherwise: Path(file) for name, equals, file in pairs}
+    if len(found) < len(texts):
+        raise InputRefused(f"two of {', '.join(texts)} have one name; give each its own, as in int8=model.onnx.")
+    return found
+
+
+def _shape(text: str) -> Shape:
+    batch, _, sequence = text.partition("x")
+    try:
+        return Shape(batch=int(batch), sequence=int(sequence) if sequence else None)
+    except ValueError as error:
+        raise InputRefused(f"shape {text!r} is no BATCHxSEQUENCE, such as 8x64.") from error
+
+
+def _gpu() -> str | None:
+    torch = sys.modules.get("torch")
+    return str(torch.cuda.get_device_name(0)) if torch is not None and torch.cuda.is_available() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))

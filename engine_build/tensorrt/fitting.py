@@ -1,0 +1,105 @@
+"""Which optimization profile a feed fits, and how a feed that none takes is made to fit: pure arithmetic on shapes.
+
+A plan refuses what is smaller than its smallest profile as well as what is larger, and a server meets both, so a feed is filled
+up: rows by repeating the last one, whose answers are thrown away; tokens by zeros, which an attention mask of zeros hides.
+A batch that is too large is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine_build.errors import InputRefused
+from engine_build.feed import ATTENTION_MASK, Array, Feed
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """(min, opt, max) sizes of one input in one profile."""
+
+    smallest: Sizes
+    opt: Sizes
+    largest: Sizes
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """True when every axis is within."""
+        return len(shape) == len(self.smallest) and all(
+            low <= size <= high for low, size, high in zip(self.smallest, shape, self.largest, strict=True)
+        )
+
+
+Profile = Mapping[str, Range]
+
+
+def parts(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
+    """The feed in parts that some profile takes, each with the number of its own rows. Raises InputRefused."""
+    rows = len(next(iter(feed.values())))
+    most = max((_most_rows(profile) for profile in profiles if _takes_rows(feed, profile)), default=rows)
+    for begin in range(0, rows, most):
+        part = {name: values[begin : begin + most] for name, values in feed.items()}
+        yield filled(part, profiles), min(most, rows - begin)
+
+
+def filled(feed: Feed, profiles: Sequence[Profile]) -> Feed:
+    """The feed itself where a profile takes it, or else filled up to the smallest that does. Raises InputRefused."""
+    if _fitting(feed, profiles):
+        return feed
+    grown = [{name: _grown(values, profile[name], feed) for name, values in feed.items()} for profile in profiles]
+    fitting = [each for each in grown if _fitting(each, profiles)]
+    if not fitting:
+        told = ", ".join(f"{name} {_times(values.shape)}" for name, values in feed.items())
+        raise InputRefused(f"no optimization profile of the plan takes {told}; allowed: {_allowed(profiles)}.")
+    return min(fitting, key=lambda each: sum(values.size for values in each.values()))
+
+
+def chosen(feed: Feed, profiles: Sequence[Profile]) -> int:
+    """The profile that takes a feed and is tuned nearest to it. Raises InputRefused."""
+    fitting = _fitting(feed, profiles)
+    if not fitting:
+        raise InputRefused(f"no optimization profile of the plan takes the feed; allowed: {_allowed(profiles)}.")
+    return min(fitting, key=lambda index: _distance(feed, profiles[index]))
+
+
+def _takes_rows(feed: Feed, profile: Profile) -> bool:
+    """True when the rows fit, however many there are."""
+    shapes = {name: _grown(values[:1], profile[name], feed).shape for name, values in feed.items()}
+    return all(ranges.takes((ranges.smallest[0], *shapes[name][1:])) for name, ranges in profile.items())
+
+
+def _most_rows(profile: Profile) -> int:
+    return min(ranges.largest[0] for ranges in profile.values())
+
+
+def _fitting(feed: Feed, profiles: Sequence[Profile]) -> list[int]:
+    return [
+        index for index, profile in enumerate(profiles) if all(ranges.takes(feed[name].shape) for name, ranges in profile.items())
+    ]
+
+
+def _distance(feed: Feed, profile: Profile) -> int:
+    return sum(abs(feed[name].size - int(np.prod(ranges.opt))) for name, ranges in profile.items())
+
+
+def _grown(values: Array, ranges: Range, feed: Feed) -> Array:
+    missing = [max(0, least - size) for least, size in zip(ranges.smallest, values.shape, strict=False)]
+    if values.ndim == 2 and missing[1] and ATTENTION_MASK in feed:
+        values = np.pad(values, ((0, 0), (0, missing[1])))
+    if missing and missing[0] and len(values):
+        values = np.concatenate([values, np.repeat(values[-1:], missing[0], axis=0)])
+    return values
+
+
+def _allowed(profiles: Sequence[Profile]) -> str:
+    return "; ".join(
+        ", ".join(f"{name} {_times(each.smallest)} to {_times(each.largest)}" for name, each in profile.items())
+        for profile in profiles
+    )
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))

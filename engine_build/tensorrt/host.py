@@ -1,0 +1,97 @@
+"""The GPU, driver and trtexec of the machine that builds, and whether they can make the engine that was ordered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from engine_build.errors import InputRefused
+from engine_build.order import Order
+from engine_build.runner import Command, Runner
+from engine_build.trtexec import PROGRAM, banner
+
+SMI = "nvidia-smi"
+QUERY = Command(
+    argv=(SMI, "--query-gpu=name,driver_version,compute_cap,memory.total", "--format=csv,noheader,nounits"), timeout_seconds=60
+)
+BANNER = re.compile(r"^&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\] \[b(\d+)\]", re.MULTILINE)
+"""As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the build."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuHost:
+    """What nvidia-smi says of the first GPU; every GPU of the machine is of the same model."""
+
+    gpu: str
+    driver: str
+    compute_capability: str
+    memory_mib: int | None
+
+
+def check_host(order: Order, runner: Runner) -> GpuHost:
+    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the order's. Raises InputRefused."""
+    host = gpu_host(runner)
+    wanted = order.compute_capability
+    if host.compute_capability != wanted:
+        raise InputRefused(
+            f"this machine's {host.gpu} has compute capability {host.compute_capability}, but engine {order.engine_key} is for "
+            f"{wanted}, and plans run on the GPU they were built for; build it on a machine with {wanted}, as "
+            "`roundhouse build` does."
+        )
+    least = order.platform.minimum_driver
+    if least is not None and int(host.driver.split(".")[0]) < least:
+        raise InputRefused(
+            f"this machine's driver is {host.driver}, but platform {order.platform.name} needs {least} or newer; update it."
+        )
+    check_version(order, trtexec_version(runner), PROGRAM)
+    return host
+
+
+def gpu_host(runner: Runner) -> GpuHost:
+    """The GPU of this machine. Raises InputRefused where there is none, or GPUs of several models."""
+    if runner.find(SMI) is None:
+        raise InputRefused(f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU builder image.")
+    ended = runner.run(QUERY)
+    lines = [line for line in ended.output.splitlines() if line.strip()]
+    if ended.code != 0 or not lines:
+        said = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
+        raise InputRefused(f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine that has one.")
+    hosts = tuple(dict.fromkeys(map(_host, lines)))
+    if len(hosts) > 1:
+        names = ", ".join(host.gpu for host in hosts)
+        raise InputRefused(f"this machine has GPUs of several models ({names}); leave one model visible to the build.")
+    return hosts[0]
+
+
+def trtexec_version(runner: Runner) -> str:
+    """The TensorRT of trtexec itself, such as 10.16.1.11. Raises InputRefused."""
+    ended = runner.run(banner())
+    found = BANNER.search(ended.output)
+    if found is None:
+        raise InputRefused(f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the GPU builder image.")
+    version, build = int(found[1]), int(found[2])
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
+
+
+def check_version(order: Order, found: str, what: str) -> None:
+    """Refuses another TensorRT than the platform's, which may be given without its build. Raises InputRefused."""
+    if not same_tensorrt(order.runtime.version, found):
+        raise InputRefused(
+            f"{what} is of TensorRT {found}, but platform {order.platform.name} serves {order.runtime.version}, and plans load "
+            "in the very build that made them; use the GPU builder image of that platform."
+        )
+
+
+def same_tensorrt(wanted: str, found: str) -> bool:
+    """True when every part of the wanted version is the found one's: 11.0.0 names any build of it."""
+    parts = wanted.split(".")
+    return found.split(".")[: len(parts)] == parts
+
+
+def _host(line: str) -> GpuHost:
+    try:
+        gpu, driver, capability, memory = (part.strip() for part in line.split(","))
+        int(driver.split(".")[0])
+    except ValueError as error:
+        raise InputRefused(f"{SMI} says {line!r}, where name, driver, compute capability and memory are expected.") from error
+    return GpuHost(gpu=gpu, driver=driver, compute_capability=capability, memory_mib=int(memory) if memory.isdecimal() else None)

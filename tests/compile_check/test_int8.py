@@ -1,0 +1,33 @@
+"""Q/DQ networks of every kind, whole and mixed with float, compiled by TensorRT-RTX."""
+
+from __future__ import annotations
+
+import io
+
+import onnx
+import pytest
+
+from engine_build.compile_check import compile_checks
+from engine_build.int8.layers import layers
+from engine_build.int8.qdq import quantized
+from engine_build.log import Log
+from engine_build.networks import Network
+from engine_build.runner import ProcessRunner
+from onboarding.model_spec import OptimizationProfileSpec
+from tests.unit.engine_build.int8.graphs import cnn, images, texts, transformer, vit
+from tests.unit.engine_build.int8.test_calibration import ranges
+
+pytestmark = pytest.mark.compile_check
+KINDS = {"transformer": (transformer, texts, (4, 8, 16)), "cnn": (cnn, images, None), "vit": (vit, images, None)}
+
+
+@pytest.mark.parametrize("every", [1, 2], ids=["all layers", "every other layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_qdq_network_compiles(tmp_path, kind, every):
+    make, samples, sequence = KINDS[kind]
+    model = make()
+    onnx.save(quantized(model, layers(model)[::every], ranges(model, samples(32, seed=1))), tmp_path / "model.onnx")
+    log = Log(io.StringIO())
+    network = Network(precision="int8", path=tmp_path / "model.onnx", inputs=(), outputs=(), facts={})
+    profiles = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=sequence),)
+    assert compile_checks([network], profiles, ProcessRunner(log), log)[0].verdict == "pass"

@@ -1,0 +1,26 @@
+"""A Q/DQ network made of an old calibration cache, given to NVIDIA's own parser and builder, strongly typed, with no GPU."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+
+from engine_build import rtx
+from engine_build.calibration_cache.cache import cache_of
+from engine_build.calibration_cache.migration import migrated
+from tests.unit.engine_build.test_cache_migration import IMAGES, network
+
+pytestmark = pytest.mark.compile_check
+
+
+def test_migrated_network_compiles(tmp_path, capsys):
+    cache = cache_of(IMAGES.replace("scores", "features").encode(), "old.cache")
+    result = migrated(network(16, 16), cache)
+    assert result.int8 == ("/conv", "/classify", "/beside")
+    onnx.save(result.network, tmp_path / "qdq.onnx")
+    profiles = [{"batch": [1, 2, 4], "sequence": None}]
+    assert rtx.main([str(tmp_path / "qdq.onnx"), json.dumps(profiles)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "pass", said

@@ -1,0 +1,55 @@
+"""Triton's own protobuf reads every golden model configuration, and sees in it what was meant."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.text_format import ParseError
+
+from engine_build.model_configuration import configurations
+from tests.contract.model_config import PROTOBUF, parsed
+from tests.unit.engine_build.golden_configurations import CASES, golden
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_protobuf_reads_the_golden_file(case):
+    engine, is_cpu = CASES[case]
+    for text in configurations(engine, is_cpu=is_cpu).values():
+        assert text in golden(case).read_text()
+        config = parsed(text)
+        assert config.max_batch_size == engine.max_batch_size
+        assert list(config.dynamic_batching.preferred_batch_size) in (
+            [],
+            list(engine.serving.dynamic_batching.preferred_batch_sizes),
+        )
+
+
+def test_protobuf_sees_profiles_graphs_and_warm_ups():
+    config = parsed(configurations(CASES["gpu-embedding-tuned"][0], is_cpu=False)["embedder_engine/config.pbtxt"])
+    assert [(group.kind, group.count, list(group.profile)) for group in config.instance_group] == [
+        (PROTOBUF.ModelInstanceGroup.KIND_GPU, 2, ["0", "1"])
+    ]
+    assert config.optimization.cuda.graphs
+    specs = config.optimization.cuda.graph_spec
+    assert [(each.batch_size, list(each.input["input_ids"].dim)) for each in specs] == [
+        (1, [32]),
+        (4, [32]),
+        (4, [128]),
+        (8, [128]),
+    ]
+    warm = [(each.batch_size, list(each.inputs["attention_mask"].dims)) for each in config.model_warmup]
+    assert warm == [(1, [16]), (8, [128]), (32, [256]), (1, [8]), (1, [32]), (4, [64])]
+    assert config.response_cache.enable
+
+
+def test_protobuf_sees_the_steps_of_an_ensemble():
+    config = parsed(configurations(CASES["gpu-embedding"][0], is_cpu=False)["embedder/config.pbtxt"])
+    before, engine = config.ensemble_scheduling.step
+    assert (before.model_name, engine.model_name) == ("embedder_tokenizer", "embedder_engine")
+    assert dict(before.output_map) == dict(engine.input_map) == {"input_ids": "input_ids", "attention_mask": "attention_mask"}
+    assert dict(engine.output_map) == {"sentence_embedding": "embedding"}
+
+
+def test_refuses_a_word_that_triton_does_not_know():
+    text = configurations(CASES["cpu-embedding"][0], is_cpu=True)["embedder/config.pbtxt"]
+    with pytest.raises(ParseError):
+        parsed(text.replace("max_queue_delay_microseconds", "max_queue_delay_us"))

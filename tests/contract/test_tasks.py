@@ -1,0 +1,136 @@
+"""The other tasks on every server: classes by their logits, and tensors of several shapes and datatypes."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from container.client import rows_of
+from tests.contract.conftest import KINDS
+from tests.contract.requests import BINARY_TYPE, json_request
+from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CLASSIFIER
+
+TEXTS = ("the cat sat on the mat", "a dog", "a fast red train ran over the green track")
+SIGNAL = np.arange(-6, 6, dtype=np.float32).reshape(3, 2, 2)
+GAIN = np.array([[1], [2], [-3]], dtype=np.int64)
+ARRAYS = {"signal": SIGNAL, "gain": GAIN}
+TYPES = {"signal": "FP32", "gain": "INT64"}
+NUMPY = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
+
+
+def tensor_request(arrays, *, outputs=None, **changes):
+    """KServe v2 JSON of several tensors; `changes` replace fields of the first."""
+    inputs = [
+        {"name": name, "shape": list(array.shape), "datatype": TYPES[name], "data": array.reshape(-1).tolist()}
+        for name, array in arrays.items()
+    ]
+    inputs[0] |= changes
+    return json.dumps({"inputs": inputs} | ({} if outputs is None else {"outputs": outputs})).encode()
+
+
+def binary_tensor_request(arrays):
+    """The binary extension for every tensor, in and out."""
+    inputs = [
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "datatype": TYPES[name],
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+        for name, array in arrays.items()
+    ]
+    header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    return header + b"".join(a.tobytes() for a in arrays.values()), f"{BINARY_TYPE};json-header-size={len(header)}"
+
+
+def arrays_of(answer):
+    """Every output of an answer, by name."""
+    assert answer.status == 200, answer.body
+    _, marker, size = answer.headers["content-type"].partition("json-header-size=")
+    header, tail = (answer.body[: int(size)], answer.body[int(size) :]) if marker else (answer.body, b"")
+    found = {}
+    for output in json.loads(header)["outputs"]:
+        dtype = NUMPY[output["datatype"]]
+        if "data" in output:
+            values = np.array(output["data"], dtype)
+        else:
+            length = output["parameters"]["binary_data_size"]
+            values, tail = np.frombuffer(tail[:length], dtype), tail[length:]
+        found[output["name"]] = values.reshape(output["shape"])
+    return found
+
+
+def check(found, arrays=None):
+    """The three outputs are those of the network."""
+    arrays = ARRAYS if arrays is None else arrays
+    scaled = arrays["signal"] * arrays["gain"][:, :, None]
+    assert list(found) == ["scaled", "positive", "count"]
+    assert np.array_equal(found["scaled"], scaled)
+    assert np.array_equal(found["positive"], scaled > 0)
+    assert np.array_equal(found["count"], (scaled > 0).sum(axis=(1, 2))[:, None])
+
+
+@pytest.fixture(params=KINDS)
+def arithmetic(request, launched):
+    return launched(request.param, ARITHMETIC)
+
+
+def test_texts_are_answered_with_the_same_logits_everywhere(launched):
+    answers = [launched(kind, CLASSIFIER).ask(json_request(TEXTS)) for kind in KINDS]
+    rows = [rows_of(answer.body, answer.headers["content-type"], "logits") for answer in answers]
+    assert rows[0].shape == (len(TEXTS), 3) and len(np.unique(rows[0])) == rows[0].size
+    assert all(np.allclose(rows[0], others, atol=1e-5) for others in rows[1:])
+
+
+def test_tensors_are_answered_in_json(arithmetic):
+    check(arrays_of(arithmetic.ask(tensor_request(ARRAYS))))
+
+
+def test_tensors_are_answered_in_binary(arithmetic):
+    body, content_type = binary_tensor_request(ARRAYS)
+    check(arrays_of(arithmetic.ask(body, content_type)))
+
+
+def test_client_chooses_among_the_outputs(arithmetic):
+    wanted = [{"name": "count"}, {"name": "scaled", "parameters": {"binary_data": True}}]
+    found = arrays_of(arithmetic.ask(tensor_request(ARRAYS, outputs=wanted)))
+    assert sorted(found) == ["count", "scaled"]
+    assert np.array_equal(found["scaled"], SIGNAL * GAIN[:, :, None])
+
+
+def test_concurrent_clients_with_tensors_of_two_shapes_get_their_own_answers(arithmetic):
+    requests = [
+        {"signal": np.full((1 + n % 3, 2, 1 + n % 2), n - 20, np.float32), "gain": np.full((1 + n % 3, 1), 2)} for n in range(60)
+    ]
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(lambda arrays: arrays_of(arithmetic.ask(tensor_request(arrays))), requests))
+    for arrays, found in zip(requests, answers, strict=True):
+        check(found, arrays)
+
+
+@pytest.mark.parametrize(
+    ("changes", "single"),
+    [
+        ({"name": "noise"}, 400),
+        ({"datatype": "FP64"}, 400),
+        ({"shape": [3, 4]}, 400),
+        ({"shape": [3, 1, 4]}, 400),
+        # As with texts, Triton's single-model mode answers 500 to data that does not fit its own shape.
+        ({"shape": [2, 2, 2]}, 500),
+        ({"data": [1.0]}, 500),
+        ({"data": ["1"] * 12}, 500),
+    ],
+    ids=["unknown-input", "datatype", "rank", "fixed-axis", "rows", "too-few-values", "texts"],
+)
+def test_refuses_wrong_tensors_with_the_status_of_the_table(arithmetic, changes, single):
+    answer = arithmetic.ask(tensor_request(ARRAYS, **changes))
+    assert answer.status == (single if arithmetic.kind == "triton-sme" else 400), answer.body
+    assert list(json.loads(answer.body)) == ["error"]
+    check(arrays_of(arithmetic.ask(tensor_request(ARRAYS))))
+
+
+def test_refuses_an_input_too_few_with_400(arithmetic):
+    assert arithmetic.ask(tensor_request({"signal": SIGNAL})).status == 400

@@ -1,0 +1,141 @@
+"""What a model inside Triton reads of its archive: digests, lengths, sizes to warm up with, and the runtime beside it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from container.server.runtime import warm_up_sizes
+from onboarding.manifest import ProfileRecord, RuntimeIdentity
+from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CARRIED, CLASSIFIER, EMBEDDER, write_archive
+
+
+def _passport():
+    """The file as an archive carries it: no package around it."""
+    spec = importlib.util.spec_from_file_location("passport", CARRIED / "passport.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+passport = _passport()
+
+
+@pytest.mark.parametrize("tiny", [EMBEDDER, CLASSIFIER, ARITHMETIC], ids=lambda tiny: tiny.model)
+def test_whole_archive_is_verified(tiny, tmp_path):
+    manifest = write_archive(tmp_path, tiny)
+    assert passport.verified_manifest(tmp_path)["files"] == manifest.files
+
+
+def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
+    profiles = (ProfileRecord(batch=(1, 8, 64), sequence=(8, 16, 32)), ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)))
+    manifest = write_archive(tmp_path, optimization_profiles=profiles)
+    found = passport.warm_up_sizes(passport.read_manifest(tmp_path, None))
+    assert found == warm_up_sizes(manifest) == ((1, 8), (8, 16), (32, 32), (1, 64), (4, 128))
+
+
+def test_nothing_is_warmed_up_when_the_spec_says_so(tmp_path):
+    manifest = write_archive(tmp_path, warm_up=False)
+    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == warm_up_sizes(manifest) == ()
+
+
+def test_warm_up_of_tensors_has_no_sequence(tmp_path):
+    write_archive(tmp_path, ARITHMETIC)
+    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == ((1, None), (8, None), (32, None))
+
+
+def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
+    profiles = [{"sequence": [16, 100, 256]}, {"sequence": [8, 32, 64]}]
+    assert passport.sequence_buckets({"optimization_profiles": profiles}) == (8, 16, 32, 64, 100, 128, 256)
+    assert passport.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
+
+
+class Libraries:
+    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes would load them."""
+
+    def __init__(self, *, failing: str = "") -> None:
+        self.loaded: list[str] = []
+        self._failing = failing
+
+    def __call__(self, name: str) -> Libraries:
+        self.loaded.append(name)
+        return self
+
+    def getInferLibVersion(self) -> int:
+        return 101601
+
+    def cuInit(self, flags: int) -> int:
+        return int(self._failing == "cuInit")
+
+    def cuDeviceGet(self, device, ordinal: int) -> int:
+        return int(self._failing == "cuDeviceGet")
+
+    def cuDeviceGetAttribute(self, place, attribute: int, device) -> int:
+        place._obj.value = {75: 8, 76: 6}[attribute]
+        return int(self._failing == "cuDeviceGetAttribute")
+
+
+@pytest.mark.parametrize("wanted", ["10.16", "10.16.1", "10.16.1.11"])
+def test_tensorrt_is_asked_for_its_version_as_precisely_as_it_is_wanted(wanted):
+    libraries = Libraries()
+    assert passport.running_tensorrt(wanted, libraries) == wanted
+    assert libraries.loaded == ["libnvinfer.so.10"]
+    assert passport.running_tensorrt("10.9.0.34", libraries) == "10.16.1.34"
+
+
+def test_tensorrt_that_is_not_there_is_not_known():
+    assert passport.running_tensorrt("999.1.2.3") is None
+
+
+def test_driver_is_asked_for_the_compute_capability():
+    libraries = Libraries()
+    assert passport.running_compute_capability(libraries) == "8.6"
+    assert libraries.loaded == ["libcuda.so.1"]
+
+
+@pytest.mark.parametrize("failing", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
+def test_compute_capability_is_not_known_when_the_driver_fails(failing):
+    assert passport.running_compute_capability(Libraries(failing=failing)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "sentence"),
+    [
+        ("10.16.0.11", "8.6", "the engine was made for tensorrt 10.16.1.11, this server runs tensorrt 10.16.0.11"),
+        ("10.16.1.11", "8.9", "the engine was made for compute capability 8.6, this server runs 8.9"),
+    ],
+)
+def test_refuses_a_foreign_tensorrt_or_gpu(version, capability, sentence, tmp_path):
+    runtime = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+    write_archive(tmp_path, runtime=runtime, compute_capability="8.6")
+    manifest = passport.read_manifest(tmp_path, None)
+    passport.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", "8.6")
+    passport.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", None)
+    with pytest.raises(passport.Refused, match=sentence):
+        passport.refuse_foreign_runtime(manifest, "tensorrt", version, capability)
+
+
+def test_refuses_a_changed_an_added_and_a_lost_file(tmp_path):
+    write_archive(tmp_path)
+    config = tmp_path / EMBEDDER.model / "config.pbtxt"
+    text = config.read_text()
+    config.write_text(f"{text}#")
+    with pytest.raises(passport.Refused, match=r"config.pbtxt has sha256"):
+        passport.verified_manifest(tmp_path)
+    config.write_text(text)
+    (tmp_path / "more").write_text("")
+    with pytest.raises(passport.Refused, match="more is in the archive but not named"):
+        passport.verified_manifest(tmp_path)
+    (tmp_path / "more").unlink()
+    config.unlink()
+    with pytest.raises(passport.Refused, match=r"config.pbtxt is named in manifest.json but is not in the archive"):
+        passport.verified_manifest(tmp_path)
+
+
+def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
+    write_archive(tmp_path)
+    with pytest.raises(passport.Refused, match=f"but the deployment pins {'f' * 64}"):
+        passport.read_manifest(tmp_path, "f" * 64)

@@ -1,0 +1,132 @@
+"""Small random models of the architectures that the road promises: text checkpoints, and vision networks as ONNX files."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from tokenizers import processors
+
+from tests.unit.engine_build.tiny import SPECIAL, WORDS, sentences, word_tokenizer
+
+CLASSES = ("calm", "glad", "sad")
+VOCABULARY = len(SPECIAL) + len(WORDS)
+SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TEXT: dict[str, tuple[str, dict[str, Any]]] = {
+    "BERT": ("Bert", {"hidden_size": 32, "max_position_embeddings": 64, **SMALL}),
+    "DistilBERT": ("DistilBert", {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 64}),
+    "RoBERTa": ("Roberta", {"hidden_size": 32, "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1, **SMALL}),
+    "MiniLM": ("Bert", {"hidden_size": 384, "max_position_embeddings": 64, **SMALL, "num_attention_heads": 12}),
+}
+"""transformers' class, its configuration."""
+
+
+def write_text_checkpoint(folder: Path, name: str, *, classes: tuple[str, ...] = (), **changes: Any) -> Path:
+    """A checkpoint with a head when there are classes. Weights are spread, so that texts get different answers."""
+    torch.manual_seed(0)
+    kind, settings = TEXT[name]
+    labels = {"id2label": dict(enumerate(classes)), "label2id": {each: index for index, each in enumerate(classes)}}
+    spread = 1.2 / settings.get("hidden_size", 32) ** 0.5
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=VOCABULARY, initializer_range=spread, **settings | (labels if classes else {}) | changes
+    )
+    model = getattr(transformers, f"{kind}{'ForSequenceClassification' if classes else 'Model'}")(config).eval()
+    tokenizer = _roberta_tokenizer() if name == "RoBERTa" else word_tokenizer()
+    if classes:
+        _balance(model, tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def _balance(model: Any, tokenizer: Any) -> None:
+    """Sets the head's bias so that every class occurs."""
+    head = getattr(model.classifier, "out_proj", model.classifier)
+    texts = [torch.tensor([tokenizer.encode(text).ids[:14]]) for text in sentences(40, seed=9)]
+    with torch.no_grad():
+        logits = [model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits for ids in texts]
+        head.bias -= torch.cat(logits).median(0).values
+
+
+def _roberta_tokenizer() -> Any:
+    """RoBERTa's habit: <s> is 0, the padding token 1."""
+    state = json.loads(word_tokenizer().to_str())
+    vocabulary = state["model"]["vocab"]
+    for token in SPECIAL:
+        del vocabulary[token]
+    state["model"]["vocab"] = {"<s>": 0, "<pad>": 1, "</s>": 2, "[UNK]": 3} | vocabulary
+    state["padding"] = None
+    state["post_processor"] = None
+    tokenizer = type(word_tokenizer()).from_str(json.dumps(state))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer
+
+
+class Residual(torch.nn.Module):
+    """What makes a ResNet: convolutions, batch normalisation, a way around them, pooling, a classifier."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+        self.block = torch.nn.Sequential(
+            torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1)
+        )
+        self.head = torch.nn.Linear(8, classes)
+
+    def forward(self, image: Any) -> Any:
+        """[batch, 3, 16, 16] to [batch, classes]."""
+        hidden = self.stem(image)
+        hidden = torch.relu(hidden + self.block(hidden))
+        return self.head(hidden.mean((2, 3)))
+
+
+class Vision(torch.nn.Module):
+    """A ViT with a classification head, its answer alone."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        settings = {"hidden_size": 32, "image_size": 16, "patch_size": 4, "num_labels": classes, "initializer_range": 0.2}
+        config = transformers.ViTConfig(**settings, **SMALL, attn_implementation="eager")
+        self.model = transformers.ViTForImageClassification(config)
+
+    def forward(self, image: Any) -> Any:
+        """[batch, 3, 16, 16] to [batch, classes]."""
+        return self.model(pixel_values=image).logits
+
+
+VISION = {"ViT": Vision, "ResNet": Residual}
+
+
+def images(count: int, *, seed: int) -> Any:
+    """Stripes of random width, strength and colour, with noise: float32 [count, 3, 16, 16]."""
+    random = np.random.default_rng(seed)
+    stripes = np.sin(np.arange(16) * random.uniform(0.1, 3, (count, 3, 1, 1)))
+    noise = random.normal(0, 0.3, (count, 3, 16, 16))
+    return (noise + stripes * random.normal(0, 2, (count, 3, 1, 1))).astype(np.float32)
+
+
+def write_vision_network(path: Path, name: str) -> Path:
+    """An ONNX file, opset 17, with a dynamic batch."""
+    torch.manual_seed(0)
+    module = VISION[name](len(CLASSES)).eval()
+    head = module.head if name == "ResNet" else module.model.classifier
+    with torch.no_grad():
+        head.bias -= module(torch.from_numpy(images(64, seed=9))).median(0).values
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (torch.zeros(2, 3, 16, 16),),
+            str(path),
+            input_names=["image"],
+            output_names=["scores"],
+            dynamic_axes={"image": {0: "batch"}, "scores": {0: "batch"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    return path

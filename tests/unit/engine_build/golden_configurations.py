@@ -1,0 +1,80 @@
+"""Model configurations kept as golden files; `python -m tests.unit.engine_build.golden_configurations` rewrites them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine_build.model_configuration import configurations
+from engine_build.served import Served
+from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+
+GOLDEN = Path(__file__).with_name("golden")
+TOKENS = tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask"))
+EMBEDDING = (TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, 384)),)
+LOGITS = (TensorRecord(name="logits", datatype="FP32", shape=(-1, 3)),)
+SIGNALS = (
+    TensorRecord(name="signal", datatype="FP16", shape=(-1, 3, -1)),
+    TensorRecord(name="gain", datatype="INT32", shape=(-1,)),
+)
+FOUND = (
+    TensorRecord(name="boxes", datatype="FP32", shape=(-1, 100, 4)),
+    TensorRecord(name="count", datatype="UINT8", shape=(-1,)),
+)
+PIXELS = (TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, 224, 224)),)
+TUNED = ServingSpec(
+    dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(4, 8), max_queue_delay_us=100),
+    instances_per_gpu=2,
+    response_cache=True,
+)
+SHORT = ProfileRecord(batch=(1, 1, 4), sequence=(8, 32, 64))
+LONG = ProfileRecord(batch=(1, 8, 32), sequence=(16, 128, 256))
+IMAGES = ProfileRecord(batch=(1, 8, 16))
+
+
+def served(**changes: Any) -> Served:
+    """A text embedder with one profile; `changes` replace fields."""
+    fields: dict[str, Any] = {
+        "model": "embedder",
+        "task": "text-embedding",
+        "inputs": TOKENS,
+        "outputs": EMBEDDING,
+        "profiles": (LONG,),
+        "max_batch_size": 32,
+        "serving": ServingSpec(),
+    }
+    return Served(**(fields | changes))
+
+
+CLASSIFIER = {"model": "classifier", "task": "text-classification", "outputs": LOGITS}
+VISION = {"model": "vision", "task": "tensors", "inputs": PIXELS, "outputs": LOGITS, "profiles": (IMAGES,), "max_batch_size": 16}
+DETECTOR = VISION | {"model": "detector", "inputs": SIGNALS, "outputs": FOUND}
+CASES = {
+    "cpu-embedding": (served(), True),
+    "cpu-embedding-tuned": (served(serving=TUNED), True),
+    "cpu-classification": (served(**CLASSIFIER), True),
+    "cpu-tensors": (served(**DETECTOR), True),
+    "gpu-embedding": (served(), False),
+    "gpu-embedding-tuned": (served(serving=TUNED, profiles=(LONG, SHORT)), False),
+    "gpu-classification-cold": (served(**CLASSIFIER, serving=ServingSpec(warm_up=False)), False),
+    "gpu-vision": (served(**VISION), False),
+    "gpu-tensors-of-unknown-size": (served(**DETECTOR), False),
+}
+
+
+def text(case: str) -> str:
+    """All configurations of a case in one text, each under its path."""
+    engine, is_cpu = CASES[case]
+    return "\n".join(f"# {name}\n{each}" for name, each in configurations(engine, is_cpu=is_cpu).items())
+
+
+def golden(case: str) -> Path:
+    """The file of a case."""
+    return GOLDEN / f"{case}.pbtxt"
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for each in CASES:
+        golden(each).write_text(text(each))

@@ -1,0 +1,129 @@
+"""Small networks of each kind, random weights, nodes without names: a transformer block, a CNN, a ViT's beginning."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH, INNER, CLASSES = 16, 32, 5
+LOUD = 3
+"""The channel of the transformer block's GELU that is far louder than the rest."""
+
+
+class Graph:
+    """A graph in the making; every tensor is called after its place."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def node(self, operator: str, *inputs: str, **attributes: object) -> str:
+        output = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def constant(self, values: np.ndarray) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        return self.constant((self.random.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32))
+
+    def matmul(self, tensor: str, rows: int, columns: int) -> str:
+        product = self.node("MatMul", tensor, self.weight(rows, columns))
+        return self.node("Add", product, self.weight(columns))
+
+    def norm(self, tensor: str) -> str:
+        ones, zeros = np.ones(WIDTH, dtype=np.float32), np.zeros(WIDTH, dtype=np.float32)
+        return self.node("LayerNormalization", tensor, self.constant(ones), self.constant(zeros), axis=-1)
+
+    def gelu(self, tensor: str) -> str:
+        scaled = self.node("Div", tensor, self.constant(np.array(2**0.5, dtype=np.float32)))
+        one = self.node("Add", self.node("Erf", scaled), self.constant(np.array(1, dtype=np.float32)))
+        return self.node("Mul", self.node("Mul", tensor, one), self.constant(np.array(0.5, dtype=np.float32)))
+
+    def model(self, inputs: dict[str, tuple[int, list[object]]], output: str, columns: int) -> onnx.ModelProto:
+        self.nodes.append(helper.make_node("Identity", [output], ["y"]))
+        values = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+        answer = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", columns])
+        graph = helper.make_graph(self.nodes, "small", values, [answer], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def chain(*operators: str) -> onnx.ModelProto:
+    """x -> MatMul -> operators -> MatMul -> y."""
+    graph = Graph(0)
+    tensor = graph.node("MatMul", "x", graph.weight(4, 4))
+    for operator in operators:
+        tensor = graph.node(operator, tensor)
+    return graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, graph.node("MatMul", tensor, graph.weight(4, 4)), 4)
+
+
+def transformer(seed: int = 0) -> onnx.ModelProto:
+    """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, and a Gemm that scores CLASSES."""
+    graph = Graph(seed)
+    hidden = _block(graph, "x")
+    mask = graph.node("Unsqueeze", graph.node("Cast", "attention_mask", to=TensorProto.FLOAT), graph.constant(np.array([-1])))
+    total = graph.node("ReduceSum", graph.node("Mul", hidden, mask), graph.constant(np.array([1])), keepdims=0)
+    mean = graph.node("Div", total, graph.node("ReduceSum", mask, graph.constant(np.array([1])), keepdims=0))
+    scores = graph.node("Gemm", mean, graph.weight(CLASSES, WIDTH), graph.weight(CLASSES), transB=1)
+    inputs = {
+        "x": (TensorProto.FLOAT, ["batch", "sequence", WIDTH]),
+        "attention_mask": (TensorProto.INT64, ["batch", "sequence"]),
+    }
+    return graph.model(inputs, scores, CLASSES)
+
+
+def cnn(seed: int = 0) -> onnx.ModelProto:
+    """Two convolutions with a residual, a pool and a Gemm over x [batch, 3, 8, 8]."""
+    graph = Graph(seed)
+    first = graph.node("Relu", graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4))
+    second = graph.node("Conv", first, graph.weight(8, 8, 3, 3), graph.weight(8), pads=[1] * 4)
+    pooled = graph.node("GlobalAveragePool", graph.node("Relu", graph.node("Add", first, second)))
+    scores = graph.node("Gemm", graph.node("Flatten", pooled), graph.weight(8, CLASSES), graph.weight(CLASSES))
+    return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
+
+
+def vit(seed: int = 0) -> onnx.ModelProto:
+    """A convolution that cuts patches, a transformer block, the mean and a MatMul, over x [batch, 3, 8, 8]."""
+    graph = Graph(seed)
+    patches = graph.node("Conv", "x", graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH), strides=[4, 4])
+    flat = graph.node("Reshape", patches, graph.constant(np.array([0, 0, -1])))
+    hidden = _block(graph, graph.node("Transpose", flat, perm=[0, 2, 1]))
+    scores = graph.matmul(graph.node("ReduceMean", hidden, axes=[1], keepdims=0), WIDTH, CLASSES)
+    return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
+
+
+def _block(graph: Graph, tensor: str) -> str:
+    """Query, key, value, two products of activations, output; FFN with a GELU of which one channel is loud."""
+    query, key, value = (graph.matmul(tensor, WIDTH, WIDTH) for _ in range(3))
+    attention = graph.node("Softmax", graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 1])), axis=-1)
+    context = graph.node("MatMul", attention, value)
+    hidden = graph.norm(graph.node("Add", tensor, graph.matmul(context, WIDTH, WIDTH)))
+    inner = graph.matmul(hidden, WIDTH, INNER)
+    loudness = np.ones(INNER, dtype=np.float32)
+    loudness[LOUD] = 20
+    outer = graph.matmul(graph.gelu(graph.node("Mul", inner, graph.constant(loudness))), INNER, WIDTH)
+    return graph.norm(graph.node("Add", hidden, outer))
+
+
+def texts(count: int, *, seed: int, sequence: int = 6) -> tuple[dict[str, np.ndarray], ...]:
+    """Rows for the transformer, padding of absurd size among them."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        mask = (np.arange(sequence) < random.integers(2, sequence + 1)).astype(np.int64)
+        x = random.standard_normal((sequence, WIDTH)).astype(np.float32)
+        rows.append({"x": x, "attention_mask": mask})
+    return tuple(rows)
+
+
+def images(count: int, *, seed: int) -> tuple[dict[str, np.ndarray], ...]:
+    """Rows for the CNN and the ViT."""
+    random = np.random.default_rng(seed)
+    return tuple({"x": random.standard_normal((3, 8, 8)).astype(np.float32)} for _ in range(count))

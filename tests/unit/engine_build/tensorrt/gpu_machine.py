@@ -1,0 +1,105 @@
+"""A machine whose PATH has the stand-in trtexec and nvidia-smi, and builds for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from engine_build.networks import Network
+from engine_build.runner import ProcessRunner
+from onboarding.manifest import TensorRecord
+from tests.unit.engine_build import stand_ins
+from tests.unit.engine_build.tensorrt.stand_ins import StandInCuda, StandInTensorRT
+from tests.unit.engine_build.tiny import model, write_tree
+
+TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
+PROGRAM = Path(__file__).with_name("stand_in_gpu.py")
+TEXT = tuple(
+    TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask", "token_type_ids")
+)
+WRAPPER = """#!{python}
+import runpy, sys
+sys.argv = [sys.argv[0], {machine!r}, {name!r}, *sys.argv[1:]]
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+class GpuMachine:
+    """Programs in a folder that the test puts on PATH; `describe` changes what they find."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.describe()
+        for name in ("trtexec", "nvidia-smi"):
+            path = self.bin / name
+            path.write_text(WRAPPER.format(python=sys.executable, machine=str(self._machine), name=name, program=str(PROGRAM)))
+            path.chmod(0o755)
+        monkeypatch.setenv("PATH", str(self.bin), prepend=":")
+
+    @property
+    def _machine(self):
+        return self.folder / "machine.json"
+
+    def describe(self, **changes):
+        """Changes of stand_in_gpu.DEFAULTS."""
+        self._machine.write_text(json.dumps(changes))
+
+    def shop(self, precision="auto", *, store=None, platform="triton-26.05", instance="ml.g5.xlarge", out="out", **engine):
+        """A build's tools with real processes, its work folder not yet entered."""
+        spec = model("tiny", precision, endpoint={"instance_type": instance})
+        spec["engine"] = {**spec["engine"], **engine}
+        root = write_tree(self.folder / "root", spec)
+        environment = root / "environments/desk.yaml"
+        environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
+        tools = stand_ins.shop(root, self.folder / out, store=store, runner=None)
+        runner = ProcessRunner(tools.log)
+        self.folder.joinpath(out).mkdir(exist_ok=True)
+        runner.record(self.folder / out / "reproduce.sh")
+        return dataclasses.replace(tools, runner=runner)
+
+    def networks(self):
+        """The tiny network, and one with a Q/DQ pair."""
+        return {name: self.network(name, write(self.folder)) for name, write in (("float", lambda _: TINY), ("int8", quantized))}
+
+    def network(self, precision, path):
+        """A network of the tiny one's inputs and outputs."""
+        output = TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, 16))
+        return Network(precision=precision, path=path, inputs=TEXT, outputs=(output,), facts={})
+
+
+def install_runtime(monkeypatch, *, lacks=()):
+    """TensorRT's and CUDA's bindings as this Python's own; the stand-in for CUDA."""
+    cuda = StandInCuda()
+    modules = {
+        "tensorrt": StandInTensorRT(cuda),
+        "cuda": SimpleNamespace(),
+        "cuda.bindings": SimpleNamespace(),
+        "cuda.bindings.runtime": cuda,
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, None if name in lacks else module)
+    return cuda
+
+
+def quantized(folder):
+    """The tiny network with a Q/DQ pair behind its first Add."""
+    network = onnx.load(TINY)
+    place, node = next((place, node) for place, node in enumerate(network.graph.node) if node.op_type == "Add")
+    output = node.output[0]
+    node.output[0] = "before"
+    constants = {"scale": np.array(0.02, dtype=np.float32), "zero": np.array(0, dtype=np.int8)}
+    network.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    network.graph.node.insert(place + 1, helper.make_node("QuantizeLinear", ["before", "scale", "zero"], ["q"]))
+    network.graph.node.insert(place + 2, helper.make_node("DequantizeLinear", ["q", "scale", "zero"], [output]))
+    path = folder / "quantized.onnx"
+    onnx.save(network, path)
+    return path

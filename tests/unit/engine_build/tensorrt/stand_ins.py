@@ -1,0 +1,257 @@
+"""Stand-ins for TensorRT's runtime and CUDA's: host memory plays the device, ONNX Runtime the plan."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from engine_build.feed import Array
+from engine_build.ort import OrtNetwork
+
+
+class Error(enum.IntEnum):
+    """cudaError_t."""
+
+    cudaSuccess = 0
+    cudaErrorMemoryAllocation = 2
+    cudaErrorStreamCaptureUnsupported = 900
+
+
+class StandInCuda:
+    """Memory is poisoned when it is taken, and counted until it is given back."""
+
+    class cudaMemcpyKind:
+        """Which way."""
+
+        cudaMemcpyHostToDevice = 1
+        cudaMemcpyDeviceToHost = 2
+
+    class cudaStreamCaptureMode:
+        """What a capture forbids."""
+
+        cudaStreamCaptureModeThreadLocal = 1
+
+    cudaError_t = Error
+
+    def __init__(self, *, total: int = 1 << 30) -> None:
+        self.blocks: dict[int, Array] = {}
+        self.total = total
+        self.streams = 0
+        self.base = 0
+        self.recording: list[Callable[[], None]] | None = None
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.made = self.launches = 0
+        self.capture_error = Error.cudaSuccess
+
+    def queue(self, work):
+        """Runs work, or records it."""
+        if self.recording is None:
+            work()
+        else:
+            self.recording.append(work)
+
+    def cudaStreamBeginCapture(self, stream, mode):
+        self.recording = []
+        return (Error.cudaSuccess,)
+
+    def cudaStreamEndCapture(self, stream):
+        graph, self.recording = self.recording, None
+        return self.capture_error, graph
+
+    def cudaGraphInstantiate(self, graph, flags):
+        self.made += 1
+        self.graphs[self.made] = graph
+        return Error.cudaSuccess, self.made
+
+    def cudaGraphDestroy(self, graph):
+        return (Error.cudaSuccess,)
+
+    def cudaGraphLaunch(self, graphExec, stream):
+        self.launches += 1
+        for work in self.graphs[graphExec]:
+            work()
+        return (Error.cudaSuccess,)
+
+    def cudaGraphExecDestroy(self, graphExec):
+        del self.graphs[graphExec]
+        return (Error.cudaSuccess,)
+
+    def cudaGetLastError(self):
+        return (Error.cudaSuccess,)
+
+    def cudaSetDevice(self, device):
+        return (Error.cudaSuccess,)
+
+    def cudaStreamCreate(self):
+        self.streams += 1
+        return Error.cudaSuccess, 7
+
+    def cudaStreamSynchronize(self, stream):
+        return (Error.cudaSuccess,)
+
+    def cudaStreamDestroy(self, stream):
+        self.streams -= 1
+        return (Error.cudaSuccess,)
+
+    def cudaMemGetInfo(self):
+        return Error.cudaSuccess, self.total - self.base - sum(block.nbytes for block in self.blocks.values()), self.total
+
+    def cudaMalloc(self, size):
+        if size > self.total:
+            return Error.cudaErrorMemoryAllocation, None
+        block = np.full(size, 0xAB, dtype=np.uint8)
+        self.blocks[block.ctypes.data] = block
+        return Error.cudaSuccess, block.ctypes.data
+
+    def cudaFree(self, devPtr):
+        del self.blocks[devPtr]
+        return (Error.cudaSuccess,)
+
+    def cudaMemcpyAsync(self, dst, src, count, kind, stream):
+        device = dst if kind == self.cudaMemcpyKind.cudaMemcpyHostToDevice else src
+        assert self.blocks[device].nbytes >= count
+        ctypes.memmove(dst, src, count)
+        return (Error.cudaSuccess,)
+
+    def cudaGetErrorString(self, error):
+        return Error.cudaSuccess, b"out of memory"
+
+
+class StandInTensorRT:
+    """The module; plans are those of stand_in_gpu."""
+
+    __version__ = "10.16.1.11"
+
+    class ILogger:
+        """Base of loggers."""
+
+        class Severity:
+            """The smaller, the graver."""
+
+            ERROR = 1
+
+        def __init__(self) -> None:
+            pass
+
+    class TensorIOMode:
+        """What a tensor is."""
+
+        INPUT = "in"
+
+    def __init__(self, cuda: StandInCuda) -> None:
+        self.engines: list[StandInEngine] = []
+        self._cuda = cuda
+
+    def Runtime(self, logger):
+        trt = self
+
+        class Runtime:
+            """Loads plans."""
+
+            engine_host_code_allowed = False
+
+            def deserialize_cuda_engine(self, serialized_engine):
+                if serialized_engine[:4] != b"ftrt":
+                    logger.log(1, "The engine plan file is not compatible with this version of TensorRT")
+                    return None
+                trt.engines.append(StandInEngine(json.loads(serialized_engine[28:]), trt._cuda))
+                return trt.engines[-1]
+
+        return Runtime()
+
+    @staticmethod
+    def nptype(trt_type):
+        if trt_type == "bf16":
+            raise TypeError("numpy has none")
+        return {"int64": np.int64, "float": np.float32}[trt_type]
+
+
+class StandInEngine:
+    """One optimization profile a "|" in the plan's shapes."""
+
+    device_memory_size_v2 = 3 << 20
+
+    def __init__(self, plan, cuda):
+        self.plan = plan
+        self.cuda = cuda
+        cuda.base += 8 << 20
+        self.names = [*plan["inputs"], *plan["outputs"]]
+        self.num_io_tensors = len(self.names)
+        self.profiles = [
+            {
+                kind: {pair.rsplit(":", 1)[0]: tuple(map(int, pair.rsplit(":", 1)[1].split("x"))) for pair in text.split(",")}
+                for kind, text in zip(("min", "opt", "max"), texts, strict=True)
+            }
+            for texts in zip(*(plan["shapes"][kind].split("|") for kind in ("min", "opt", "max")), strict=True)
+        ]
+        self.num_optimization_profiles = len(self.profiles)
+        self.runs: list[tuple[int, dict[str, tuple[int, ...]]]] = []
+
+    def get_tensor_name(self, index):
+        return self.names[index]
+
+    def get_tensor_mode(self, name):
+        return "in" if name in self.plan["inputs"] else "out"
+
+    def get_tensor_dtype(self, name):
+        return "int64" if name in self.plan["inputs"] else self.plan.get("output_type", "float")
+
+    def get_tensor_profile_shape(self, name, profile_index):
+        return [self.profiles[profile_index][kind][name] for kind in ("min", "opt", "max")]
+
+    def create_execution_context(self):
+        return StandInContext(self)
+
+
+class StandInContext:
+    """Runs the plan's network in ONNX Runtime, from and to the addresses it was given."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.network = OrtNetwork(Path(engine.plan["network"]))
+        self.profile = 0
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.addresses: dict[str, int] = {}
+
+    def set_optimization_profile_async(self, profile_index, stream_handle):
+        self.profile = profile_index
+        return True
+
+    def set_input_shape(self, name, shape):
+        low, _, high = self.engine.get_tensor_profile_shape(name, self.profile)
+        self.shapes[name] = shape
+        return len(low) == len(shape) and all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True))
+
+    def infer_shapes(self):
+        return [name for name in self.engine.plan["inputs"] if name not in self.shapes]
+
+    def get_tensor_shape(self, name):
+        zeros = {each: np.zeros(shape, dtype=np.int64) for each, shape in self.shapes.items()}
+        return list(self.network.values([name], zeros)[name].shape)
+
+    def set_tensor_address(self, name, memory):
+        self.addresses[name] = memory
+        return True
+
+    def execute_async_v3(self, stream_handle):
+        self.engine.runs.append((self.profile, dict(self.shapes)))
+        self.engine.cuda.queue(self._write)
+        return True
+
+    def _write(self):
+        for name, values in self._answer().items():
+            ctypes.memmove(self.addresses[name], values.ctypes.data, values.nbytes)
+
+    def _answer(self):
+        feed = {}
+        for name in self.engine.plan["inputs"]:
+            values = np.empty(self.shapes[name], dtype=np.int64)
+            ctypes.memmove(values.ctypes.data, self.addresses[name], values.nbytes)
+            feed[name] = values
+        found = self.network.values(self.engine.plan["outputs"], feed)
+        return {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in found.items()}

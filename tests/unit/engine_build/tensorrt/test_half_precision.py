@@ -1,0 +1,183 @@
+"""FP16 written into networks, compared in ONNX Runtime with what they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from engine_build.errors import NetworkRefused
+from engine_build.ort import OrtNetwork
+from engine_build.tensorrt.half_precision import half_array, half_precision, write_half_precision
+
+TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
+NORMALISATION = """<ir_version: 8, opset_import: ["": 17]>
+g (float[batch, 64] x) => (float[batch, 64] y)
+<float[64, 64] w, float two = {2}, float eps = {1e-12}>
+{
+  hidden = MatMul(x, w)
+  mean = ReduceMean<axes: ints = [-1]>(hidden)
+  centred = Sub(hidden, mean)
+  square = Pow(centred, two)
+  variance = ReduceMean<axes: ints = [-1]>(square)
+  padded = Add(variance, eps)
+  deviation = Sqrt(padded)
+  y = Div(centred, deviation)
+}"""
+MASKED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[batch, 8] scores, int64[batch, 8] mask) => (float[batch, 8] y)
+<float one = {1}, float never = {-3.4028235e38}>
+{
+  seen = Cast<to: int = 1>(mask)
+  hidden = Sub(one, seen)
+  added = Mul(hidden, never)
+  twice = Add(added, added)
+  masked = Add(scores, twice)
+  y = Softmax<axis: int = -1>(masked)
+}"""
+QUANTIZED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[batch, 16] x) => (float[batch, 4] y)
+<float scale = {0.02}, int8 zero = {0}, int8[16, 4] w, float[4] scales, int8[4] zeros>
+{
+  q = QuantizeLinear(x, scale, zero)
+  d = DequantizeLinear(q, scale, zero)
+  v = DequantizeLinear<axis: int = 1>(w, scales, zeros)
+  y = MatMul(d, v)
+}"""
+COUNTED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[batch, n] x) => (int64[1] half, float[batch, n] y)
+<int64[1] axis = {1}, float share = {0.5}, int64[1] start = {1}, int64[1] end = {2}>
+{
+  sizes = Shape(x)
+  size = Slice(sizes, start, end)
+  wide = Cast<to: int = 1>(size)
+  part = Mul(wide, share)
+  half = Cast<to: int = 7>(part)
+  y = Relu(x)
+}"""
+
+
+def parsed(text, **weights):
+    model = onnx.parser.parse_model(text)
+    for name, values in weights.items():
+        found = next((each for each in model.graph.initializer if each.name == name), None)
+        if found is not None:
+            model.graph.initializer.remove(found)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    onnx.checker.check_model(model)
+    return model
+
+
+def answer(model, **feed):
+    return OrtNetwork(model.SerializeToString()).rows(feed)
+
+
+def halved(model):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    half = half_precision(copy)
+    onnx.checker.check_model(half, full_check=True)
+    return half
+
+
+def normal(*shape, scale=1.0):
+    return (np.random.default_rng(0).standard_normal(shape) * scale).astype(np.float32)
+
+
+def test_half_network_answers_as_the_float_one(tmp_path):
+    write_half_precision(TINY, tmp_path / "half.onnx")
+    ids = np.arange(1, 13).reshape(2, 6)
+    feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    before, after = OrtNetwork(TINY).rows(feed), OrtNetwork(tmp_path / "half.onnx").rows(feed)
+    assert np.allclose(before, after, atol=2e-3)
+    assert {weight.data_type for weight in onnx.load(tmp_path / "half.onnx").graph.initializer} >= {TensorProto.FLOAT16}
+
+
+def test_inputs_and_outputs_keep_their_types():
+    half = halved(parsed(NORMALISATION, w=normal(64, 64)))
+    assert [each.type.tensor_type.elem_type for each in (*half.graph.input, *half.graph.output)] == [TensorProto.FLOAT] * 2
+    assert [each.name for each in (*half.graph.input, *half.graph.output)] == ["x", "y"]
+
+
+def test_squares_beyond_fp16_are_summed_in_fp32():
+    model, x = parsed(NORMALISATION, w=normal(64, 64, scale=40)), normal(4, 64)
+    assert np.abs(x @ normal(64, 64, scale=40)).max() ** 2 > 65504
+    assert np.allclose(answer(model, x=x), answer(halved(model), x=x), atol=1e-2)
+
+
+def test_nothing_between_two_fp32_nodes_passes_through_fp16():
+    half = halved(parsed(NORMALISATION, w=normal(64, 64)))
+    casts = [node for node in half.graph.node if node.op_type == "Cast"]
+    assert [(node.input[0], node.output[0]) for node in casts] == [
+        ("x", "x_as_fp16"),
+        ("hidden", "hidden_as_fp32"),
+        ("mean", "mean_as_fp16"),
+        ("centred", "centred_as_fp32"),
+        ("deviation", "deviation_as_fp16"),
+        ("y_fp16", "y"),
+    ]
+
+
+def test_masks_stay_finite_and_still_hide():
+    model = parsed(MASKED)
+    feed = {"scores": normal(3, 8), "mask": np.tril(np.ones((3, 8), dtype=np.int64), 4)}
+    half = halved(model)
+    never = next(weight for weight in half.graph.initializer if weight.name == "never_fp16")
+    assert numpy_helper.to_array(never) == np.float16(-3e4)
+    found = answer(half, **feed)
+    assert np.allclose(answer(model, **feed), found, atol=2e-3)
+    assert (found[feed["mask"] == 0] == 0).all()
+
+
+def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
+    weights = np.random.default_rng(1).integers(-127, 128, (16, 4)).astype(np.int8)
+    scales = {"scales": np.full(4, 0.01, dtype=np.float32), "zeros": np.zeros(4, dtype=np.int8)}
+    model, x = parsed(QUANTIZED, w=weights, **scales), normal(5, 16)
+    half = halved(model)
+    kinds = {weight.name: weight.data_type for weight in half.graph.initializer}
+    assert half.opset_import[0].version == 19
+    assert kinds == {
+        "scale_fp16": TensorProto.FLOAT16,
+        "zero": TensorProto.INT8,
+        "w": TensorProto.INT8,
+        "scales_fp16": TensorProto.FLOAT16,
+        "zeros": TensorProto.INT8,
+    }
+    assert np.allclose(answer(model, x=x), answer(half, x=x), atol=0.1)
+
+
+def test_what_becomes_an_integer_is_counted_in_fp32():
+    model = parsed(COUNTED)
+    x = np.zeros((1, 4098), dtype=np.float32)
+    half = halved(model)
+    assert OrtNetwork(half.SerializeToString()).values(["half"], {"x": x})["half"].tolist() == [2049]
+
+
+def test_constants_beyond_fp16_keep_their_node_in_fp32():
+    text = NORMALISATION.replace("Div(centred, deviation)", "Div(centred, far)").replace("eps =", "far = {100000}, float eps =")
+    model, x = parsed(text, w=normal(64, 64, scale=40)), normal(2, 64)
+    assert np.allclose(answer(model, x=x), answer(halved(model), x=x), atol=5e-6)
+
+
+def test_small_numbers_never_become_zero():
+    found = half_array(np.array([0, 1e-12, -1e-12, 1e-9, 2.0, -np.inf, np.inf, 3.4e38], dtype=np.float32))
+    assert found[0] == 0 and (found[1:4] != 0).all()
+    assert found[4:].tolist() == [2, -np.inf, np.inf, 30000]
+
+
+def test_refuses_control_flow():
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[2] x, bool b) => (float[2] y) {
+      y = If (b) <then_branch = a () => (float[2] z) { z = Relu(x) }, else_branch = c () => (float[2] z) { z = Neg(x) }>
+    }"""
+    with pytest.raises(NetworkRefused, match=r"node y \(operator If\) has a network inside.*precision fp32"):
+        half_precision(onnx.parser.parse_model(text))
+
+
+def test_refuses_operators_that_onnx_does_not_know():
+    text = '<ir_version: 8, opset_import: ["": 17, "mine": 1]> g (float[2] x) => (float[2] y) { z = mine.Foo(x) y = Relu(z) }'
+    with pytest.raises(NetworkRefused, match=r"node z \(operator Foo\) gives z, whose type ONNX does not know"):
+        half_precision(onnx.parser.parse_model(text))

@@ -1,0 +1,101 @@
+"""Every promised architecture is exported faithfully, with its own inputs, limits and classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from engine_build.errors import SourceFault
+from engine_build.export import export
+from engine_build.feed import Shape
+from engine_build.ort import OrtNetwork
+from engine_build.source_model import SourceModel
+from engine_build.text import TextEncoder
+from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint
+from tests.unit.engine_build.tiny import sentences
+
+TYPELESS = ("DistilBERT", "RoBERTa")
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_embedder_is_exported_as_its_source_answers(name, tmp_path):
+    source = SourceModel(write_text_checkpoint(tmp_path / "checkpoint", name), longest=16)
+    network = export(source, sentences(30, seed=3), tmp_path, longest=16)
+    types = () if name in TYPELESS else ("token_type_ids",)
+    assert network.input_names == ("input_ids", "attention_mask", *types)
+    assert (network.outputs[0].name, network.labels) == ("sentence_embedding", None)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
+    feed = encoder.feed(sentences(9, seed=4))
+    assert np.abs(OrtNetwork(network.path).rows(feed) - source.rows(feed)).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_classifier_is_exported_with_its_classes(name, tmp_path):
+    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
+    source = SourceModel(checkpoint, longest=16, task="text-classification")
+    network = export(source, sentences(30, seed=3), tmp_path, longest=16)
+    assert (network.outputs[0].name, network.outputs[0].shape, network.labels) == ("logits", (-1, 3), CLASSES)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
+    feed = encoder.feed(sentences(40, seed=4))
+    rows = OrtNetwork(network.path).rows(feed)
+    assert np.allclose(rows, source.rows(feed), atol=1e-4)
+    assert len(set(rows.argmax(axis=1))) > 1
+
+
+def test_roberta_takes_its_longest_sequence(tmp_path):
+    source = SourceModel(write_text_checkpoint(tmp_path / "checkpoint", "RoBERTa"), longest=32)
+    network = export(source, sentences(20, seed=3), tmp_path, longest=32)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=32)
+    feed = encoder.shaped(sentences(20, seed=3), Shape(batch=2, sequence=32))
+    assert np.isfinite(OrtNetwork(network.path).rows(feed)).all()
+
+
+def test_refuses_sequences_beyond_the_position_offset_of_roberta(tmp_path):
+    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "RoBERTa")
+    with pytest.raises(SourceFault, match="takes at most 32 tokens, but a profile goes up to 33"):
+        SourceModel(checkpoint, longest=33)
+
+
+def test_released_model_answers_as_before(tmp_path):
+    source = SourceModel(write_text_checkpoint(tmp_path, "BERT"), longest=16)
+    feed = TextEncoder(source.tokenizer.path, inputs=source.inputs, longest=16).feed(sentences(5, seed=3))
+    before = source.rows(feed)
+    source.release()
+    assert np.array_equal(source.rows(feed), before)
+
+
+def test_padding_of_the_served_tokenizer_is_the_models(tmp_path):
+    source = SourceModel(write_text_checkpoint(tmp_path, "RoBERTa"), longest=16)
+    encoder = TextEncoder(source.tokenizer.save(tmp_path), inputs=source.inputs, longest=16)
+    ids = encoder.feed(["a cat", "a slow old train"])["input_ids"]
+    assert list(ids[0, -2:]) == [1, 1] and not (ids[1] == 1).any()
+
+
+def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
+    checkpoint = write_text_checkpoint(tmp_path, "BERT")
+    with pytest.raises(SourceFault, match=r"lacks \d+ weights that BertForSequenceClassification needs, such as classifier.bias"):
+        SourceModel(checkpoint, longest=16, task="text-classification")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"classes": ("score",)}, "regression"),
+        ({"classes": CLASSES, "problem_type": "regression"}, "regression"),
+        ({"classes": CLASSES, "problem_type": "multi_label_classification"}, "multi_label_classification"),
+    ],
+)
+def test_refuses_a_checkpoint_whose_answer_is_no_class(changes, problem, tmp_path):
+    checkpoint = write_text_checkpoint(tmp_path, "BERT", **changes)
+    with pytest.raises(SourceFault, match=f"problem type is {problem}, whose answer is no class; allowed: single_label"):
+        SourceModel(checkpoint, longest=16, task="text-classification")
+
+
+def test_refuses_a_model_that_gives_nan(tmp_path):
+    source = SourceModel(write_text_checkpoint(tmp_path / "checkpoint", "BERT"), longest=16)
+    weights = source.module.encoder.encoder.layer[0].output.dense.weight
+    with torch.no_grad():
+        weights.fill_(3e38)
+    with pytest.raises(SourceFault, match="gives NaN, Inf or another shape at 1x"):
+        export(source, sentences(20, seed=3), tmp_path, longest=16)

@@ -1,0 +1,69 @@
+"""The road of a GPU engine from checkpoint to archive: trtexec, nvidia-smi and TensorRT's runtime are stood in for."""
+
+from __future__ import annotations
+
+import dataclasses
+import tarfile
+
+import pytest
+
+from engine_build.engine import check_machine, compiled
+from engine_build.judgement.judging import judge
+from engine_build.preparation import prepare
+from engine_build.road import build
+from onboarding.model_spec import BudgetSpec
+from tests.unit.engine_build.stand_ins import StandInRunner
+from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
+
+
+class Both:
+    """The GPU machine's programs run; what fetches and loads is answered."""
+
+    def __init__(self, programs, answers):
+        self.programs, self.answers = programs, answers
+
+    def find(self, program):
+        return self.programs.find(program)
+
+    def run(self, command):
+        return (self.answers if command.argv[1:2] == ("-m",) else self.programs).run(command)
+
+
+@pytest.fixture
+def shop(wheel, tmp_path, monkeypatch):
+    def made(precision, **engine):
+        tools = GpuMachine(tmp_path, monkeypatch).shop(precision, **engine)
+        return dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
+
+    install_runtime(monkeypatch)
+    return made
+
+
+def judged(tools):
+    with tools.work:
+        check_machine(tools.order, tools.runner)
+        prepared = prepare(tools)
+        return judge(tools, prepared, compiled(tools, prepared.networks))
+
+
+def test_gpu_engine_is_built_judged_and_packed(shop):
+    tools = shop("auto")
+    with tools.work:
+        result = build(tools)
+        again = build(tools)
+    manifest = result.entry.manifest
+    assert (result.status, again.status) == ("built", "known")
+    assert manifest.precision in ("fp16", "int8") and manifest.engine_file.endswith(".plan")
+    assert (manifest.plan.tensorrt, manifest.builder.gpu, manifest.builder.driver) == ("10.16.1.11", "NVIDIA A10G", "580.95.05")
+    assert {each.subject for each in manifest.accuracy} == {"int8 Q/DQ network", "fp16 engine", "int8 engine"}
+    assert {("tensorrt", "fp16"), ("tensorrt", "int8")} <= {(each.runtime, each.precision) for each in manifest.benchmark}
+    with tarfile.open(tools.kept.path(result.entry.archive.path)) as tar:
+        assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
+
+
+def test_auto_compiles_fp32_where_fp16_misses_the_budget(shop):
+    tools = shop("auto")
+    strict = {"metric": "relative_error", "budget": BudgetSpec(mean=0.9999)}
+    wish = tools.order.model.model_copy(update={"accuracy": tools.order.model.accuracy.model_copy(update=strict)})
+    found = judged(dataclasses.replace(tools, order=dataclasses.replace(tools.order, model=wish)))
+    assert found.chosen.precision == "fp32" and "--noTF32" in found.chosen.plan.command

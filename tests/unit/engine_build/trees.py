@@ -1,0 +1,59 @@
+"""Onboarding trees of other tasks than the tiny embedder's: ONNX files with arrays, classifiers with labelled texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine_build.store import sha256_of
+from tests.unit.engine_build.tiny import model, write_tree
+
+CALIBRATION, SEARCH, VALIDATION = (f"models/data/{name}" for name in ("calibration", "search", "validation"))
+
+
+def write_arrays(root: Path, name: str, **arrays: Any) -> None:
+    """One .npz dataset."""
+    path = root / f"{name}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **arrays)
+
+
+def write_tensors_tree(
+    root: Path,
+    network: Path,
+    datasets: Mapping[str, Mapping[str, Any]],
+    *,
+    precision: str = "fp32",
+    metric: str = "relative_error",
+    profile: Mapping[str, Sequence[int]] | None = None,
+    mean: float = 0.9,
+) -> Path:
+    """A model `tiny` of task tensors, its network at networks/model.onnx. `datasets`: calibration, validation."""
+    (root / "networks").mkdir(parents=True, exist_ok=True)
+    path = root / "networks/model.onnx"
+    path.write_bytes(network.read_bytes())
+    for name, arrays in datasets.items():
+        write_arrays(root, f"models/data/{name}", **arrays)
+    engine: dict[str, Any] = {
+        "precision": precision,
+        "optimization_profiles": [{name: list(sizes) for name, sizes in (profile or {"batch": [1, 2, 4]}).items()}],
+    }
+    if precision in ("auto", "int8"):
+        calibration = datasets["calibration"]
+        count = len(next(iter(calibration.values())))
+        engine["calibration"] = {"dataset": f"{CALIBRATION}.npz", "samples": count, "method": "max"}
+    spec = model(
+        task="tensors",
+        source={"onnx": "networks/model.onnx", "sha256": sha256_of(path)},
+        engine=engine,
+        accuracy={"dataset": f"{VALIDATION}.npz", "metric": metric, "budget": {"mean": mean}},
+    )
+    return write_tree(root, spec)
+
+
+def labelled(texts: Sequence[str], labels: Sequence[str]) -> str:
+    """A .tsv dataset's content."""
+    return "\n".join(f"{label}\t{text}" for label, text in zip(labels, texts, strict=True))
