@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
-from engine_build.feed import Shape
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.samples import Samples, samples
+from engine_build.samples.dataset import Samples, samples
+from engine_build.samples.feed import Shape
 from onboarding.fault import FaultsError
 from onboarding.keys import network_precisions
 from onboarding.manifest import RuntimeIdentity

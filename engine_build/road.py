@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from engine_build.archive import backend_file
 from engine_build.card.files import card_files
 from engine_build.errors import InputRefused
 from engine_build.order import Order
-from engine_build.publication import known_engine, publish, publish_networks
+from engine_build.packaging.archive import backend_file
+from engine_build.packaging.publication import known_engine, publish, publish_networks
 from engine_build.shop import Shop
 from engine_build.store import sha256_of
 from onboarding.lock import LockEntry
@@ -51,8 +51,8 @@ def build(shop: Shop) -> Result:
 
 def build_networks(shop: Shop) -> MadeNetworks:
     """Makes, checks and publishes the networks of an order, and no engine. Raises BuildError."""
-    from engine_build.kept_checks import checked
-    from engine_build.preparation import prepare
+    from engine_build.check.kept_checks import checked
+    from engine_build.networks.preparation import prepare
 
     store = shop.kept if shop.publish_to is None else shop.publish_to
     shop.log.line(f"networks of {shop.order.model.name}: {', '.join(shop.order.network_keys.values())}; no engine is built.")
@@ -79,12 +79,12 @@ def planned(shop: Shop) -> str:
 def made(shop: Shop) -> LockEntry:
     """Everything between the source and the archive in the work folder."""
     # The numeric libraries load here, so that a known engine answers at once.
+    from engine_build.check.kept_checks import checked
     from engine_build.engine import check_machine, compiled, precisions
     from engine_build.judgement.judging import judge
-    from engine_build.kept_checks import checked
-    from engine_build.ort import version
-    from engine_build.packaging import package
-    from engine_build.preparation import prepare
+    from engine_build.networks.preparation import prepare
+    from engine_build.packaging.package import package
+    from engine_build.runtimes.ort import version
 
     check_machine(shop.order, shop.runner)
     if shop.order.is_cpu:
@@ -118,8 +118,8 @@ def _finished(shop: Shop) -> LockEntry | None:
 
 def _networks(shop: Shop) -> list[tuple[str, Path]]:
     from engine_build.calibration_cache.step import cache_path
-    from engine_build.kept_checks import check_names
-    from engine_build.reference import reference_path
+    from engine_build.check.kept_checks import check_names
+    from engine_build.networks.reference import reference_path
 
     networks = shop.networks()
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]

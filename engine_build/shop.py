@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.log import Log
-from engine_build.networks import Networks
+from engine_build.networks.network_store import Networks
 from engine_build.order import Order
 from engine_build.runner import Runner
 from engine_build.settings import Settings

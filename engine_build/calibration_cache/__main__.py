@@ -42,8 +42,8 @@ def migrate(options: argparse.Namespace) -> tuple[str, ...]:
         raise InputRefused(f"--network {options.network} is no file; name the float network that the cache was made of.")
     # The numeric libraries load here, so that a mistyped command is refused at once.
     from engine_build.calibration_cache.migration import migrated, write_network
-    from engine_build.onnx_source import read_model
-    from engine_build.ort import version
+    from engine_build.runtimes.ort import version
+    from engine_build.sources.onnx_source import read_model
 
     result = migrated(read_model(options.network), cache, options.exclude)
     write_network(result.network, options.out)

@@ -17,7 +17,7 @@ import numpy as np
 from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
 from engine_build.calibration_cache.surface import Builder, INetworkDefinition, IOptimizationProfile, ParserError, TensorRT
 from engine_build.errors import NetworkRefused
-from engine_build.feed import Feed
+from engine_build.samples.feed import Feed
 from engine_build.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
 from engine_build.tensorrt.device import Device
 from engine_build.tensorrt.surface import CudaRuntime

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine_build.calibration_cache.surface import TensorRT
 from engine_build.errors import NetworkRefused
-from engine_build.feed import Array, Feed
+from engine_build.samples.feed import Array, Feed
 from engine_build.tensorrt.device import Device
 
 

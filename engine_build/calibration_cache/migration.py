@@ -12,12 +12,12 @@ from onnx import helper
 
 from engine_build.calibration_cache.cache import CalibrationCache
 from engine_build.errors import InputRefused, SourceFault
-from engine_build.feed import ATTENTION_MASK, Feed
 from engine_build.int8.calibration import Range
 from engine_build.int8.grid import LARGEST
 from engine_build.int8.layers import Layer, layers
 from engine_build.int8.qdq import quantized
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import ATTENTION_MASK, Feed
 from onboarding.nearest import did_you_mean, listed
 
 TRIAL_SIZES = (2, 8)

@@ -12,12 +12,12 @@ import numpy as np
 
 from engine_build.calibration_cache.cache import ENTROPY, CalibrationCache, cache_of, read_cache, version_digits
 from engine_build.calibration_cache.calibrate import MISSING
-from engine_build.encoder import Encoder
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.feed import Feed
-from engine_build.networks import Network
+from engine_build.networks.network_store import Network
 from engine_build.order import Order
 from engine_build.runner import Command, Ended
+from engine_build.samples.encoder import Encoder
+from engine_build.samples.feed import Feed
 from engine_build.shop import Shop
 from engine_build.store import Store
 from onboarding.names import network_path

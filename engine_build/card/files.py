@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from engine_build.card.facts import CardFacts, card_data
 from engine_build.card.page import card_page
-from engine_build.networks import RECORD_NAME, NetworkRecord
+from engine_build.networks.network_store import RECORD_NAME, NetworkRecord
 from engine_build.order import Order
 from engine_build.store import Store
 from onboarding.lock import LockEntry

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import onnx
 
-from engine_build.feed import ATTENTION_MASK, Array, Feed
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
 
 
 class Activations:

@@ -13,12 +13,12 @@ import numpy as np
 import onnx
 
 from engine_build.errors import InputRefused, SourceFault
-from engine_build.feed import Array, Feed
 from engine_build.int8.activations import Activations
 from engine_build.int8.grid import TINIEST
 from engine_build.int8.layers import Constants, Layer
 from engine_build.int8.smoothing import Smoothing, best_smoothing
 from engine_build.int8.thresholds import BINS, entropy_threshold, percentile_threshold
+from engine_build.samples.feed import Array, Feed
 from onboarding.values import CalibrationMethod
 
 KEPT_ROWS = 512

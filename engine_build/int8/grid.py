@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 LARGEST = 127
 TINIEST = 1e-12

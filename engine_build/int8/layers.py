@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
 ACTIVATIONS = {"Erf", "Gelu", "FastGelu", "Relu", "LeakyRelu", "Tanh", "Sigmoid", "Elu", "HardSwish", "HardSigmoid", "Softplus"}

@@ -17,10 +17,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from engine_build.errors import SourceFault
-from engine_build.feed import Array
 from engine_build.int8 import grid
 from engine_build.int8.calibration import Range
 from engine_build.int8.layers import Constants, Layer
+from engine_build.samples.feed import Array
 
 LEAST_OPSET = 13
 """The first with scales by channel."""

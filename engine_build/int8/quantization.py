@@ -23,9 +23,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from engine_build.encoder import Encoder, by_length
 from engine_build.errors import SourceFault
-from engine_build.feed import Shape
 from engine_build.int8.calibration import Range, calibrated
 from engine_build.int8.frontier import table
 from engine_build.int8.layers import Layer, layers
@@ -34,10 +32,12 @@ from engine_build.int8.range_cache import RangeCache, ranges_digest
 from engine_build.int8.split import Material, Split, search_on
 from engine_build.int8.telling import Facts, cost_table, fixed_facts, range_facts, search_facts, stepped_back, work_facts
 from engine_build.int8.work import multiply_accumulates
-from engine_build.networks import Network
-from engine_build.onnx_source import read_model
-from engine_build.ort import OrtNetwork
-from engine_build.samples import Sample
+from engine_build.networks.network_store import Network
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.dataset import Sample
+from engine_build.samples.encoder import Encoder, by_length
+from engine_build.samples.feed import Shape
+from engine_build.sources.onnx_source import read_model
 from onboarding.values import CalibrationMethod
 
 BATCH = 8

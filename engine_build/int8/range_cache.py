@@ -15,7 +15,7 @@ import numpy as np
 from engine_build.int8.calibration import KEPT_ROWS, Range
 from engine_build.int8.smoothing import ALPHAS, WORTH_A_MULTIPLICATION, Smoothing
 from engine_build.int8.thresholds import BINS, ENTROPY_STRIDE, PERCENTILE
-from engine_build.samples import Sample, identity
+from engine_build.samples.dataset import Sample, identity
 from engine_build.store import Store, sha256_of
 from onboarding.values import CalibrationMethod
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.feed import Array
 from engine_build.int8.frontier import Point, by_share, choice
 from engine_build.int8.layers import Layer
+from engine_build.samples.feed import Array
 from onboarding.manifest import AccuracyRecord
 
 Answers = Callable[[Collection[str]], Array]

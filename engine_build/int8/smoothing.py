@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.feed import Array
 from engine_build.int8.grid import column_scales, quantized, scale
+from engine_build.samples.feed import Array
 
 ALPHAS = (0.5, 0.65, 0.8, 0.85, 0.9, 0.95)
 WORTH_A_MULTIPLICATION = 0.8

@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 import onnx
 
-from engine_build.encoder import Encoder, by_length
-from engine_build.feed import Array
 from engine_build.int8.calibration import Range
 from engine_build.int8.layers import Layer
 from engine_build.int8.sensitivity import Judge, Search
 from engine_build.int8.switchable import SwitchableNetwork
 from engine_build.int8.work import share
-from engine_build.samples import Sample
+from engine_build.samples.dataset import Sample
+from engine_build.samples.encoder import Encoder, by_length
+from engine_build.samples.feed import Array
 
 BATCH = 32
 

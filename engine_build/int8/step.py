@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from engine_build.classes import class_numbers
-from engine_build.encoder import Encoder
 from engine_build.errors import InputRefused
-from engine_build.feed import Array
 from engine_build.int8.frontier import holds
 from engine_build.int8.quantization import Quantization
 from engine_build.int8.range_cache import RangeCache
@@ -16,11 +13,14 @@ from engine_build.int8.sensitivity import Judge
 from engine_build.int8.split import BATCH, Split
 from engine_build.judgement.accuracy import Standard, accuracy
 from engine_build.judgement.answers import rows_by_length
-from engine_build.networks import Network, Networks
+from engine_build.networks.network_store import Network, Networks
 from engine_build.order import Order
-from engine_build.ort import OrtNetwork
-from engine_build.samples import Samples
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.dataset import Samples
+from engine_build.samples.encoder import Encoder
+from engine_build.samples.feed import Array
 from engine_build.shop import Shop
+from engine_build.sources.classes import class_numbers
 
 
 def int8_network(shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array) -> Network:

@@ -9,11 +9,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from engine_build.errors import SourceFault
-from engine_build.feed import Array, Feed
 from engine_build.int8.calibration import Range
 from engine_build.int8.layers import Constants, Layer
 from engine_build.int8.qdq import activation_part, assembled, refuse_old_opset, rewired, weight_part
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import Array, Feed
 
 LARGEST_BYTES = (1 << 31) - 1
 """What a protobuf message can hold."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 BINS = 2048
 """ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which makes it the maximum under another name."""

@@ -15,9 +15,9 @@ from engine_build.int8.frontier import Point, table
 from engine_build.int8.split import search_on
 from engine_build.int8.step import quantization_of, validation_split
 from engine_build.log import Log
+from engine_build.networks.preparation import prepare
 from engine_build.options import options
 from engine_build.order import order
-from engine_build.preparation import prepare
 from engine_build.runner import ProcessRunner
 from engine_build.settings import Settings
 from engine_build.shop import Shop

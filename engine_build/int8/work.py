@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx
 
-from engine_build.feed import Feed
 from engine_build.int8.activations import Activations
 from engine_build.int8.layers import OPERATORS, node_name
+from engine_build.samples.feed import Feed
 
 
 def multiply_accumulates(model: onnx.ModelProto, feed: Feed) -> dict[str, int]:

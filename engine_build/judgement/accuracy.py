@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 
 from engine_build.errors import SourceFault
-from engine_build.feed import Array
 from engine_build.judgement.bootstrap import Interval, mean_interval, ratio_interval
 from engine_build.judgement.broken import refuse_broken
 from engine_build.judgement.scores import WORST_IS_JUDGED, agreements, cosines, hits, nearest, relative_scores
 from engine_build.order import ENOUGH_SAMPLES
+from engine_build.samples.feed import Array
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric

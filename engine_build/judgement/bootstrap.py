@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine_build.errors import BudgetMissed, SourceFault
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 
 class BrokenAnswers(BudgetMissed):

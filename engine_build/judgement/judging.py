@@ -9,8 +9,8 @@ from engine_build.engine import Candidate, fallback
 from engine_build.judgement.decision import Decision, decision, refuse_missed_budget
 from engine_build.judgement.measurement import measured
 from engine_build.judgement.verification import Verification, intent
-from engine_build.networks import Network
-from engine_build.preparation import Prepared
+from engine_build.networks.network_store import Network
+from engine_build.networks.preparation import Prepared
 from engine_build.runtimes.contenders import Opening, opened
 from engine_build.shop import Shop
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord, SpeedupRecord

@@ -12,17 +12,17 @@ from functools import partial
 
 from engine_build.engine import Candidate
 from engine_build.errors import BuildError
-from engine_build.feed import Feed, Shape
 from engine_build.judgement.speedup import LEAST_ROUNDS, speedup
 from engine_build.judgement.verification import QDQ, close
-from engine_build.loading import loading
-from engine_build.preparation import Prepared
+from engine_build.networks.preparation import Prepared
 from engine_build.runtimes.availability import absences, runtimes
 from engine_build.runtimes.comparison import holding_table
 from engine_build.runtimes.contenders import Contender, Offer, Opening, contenders, import_runtime, opened
 from engine_build.runtimes.holding import Holding, Running, held
 from engine_build.runtimes.latency_table import summaries, table
+from engine_build.runtimes.loading import loading
 from engine_build.runtimes.rounds import CONTROL, Latencies, Subject, Track, latencies
+from engine_build.samples.feed import Feed, Shape
 from engine_build.shop import Shop
 from onboarding.manifest import BenchmarkRecord, RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec

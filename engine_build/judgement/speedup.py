@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_build.feed import Shape
 from engine_build.judgement.bootstrap import median_interval
 from engine_build.runtimes.rounds import Latencies
+from engine_build.samples.feed import Shape
 from onboarding.manifest import SpeedupRecord
 
 LEAST_ROUNDS = 15

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine_build.classes import class_numbers
 from engine_build.engine import Candidate
-from engine_build.feed import Array
 from engine_build.judgement.accuracy import Standard, accuracy, refuse_useless_labels, worst_place
 from engine_build.judgement.answers import rows_by_length, rows_in_order
 from engine_build.judgement.broken import BrokenAnswers
 from engine_build.judgement.decision import Findings
 from engine_build.judgement.words import told
-from engine_build.preparation import REFERENCE_BATCH, Prepared
+from engine_build.networks.preparation import REFERENCE_BATCH, Prepared
 from engine_build.runtimes.availability import RuntimeName
 from engine_build.runtimes.contenders import Opening, opened
 from engine_build.runtimes.holding import Running
+from engine_build.samples.feed import Array
 from engine_build.shop import Shop
+from engine_build.sources.classes import class_numbers
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 

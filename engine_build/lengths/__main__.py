@@ -73,7 +73,7 @@ def _target(parsed: argparse.Namespace) -> tuple[Target, str]:
 
 def _counts(parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner) -> TokenCounts:
     """Token counts by the tokenizer, nothing padded and nothing cut."""
-    from engine_build.tokenizer_file import read_tokenizer
+    from engine_build.sources.tokenizer_file import read_tokenizer
 
     path = parsed.tokenizer if parsed.tokenizer is not None else _tokenizer(parsed.root, wanted, region, folder, runner)
     tokenizer = read_tokenizer(path)
@@ -83,7 +83,7 @@ def _counts(parsed: argparse.Namespace, wanted: Target, region: str, folder: Pat
 
 
 def _tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
-    from engine_build.source import Checkpoint, Fetching, fetch
+    from engine_build.sources.source import Checkpoint, Fetching, fetch
     from engine_build.store import store_at
 
     fetching = Fetching(root=root, folder=folder, runner=runner, bucket=partial(store_at, region=region))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 SAME = -1
 """Instead of where a last bucket begins: one bucket more did not help."""

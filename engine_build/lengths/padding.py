@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.feed import Array
 from engine_build.lengths.buckets import padded
+from engine_build.samples.feed import Array
 
 
 @dataclass(frozen=True, kw_only=True)

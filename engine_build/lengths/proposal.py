@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine_build.errors import InputRefused
-from engine_build.feed import Array
 from engine_build.lengths.buckets import best_edges, equal_edges
 from engine_build.lengths.padding import Way, bucketed, mixed
+from engine_build.samples.feed import Array
 from onboarding.model_spec import OptimizationProfileSpec
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)

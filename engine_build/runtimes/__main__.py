@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from engine_build.errors import BuildError, InputRefused
-from engine_build.feed import Shape
 from engine_build.machine import description
 from engine_build.runtimes.availability import Runtime, absences, runtimes
 from engine_build.runtimes.comparison import as_data, as_text, compared, inputs_of
 from engine_build.runtimes.contenders import Offer, contenders
 from engine_build.runtimes.pytorch import Source
+from engine_build.samples.feed import Shape
 
 SHAPES = "1x8,8x64,32x128"
 
@@ -66,7 +66,7 @@ def _offer(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Offer:
 
 
 def _source(folder: Path, task: Any, longest: int) -> Source:
-    from engine_build.source_model import SourceModel
+    from engine_build.sources.source_model import SourceModel
 
     return SourceModel(folder, longest=longest, task=task)
 

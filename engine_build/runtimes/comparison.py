@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import InputRefused
-from engine_build.feed import Feed, Shape
 from engine_build.judgement.bootstrap import median_interval
 from engine_build.runtimes.contenders import ON_CPU, Contender, Offer, import_runtime
 from engine_build.runtimes.holding import Holding, held
 from engine_build.runtimes.latency_table import Latency, plain_table, summaries, table
 from engine_build.runtimes.random_feed import Input, network_inputs, random_feed, text_inputs
 from engine_build.runtimes.rounds import CONTROL, Latencies, Subject, Track, latencies
+from engine_build.samples.feed import Feed, Shape
 
 SELDOM = 8
 """Beside a GPU the CPU takes part in every eighth round: its runs are long, and decide nothing."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine_build.runtimes.holding import Running
 
 MODULES: dict[RuntimeName, tuple[str, ...]] = {
-    "onnxruntime": ("engine_build.ort",),
+    "onnxruntime": ("engine_build.runtimes.ort",),
     "onnxruntime CUDA": ("engine_build.runtimes.onnxruntime_bound",),
     "pytorch": (),
     "pytorch CUDA": (),
@@ -80,7 +80,7 @@ def opened(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> Runni
         from engine_build.runtimes.onnxruntime_bound import BoundNetwork
 
         return BoundNetwork(path)
-    from engine_build.ort import OrtNetwork
+    from engine_build.runtimes.ort import OrtNetwork
 
     return OrtNetwork(path, as_served=as_served)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from engine_build.feed import Array, Feed
 from engine_build.machine import resident_mib
 from engine_build.runtimes.device_memory import used_mib
+from engine_build.samples.feed import Array, Feed
 
 
 class Running(Protocol):

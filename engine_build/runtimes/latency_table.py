@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.feed import Array, Shape
 from engine_build.runtimes.rounds import Latencies, Subject
+from engine_build.samples.feed import Array, Shape
 
 HEADS = ("runtime", "precision", "batch x tokens", "average ms", "p50", "p95", "p99", "requests/s", "rows/s", "runs")
 

@@ -11,10 +11,10 @@ from typing import Any
 import onnxruntime
 
 from engine_build.errors import SourceFault
-from engine_build.feed import Array, Feed
-from engine_build.ort import flattened
 from engine_build.runtimes.availability import CUDA_PROVIDER
+from engine_build.runtimes.ort import flattened
 from engine_build.runtimes.pytorch import Device
+from engine_build.samples.feed import Array, Feed
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from engine_build.feed import Array, Feed
+from engine_build.samples.feed import Array, Feed
 
 Device = Literal["cpu", "cuda"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import InputRefused
-from engine_build.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
 
 FIXED = {ATTENTION_MASK: 1, "token_type_ids": 0}
 FEWEST_TOKENS = 100

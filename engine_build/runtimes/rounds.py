@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.feed import Array, Feed, Shape
+from engine_build.samples.feed import Array, Feed, Shape
 
 CONTROL = " (duplicate control)"
 WARM_UP_SECONDS = 0.03

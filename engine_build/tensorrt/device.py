@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import NetworkRefused
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 from engine_build.tensorrt.surface import CudaRuntime
 
 MIB = 2**20

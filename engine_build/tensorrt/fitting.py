@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine_build.errors import InputRefused
-from engine_build.feed import ATTENTION_MASK, Array, Feed
+from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
 
 Sizes = tuple[int, ...]
 

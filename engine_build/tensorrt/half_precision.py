@@ -17,7 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 from engine_build.errors import NetworkRefused
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 from engine_build.tensorrt.graph_types import float_tensors, without_constant_nodes
 from engine_build.tensorrt.half_writing import Writing
 

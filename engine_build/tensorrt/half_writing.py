@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.feed import Array
+from engine_build.samples.feed import Array
 
 HALF, FULL = TensorProto.FLOAT16, TensorProto.FLOAT
 SUFFIX = {HALF: "_fp16", FULL: "_fp32"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine_build.errors import InputRefused
 from engine_build.order import Order
 from engine_build.runner import Command, Runner
-from engine_build.trtexec import PROGRAM, banner
+from engine_build.tensorrt.trtexec import PROGRAM, banner
 
 SMI = "nvidia-smi"
 QUERY = Command(

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from engine_build.errors import NetworkRefused
-from engine_build.feed import Array, Feed
+from engine_build.samples.feed import Array, Feed
 from engine_build.tensorrt.bindings import check_bindings, cuda_runtime, error_logger, tensorrt
 from engine_build.tensorrt.device import MIB, Device, Graph
 from engine_build.tensorrt.fitting import Profile, Range, chosen, parts

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import NetworkRefused
-from engine_build.feed import ATTENTION_MASK
 from engine_build.runner import Ended, Runner
+from engine_build.samples.feed import ATTENTION_MASK
 from engine_build.tensorrt.host import same_tensorrt
 from engine_build.tensorrt.inspection import Inspection, inspection
-from engine_build.trtexec import PROGRAM, Dialect, Measurement, Sizes, measurement, plan_version
+from engine_build.tensorrt.trtexec import PROGRAM, Dialect, Measurement, Sizes, measurement, plan_version
 from onboarding.manifest import TensorRecord
 from onboarding.values import Precision
 

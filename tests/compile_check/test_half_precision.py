@@ -8,15 +8,15 @@ import numpy as np
 import onnx
 import pytest
 
-from engine_build.compile_check import compile_checks
-from engine_build.export import export
+from engine_build.check.compile_check import compile_checks
 from engine_build.log import Log
-from engine_build.networks import Network
-from engine_build.ort import OrtNetwork
+from engine_build.networks.network_store import Network
 from engine_build.runner import ProcessRunner
-from engine_build.source_model import SourceModel
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.export import export
+from engine_build.sources.source_model import SourceModel
 from engine_build.tensorrt.half_precision import half_precision, write_half_precision
-from engine_build.text import TextEncoder
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.architectures import TEXT, VISION, write_text_checkpoint, write_vision_network
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, quantized

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from engine_build.compile_check import compile_checks
+from engine_build.check.compile_check import compile_checks
 from engine_build.errors import NetworkRefused
-from engine_build.export import export
 from engine_build.log import Log
-from engine_build.networks import Network
-from engine_build.preparation import prepare
+from engine_build.networks.network_store import Network
+from engine_build.networks.preparation import prepare
 from engine_build.runner import ProcessRunner
-from engine_build.source_model import SourceModel
+from engine_build.sources.export import export
+from engine_build.sources.source_model import SourceModel
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.architectures import CLASSES, TEXT, VISION, images, write_text_checkpoint, write_vision_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph

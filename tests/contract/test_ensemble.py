@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from container.client import rows_of
-from engine_build.model_configuration import configurations
-from engine_build.served import member
+from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.served import member
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from tests.contract.conftest import TARGET_MODEL, exit_status, load, serve, start
 from tests.contract.model_config import PROTOBUF, parsed, written

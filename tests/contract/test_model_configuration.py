@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.text_format import ParseError
 
-from engine_build.model_configuration import configurations
+from engine_build.packaging.model_configuration import configurations
 from tests.contract.model_config import PROTOBUF, parsed
 from tests.unit.engine_build.golden_configurations import CASES, golden
 

@@ -38,7 +38,7 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
-    from engine_build.source import Checkpoint, Fetching, fetch
+    from engine_build.sources.source import Checkpoint, Fetching, fetch
     from onboarding.model_spec import SourceSpec
 
     question, folder = json.load(sys.stdin), Path(sys.argv[1])

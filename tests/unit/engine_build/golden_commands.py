@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine_build.trtexec import Measurement, Request, banner, compilation, measurement, plan_version, profile
+from engine_build.tensorrt.trtexec import Measurement, Request, banner, compilation, measurement, plan_version, profile
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
 

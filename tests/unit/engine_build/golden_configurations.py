@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine_build.model_configuration import configurations
-from engine_build.served import Served
+from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 

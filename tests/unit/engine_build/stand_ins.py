@@ -40,9 +40,9 @@ class StandInRunner:
         module = command.argv[2]
         if module == "pip":
             return self._download(Path(command.argv[command.argv.index("-d") + 1]))
-        if module == "engine_build.rtx":
+        if module == "engine_build.check.rtx":
             return self._check
-        assert module == "engine_build.loading"
+        assert module == "engine_build.runtimes.loading"
         return Ended(code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors="")
 
     def ran(self, module: str) -> int:

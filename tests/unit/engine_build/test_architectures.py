@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from engine_build.errors import SourceFault
-from engine_build.export import export
-from engine_build.feed import Shape
-from engine_build.ort import OrtNetwork
-from engine_build.source_model import SourceModel
-from engine_build.text import TextEncoder
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import Shape
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.export import export
+from engine_build.sources.source_model import SourceModel
 from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint
 from tests.unit.engine_build.tiny import sentences
 

@@ -11,12 +11,12 @@ import pytest
 
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.judgement.answers import rows_in_order
-from engine_build.ort import OrtNetwork
 from engine_build.road import build
 from engine_build.runner import Ended
-from engine_build.source_model import SourceModel
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
-from engine_build.text import TextEncoder
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, shop
@@ -164,7 +164,7 @@ def test_check_of_another_file_is_made_again(built, tmp_path):
     record.rename(record.with_name("check-0123456789abcdef.json"))
     runner = StandInRunner()
     run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
-    assert runner.ran("engine_build.rtx") == 1
+    assert runner.ran("engine_build.check.rtx") == 1
 
 
 def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from engine_build.engine import check_machine, compiled
 from engine_build.judgement.judging import judge
-from engine_build.preparation import prepare
+from engine_build.networks.preparation import prepare
 from engine_build.road import build
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner

@@ -29,4 +29,4 @@ def test_engine_is_built_from_networks_of_another_machine(wheel, tmp_path):
     second = shop(root, tmp_path / "second", store=store, runner=without_source)
     with second.work:
         assert build(second).status == "built"
-    assert without_source.ran("pip") == 0 and without_source.ran("engine_build.rtx") == 0
+    assert without_source.ran("pip") == 0 and without_source.ran("engine_build.check.rtx") == 0

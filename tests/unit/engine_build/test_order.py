@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.feed import Shape
 from engine_build.log import Log
 from engine_build.options import Options, options
 from engine_build.order import check_order, order
-from engine_build.samples import Samples
+from engine_build.samples.dataset import Samples
+from engine_build.samples.feed import Shape
 from onboarding.model_spec import SensitivitySearchSpec
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from engine_build.errors import BudgetMissed
-from engine_build.ort import OrtNetwork
 from engine_build.road import build
+from engine_build.runtimes.ort import OrtNetwork
 from tests.unit.engine_build.architectures import CLASSES, VISION, images, write_text_checkpoint, write_vision_network
 from tests.unit.engine_build.stand_ins import StandInRunner, shop
 from tests.unit.engine_build.tiny import model, sentences, write_tree, write_wheel

@@ -49,9 +49,7 @@ def test_card_and_its_numbers_are_written_side_by_side(deployments, tmp_path):
 
 
 def test_refuses_a_card_that_is_not_there_and_says_what_makes_it(deployments, tmp_path):
-    with pytest.raises(
-        RoundhouseError, match=r"card.html is not there; `roundhouse build --env local --model "
-    ):
+    with pytest.raises(RoundhouseError, match=r"card.html is not there; `roundhouse build --env local --model "):
         fetch_card(road(deployments, Bucket()), "sentence-embedder", tmp_path)
 
 

@@ -12,16 +12,16 @@ import pytest
 from onnx import TensorProto
 
 from engine_build.errors import InputRefused, SourceFault
-from engine_build.feed import Shape
 from engine_build.int8.layers import layers
 from engine_build.int8.quantization import Quantization
 from engine_build.int8.range_cache import RangeCache
 from engine_build.int8.split import Split
 from engine_build.judgement.accuracy import Standard, accuracy
-from engine_build.networks import Network
-from engine_build.ort import OrtNetwork
+from engine_build.networks.network_store import Network
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import Shape
+from engine_build.samples.tensors import TensorEncoder
 from engine_build.store import FolderStore
-from engine_build.tensors import TensorEncoder
 from onboarding.manifest import QuantizationRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.int8.graphs import WIDTH, Graph, cnn, images, texts, transformer, vit

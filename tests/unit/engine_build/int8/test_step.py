@@ -9,7 +9,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.int8.step import quantization_of
 from engine_build.int8.validated_frontier import main, validated_points
-from engine_build.preparation import prepare
+from engine_build.networks.preparation import prepare
 from tests.unit.engine_build.stand_ins import StandInRunner, shop
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 

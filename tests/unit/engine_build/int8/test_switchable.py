@@ -9,7 +9,7 @@ from engine_build.errors import SourceFault
 from engine_build.int8.layers import layers
 from engine_build.int8.qdq import quantized
 from engine_build.int8.switchable import SwitchableNetwork
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
 from tests.unit.engine_build.int8.graphs import cnn, images, texts, transformer, vit
 from tests.unit.engine_build.int8.test_calibration import feed, ranges
 

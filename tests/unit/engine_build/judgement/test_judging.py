@@ -15,9 +15,9 @@ from engine_build.judgement.broken import BrokenAnswers
 from engine_build.judgement.judging import judge
 from engine_build.judgement.verification import standard
 from engine_build.log import Log
-from engine_build.networks import Network
-from engine_build.preparation import Prepared
-from engine_build.samples import Samples
+from engine_build.networks.network_store import Network
+from engine_build.networks.preparation import Prepared
+from engine_build.samples.dataset import Samples
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner, shop

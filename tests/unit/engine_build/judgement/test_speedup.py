@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_build.feed import Shape
 from engine_build.judgement.speedup import is_faster, needed, speedup, told
 from engine_build.runtimes.rounds import Latencies
+from engine_build.samples.feed import Shape
 
 SHAPE = Shape(batch=8, sequence=64)
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from engine_build.errors import SourceFault
-from engine_build.feed import Shape
 from engine_build.runtimes.__main__ import main
 from engine_build.runtimes.availability import Runtime
 from engine_build.runtimes.comparison import as_data, as_text, compared
@@ -20,6 +19,7 @@ from engine_build.runtimes.holding import held
 from engine_build.runtimes.onnxruntime_bound import BoundNetwork
 from engine_build.runtimes.pytorch import TorchModule
 from engine_build.runtimes.random_feed import Input, network_inputs, random_feed, text_inputs
+from engine_build.samples.feed import Shape
 
 NAMES = ("onnxruntime", "onnxruntime CUDA", "pytorch", "pytorch CUDA", "tensorrt")
 EVERYTHING = tuple(Runtime(name=name, lacks=None) for name in NAMES)

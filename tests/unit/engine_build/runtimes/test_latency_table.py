@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine_build.feed import Shape
 from engine_build.runtimes.latency_table import summaries, summary, table
 from engine_build.runtimes.rounds import Latencies, Subject
+from engine_build.samples.feed import Shape
 
 SUBJECT = Subject(runtime="onnxruntime", precision="fp32", run=len)
 

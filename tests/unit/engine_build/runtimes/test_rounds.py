@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_build.feed import Shape
 from engine_build.runtimes.rounds import MOST_RUNS_A_TURN, Latencies, Subject, Track, latencies
+from engine_build.samples.feed import Shape
 
 
 class Clock:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from engine_build.networks import Network
+from engine_build.networks.network_store import Network
 from engine_build.runner import ProcessRunner
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build import stand_ins

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.feed import Array
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import Array
 
 
 class Error(enum.IntEnum):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.ort import OrtNetwork
+from engine_build.runtimes.ort import OrtNetwork
 from engine_build.tensorrt.network import TensorrtNetwork, opened
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, install_runtime
 from tests.unit.engine_build.tensorrt.stand_ins import Error, StandInContext, StandInCuda, StandInEngine, StandInTensorRT

@@ -1,0 +1,111 @@
+"""Why a compiler refuses a network, in one sentence: node, operator, where it came from, what people do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from engine_build.check.operators import advice, foreign_domains
+from engine_build.errors import NetworkRefused
+
+SHOWN = 3
+"""Refused nodes told in full."""
+TRACES = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes", "namespace")
+"""What torch's newer exporter writes beside a node, the plainest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What a compiler says about one node, or about the network when `name` is empty and `node` negative."""
+
+    said: str
+    node: int = -1
+    name: str = ""
+    operator: str = ""
+
+
+def explained(path: Path, faults: Sequence[Fault]) -> str:
+    """Every fault with the place it came from; the network is read for it, without its weights."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:
+        model = onnx.ModelProto()
+    told = [_told(model, fault) for fault in faults[:SHOWN]]
+    more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+    return "; ".join(told) + more
+
+
+def refuse_foreign_operators(model: onnx.ModelProto) -> None:
+    """Operators that no runtime here knows, before anything runs them. Raises NetworkRefused."""
+    domains = foreign_domains((node.domain for node in model.graph.node), (each.domain for each in model.functions))
+    faults = [
+        Fault(said="it is no operator of ONNX", node=index, name=node.name, operator=node.op_type)
+        for index, node in enumerate(model.graph.node)
+        if node.domain in domains
+    ]
+    if faults:
+        more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+        raise NetworkRefused("; ".join(_told(model, fault) for fault in faults[:SHOWN]) + more)
+
+
+def origin(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
+    """The module that a node was exported from, as its exporter wrote it down, and the exporter."""
+    properties = {each.key: each.value for each in node.metadata_props}
+    trace = next((properties[key] for key in TRACES if key in properties), "")
+    scope = [part for part in node.name.split("/")[:-1] if part]
+    if trace:
+        place = f"from {_last_line(trace)}"
+    elif scope:
+        place = f"from module {'.'.join(scope)}"
+    else:
+        place = f"it makes tensor {node.output[0]!r}" if node.output else "it makes nothing"
+    producer = f"{model.producer_name} {model.producer_version}".strip() if model.producer_name else "an unknown exporter"
+    return f"{place}, exported by {producer}"
+
+
+def _told(model: onnx.ModelProto, fault: Fault) -> str:
+    node, outer = _place(model, fault)
+    if node is None:
+        where = f"node {fault.name} (operator {fault.operator}): " if fault.name else ""
+        return f"{where}{_words(fault.said)}; way out: {advice(fault.operator, fault.said)}"
+    inside = "" if outer is None else f" inside {outer.op_type} {outer.name}"
+    blamed = node if outer is None else outer
+    return (
+        f"node {node.name or f'number {fault.node}'}{inside} (operator {node.op_type}; {origin(model, blamed)}): "
+        f"{_words(fault.said)}; way out: {advice(blamed.op_type, fault.said, blamed.domain)}"
+    )
+
+
+def _place(model: onnx.ModelProto, fault: Fault) -> tuple[onnx.NodeProto | None, onnx.NodeProto | None]:
+    """The node, and the loop or branch of the main graph that it stands in.
+
+    By number if the operator there is the one told, else by name, else in a subgraph, else by a name that the words hold.
+    """
+    nodes = model.graph.node
+    if _is_at(nodes, fault):
+        return nodes[fault.node], None
+    named = [node for node in nodes if node.name and node.name == fault.name]
+    inner = [(graph.node[fault.node], outer) for outer in nodes for graph in _bodies(outer) if _is_at(graph.node, fault)]
+    said = sorted((node for node in nodes if node.name and node.name in fault.said), key=lambda node: len(node.name))
+    return (named[0], None) if named else inner[0] if inner else (said[-1], None) if said else (None, None)
+
+
+def _is_at(nodes: Sequence[onnx.NodeProto], fault: Fault) -> bool:
+    return 0 <= fault.node < len(nodes) and nodes[fault.node].op_type == fault.operator
+
+
+def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
+
+
+def _words(said: str) -> str:
+    words = " ".join(said.split()).strip(" .;")
+    return "the parser has no importer for it" if words in ("", "false") else words[:400]
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if line.startswith("File ")), lines[-1])

@@ -1,0 +1,124 @@
+"""The steps on the CPU that every GPU shares: fetch, export, quantize. What a store has is not made again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine_build.calibration_cache.step import calibration_cache
+from engine_build.errors import SourceFault
+from engine_build.judgement.answers import rows_by_length
+from engine_build.machine import return_memory
+from engine_build.networks.network_store import Network, Networks
+from engine_build.networks.reference import keep_reference, kept_reference
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.runtimes.pytorch import Source
+from engine_build.samples.encoder import Encoder
+from engine_build.samples.feed import Array
+from engine_build.samples.sample_checks import check_calibration_classes, check_samples
+from engine_build.shop import Shop
+from engine_build.sources.given_network import checked_answers, encoder_of, network_of
+from engine_build.sources.opsets import refuse_opset
+from engine_build.sources.source import Checkpoint, Fetching, fetch, intent
+from engine_build.store import store_at
+
+if TYPE_CHECKING:
+    from engine_build.sources.source_model import SourceModel
+
+REFERENCE_BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """The networks, the samples' encoder, and what the source model itself answers."""
+
+    networks: dict[str, Network]
+    encoder: Encoder
+    reference: Array
+    source: Source | None
+    """The source model in PyTorch; None when this build had no need to load it."""
+
+
+def prepare(shop: Shop) -> Prepared:
+    """Makes or finds every network of an order. Raises SourceFault."""
+    networks = shop.networks()
+    key = shop.order.network_keys["float"]
+    network = networks.find("float", key)
+    reference = None if network is None else kept_reference(shop.stores, shop.order)
+    source: SourceModel | None = None
+    if network is None or reference is None:
+        network, source, is_new = _from_source(shop, network)
+        if is_new:
+            network = networks.keep(key, network)
+    if "opset" in network.facts:
+        refuse_opset(int(network.facts["opset"]), shop.order.platform, may_be_int8=shop.order.may_be_int8)
+    encoder = encoder_of(network, shop.order.longest_sequence)
+    check_samples(shop.order, network, encoder, shop.log)
+    if reference is None:
+        reference = _reference(shop, network, encoder, source)
+    found = {"float": network}
+    if shop.order.may_be_int8:
+        check_calibration_classes(shop.order, network, encoder)
+        if shop.order.quantization == "explicit":
+            found["int8"] = _int8(shop, networks, network, encoder, reference)
+        else:
+            calibration_cache(shop, network, encoder)
+    return_memory()
+    return Prepared(networks=found, encoder=encoder, reference=reference, source=source)
+
+
+def _from_source(shop: Shop, known: Network | None) -> tuple[Network, SourceModel | None, bool]:
+    order, folder = shop.order, shop.work.scratch("source")
+    bucket = partial(store_at, region=order.region)
+    fetching = Fetching(root=order.root, folder=folder, runner=shop.runner, bucket=bucket)
+    with shop.log.step("fetch", intent(order.model.source)):
+        source = fetch(order.model.source, fetching)
+    if isinstance(source, Checkpoint):
+        return _from_checkpoint(shop, source, known)
+    with shop.log.step("export", f"{source.path.name} is a network already; it is checked"):
+        network = network_of(source, order, shop.work.scratch("float")) if known is None else known
+        network = checked_answers(network, order)
+    return network, None, known is None
+
+
+def _from_checkpoint(shop: Shop, source: Checkpoint, known: Network | None) -> tuple[Network, SourceModel, bool]:
+    # torch and transformers take seconds to import; builds whose networks are known never need them.
+    with shop.log.step("load", "the source model in PyTorch, float32"):
+        from engine_build.sources.export import INTENT, export
+        from engine_build.sources.source_model import SourceModel
+
+        assert shop.order.longest_sequence is not None
+        model = SourceModel(source.folder, longest=shop.order.longest_sequence, task=shop.order.model.task)
+    if known is not None:
+        return known, model, False
+    with shop.log.step("export", INTENT):
+        network = export(model, shop.order.validation.values, shop.work.scratch("float"), longest=shop.order.longest_sequence)
+    if (difference := network.facts.get("max_abs_difference")) is not None:
+        shop.log.line(f"  largest difference from PyTorch {difference:.2g}")
+    return network, model, True
+
+
+def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None) -> Array:
+    answer = OrtNetwork(network.path).rows if source is None else source.rows
+    with shop.log.step("reference", f"{len(shop.order.validation)} validation samples through the source model"):
+        rows = rows_by_length(answer, encoder, shop.order.validation.values, REFERENCE_BATCH)
+        if not np.isfinite(rows).all():
+            broken = int((~np.isfinite(rows)).any(axis=1).sum())
+            raise SourceFault(f"the source model gives NaN or Inf for {broken} of {len(rows)} validation samples; repair it.")
+        keep_reference(shop.kept, shop.order, rows, shop.work.scratch("reference"))
+    if source is not None:
+        # What follows needs its answers only; the benchmark loads it again.
+        source.release()
+    return rows
+
+
+def _int8(shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array) -> Network:
+    found = networks.find("int8", shop.order.network_keys["int8"])
+    if found is not None:
+        return found
+    from engine_build.int8.step import int8_network
+
+    return int8_network(shop, networks, network, encoder, reference)

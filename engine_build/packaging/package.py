@@ -1,0 +1,135 @@
+"""The step that turns the chosen engine into an archive with its passport, and into its card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine_build import machine
+from engine_build.card.files import card_files
+from engine_build.engine import Candidate
+from engine_build.judgement.judging import Judged
+from engine_build.networks.network_store import Network
+from engine_build.networks.preparation import Prepared
+from engine_build.order import Order
+from engine_build.packaging.archive import archive, entry_bytes, model_repository
+from engine_build.packaging.repository import Repository, repository
+from engine_build.packaging.served import Served
+from engine_build.shop import Shop
+from engine_build.tensorrt.host import gpu_host
+from onboarding.lock import LockEntry
+from onboarding.manifest import BuilderRecord, CompileCheckRecord, Manifest, ProfileRecord, QuantizationRecord
+from onboarding.names import engine_archive_path, engine_record_path
+
+
+def package(
+    shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged, checks: tuple[CompileCheckRecord, ...]
+) -> LockEntry:
+    """Writes the archive, the card and, last, the record into the work folder's store. Raises InputRefused."""
+    order, network = shop.order, prepared.networks["float"]
+    with shop.log.step("package", f"model repository of {order.model.name}, manifest, deterministic tar.gz, card"):
+        shown = served(order, network)
+        roots = (order.root, shop.code_root)
+        laid = repository(shown, chosen.path, network.tokenizer, is_cpu=order.is_cpu, code_roots=roots)
+        folder = shop.work.scratch("archive")
+        files = model_repository(folder, laid.files)
+        passport = _manifest(shop, prepared, chosen, judged) | _passport(shown, laid, network) | {"files": files}
+        packed = shop.work.scratch("packed") / "model.tar.gz"
+        entry = archive(folder, Manifest(**passport, compile_checks=checks), packed)
+        shop.kept.upload(packed, engine_archive_path(order.engine_key))
+        for name, path in card_files(order, entry, shop.kept, packed.parent):
+            shop.kept.upload(path, name)
+        record = packed.with_name("record")
+        record.write_bytes(entry_bytes(entry))
+        shop.kept.upload(record, engine_record_path(order.engine_key))
+    shop.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
+    return entry
+
+
+def served(order: Order, network: Network) -> Served:
+    """The engine of an order as clients see it."""
+    return Served(
+        model=order.model.name,
+        task=order.model.task,
+        inputs=network.inputs,
+        outputs=network.outputs,
+        profiles=tuple(ProfileRecord(batch=p.batch, sequence=p.sequence) for p in order.model.engine.optimization_profiles),
+        max_batch_size=order.max_batch_size,
+        serving=order.model.serving,
+    )
+
+
+def _passport(shown: Served, laid: Repository, network: Network) -> dict[str, Any]:
+    """What a server reads."""
+    return {
+        "model": shown.model,
+        "task": shown.task,
+        "engine_file": laid.engine_file,
+        "tokenizer_file": laid.tokenizer_file,
+        "inputs": shown.client_inputs,
+        "outputs": shown.client_outputs,
+        "labels": network.labels,
+        "optimization_profiles": shown.profiles,
+        "max_batch_size": shown.max_batch_size,
+        "warm_up": shown.serving.warm_up,
+    }
+
+
+def _manifest(shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged) -> dict[str, Any]:
+    """What was asked for, what was measured, and by whom."""
+    order = shop.order
+    return {
+        "engine_key": order.engine_key,
+        "network_keys": order.network_keys,
+        "platform": order.platform.name,
+        "runtime": order.runtime,
+        "compute_capability": order.compute_capability,
+        "requested_precision": order.model.engine.precision,
+        "precision": chosen.precision,
+        "decision": judged.decision.sentence,
+        "accuracy": judged.accuracy,
+        "benchmark": judged.benchmark,
+        "speedups": judged.speedups,
+        "runtimes": judged.runtimes,
+        "quantization": quantization(order, prepared.networks.get("int8")),
+        "plan": chosen.plan,
+        "load_seconds": judged.held.load_seconds,
+        "host_memory_mib": judged.held.host_memory_mib,
+        "device_memory_mib": judged.held.device_memory_mib,
+        "builder": _builder(shop),
+    }
+
+
+def quantization(order: Order, network: Network | None) -> QuantizationRecord | None:
+    """How INT8 was made: from the facts that its network was kept with, or by a calibration cache; None when it was not."""
+    if network is None:
+        return _by_cache(order)
+    facts = network.facts
+    return QuantizationRecord(
+        mode=facts.get("mode", order.quantization),
+        method=facts["method"],
+        samples=facts["samples"],
+        int8_share_of_matmul_macs=facts["int8_share_of_matmul_macs"],
+        share_at_sequence=facts.get("share_at_sequence"),
+        int8_layers=facts["int8_layers"],
+        float_layers=tuple(facts["float_layers"]),
+    )
+
+
+def _by_cache(order: Order) -> QuantizationRecord | None:
+    wish = order.model.engine.calibration
+    if wish is None or not order.may_be_int8 or order.quantization != "calibration-cache":
+        return None
+    return QuantizationRecord(mode="calibration-cache", method=wish.method, samples=wish.samples)
+
+
+def _builder(shop: Shop) -> BuilderRecord:
+    settings = shop.settings
+    host = None if shop.order.is_cpu else gpu_host(shop.runner)
+    return BuilderRecord(
+        machine=machine.description(),
+        gpu=None if host is None else host.gpu,
+        driver=None if host is None else host.driver,
+        image=settings.image,
+        source_commit=settings.source_commit,
+        built_at=shop.now(),
+    )

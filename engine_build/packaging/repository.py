@@ -1,0 +1,65 @@
+"""The model repository of an engine: which files lie where in the archive, by task and by what it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.packaging.archive import CPU_TWIN, PASSPORT, TOKENIZER, backend_file
+from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.served import Served, member
+
+ENSEMBLE = "An ensemble has no file of its own, and Triton wants its version folder.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """Files by archive path, a text as it stands; and the two that a server looks for."""
+
+    files: dict[str, Path | str]
+    engine_file: str
+    tokenizer_file: str | None
+
+
+def repository(served: Served, engine: Path, tokenizer: Path | None, *, is_cpu: bool, code_roots: tuple[Path, ...]) -> Repository:
+    """One model folder; for a text task on a GPU the ensemble's and its two members'. Raises InputRefused."""
+    texts = configurations(served, is_cpu=is_cpu)
+    model = served.model
+    if is_cpu:
+        return _cpu_twin(texts, f"{model}/1", engine, tokenizer, code_roots)
+    if tokenizer is None:
+        return Repository(
+            files={**texts, f"{model}/1/model.plan": engine}, engine_file=f"{model}/1/model.plan", tokenizer_file=None
+        )
+    return _ensemble(texts, model, engine, tokenizer, code_roots)
+
+
+def _cpu_twin(
+    texts: dict[str, str], folder: str, engine: Path, tokenizer: Path | None, code_roots: tuple[Path, ...]
+) -> Repository:
+    files: dict[str, Path | str] = {
+        **texts,
+        f"{folder}/model.py": backend_file(code_roots, CPU_TWIN),
+        f"{folder}/passport.py": backend_file(code_roots, PASSPORT),
+        f"{folder}/model.onnx": engine,
+    }
+    if tokenizer is not None:
+        files[f"{folder}/tokenizer.json"] = tokenizer
+    return Repository(
+        files=files,
+        engine_file=f"{folder}/model.onnx",
+        tokenizer_file=None if tokenizer is None else f"{folder}/tokenizer.json",
+    )
+
+
+def _ensemble(texts: dict[str, str], model: str, engine: Path, tokenizer: Path, code_roots: tuple[Path, ...]) -> Repository:
+    plan, before = f"{member(model, 'engine')}/1/model.plan", f"{member(model, 'tokenizer')}/1"
+    files: dict[str, Path | str] = {
+        **texts,
+        f"{model}/1/ensemble.txt": ENSEMBLE,
+        f"{before}/model.py": backend_file(code_roots, TOKENIZER),
+        f"{before}/passport.py": backend_file(code_roots, PASSPORT),
+        f"{before}/tokenizer.json": tokenizer,
+        plan: engine,
+    }
+    return Repository(files=files, engine_file=plan, tokenizer_file=f"{before}/tokenizer.json")

@@ -1,0 +1,1 @@
+"""Datasets, and what networks take of them."""

@@ -1,0 +1,101 @@
+"""What can be said of the samples once the network and its tokenizer are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.networks.network_store import Network
+from engine_build.order import Order
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.dataset import Samples
+from engine_build.samples.encoder import Encoder
+from engine_build.samples.tensors import TensorEncoder
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.classes import class_count, class_numbers
+
+MOST_CUT = 0.5
+"""Share of texts that may be longer than the engine takes."""
+BATCH = 16
+
+
+def check_samples(order: Order, network: Network, encoder: Encoder, log: Log) -> None:
+    """Refuses samples that the engine would never see so, and labels that are no class. Raises InputRefused."""
+    for dataset, samples in _datasets(order):
+        if isinstance(encoder, TextEncoder):
+            _check_lengths(dataset, samples, encoder, log)
+        elif isinstance(encoder, TensorEncoder):
+            encoder.feed(samples.values[:1])
+            _check_sizes(dataset, samples, encoder, order)
+    metric, validation = order.model.accuracy.metric, order.model.accuracy.dataset
+    if metric in ("agreement", "accuracy"):
+        # An empty list asks no more than whether the network has classes.
+        class_numbers((), network, validation)
+    if metric == "accuracy" and order.validation.labels is not None:
+        class_numbers(order.validation.labels, network, validation)
+
+
+def check_calibration_classes(order: Order, network: Network, encoder: Encoder) -> None:
+    """Refuses calibration samples of one class, by their labels or else by what the network answers."""
+    spec, samples = order.model.engine.calibration, order.calibration
+    is_classifier = order.model.task == "text-classification" or order.model.accuracy.metric in ("agreement", "accuracy")
+    if spec is None or not is_classifier or class_count(network) is None:
+        return
+    found = _some_classes(samples, network, encoder)
+    if len(found) == 1:
+        by = "labels" if samples.labels is not None else "the source model's own answers"
+        raise InputRefused(
+            f"calibration dataset {spec.dataset} has samples of one class only ({next(iter(found))}, by {by}); INT8 ranges "
+            "would be of that class alone: give samples of every class."
+        )
+
+
+def _some_classes(samples: Samples, network: Network, encoder: Encoder) -> set[str]:
+    """The classes, or the first two of them."""
+    if samples.labels is not None:
+        return set(samples.labels)
+    found: set[str] = set()
+    answer = OrtNetwork(network.path)
+    for feed in encoder.feeds(samples.values, BATCH):
+        found |= {_name(network, int(index)) for index in answer.rows(feed).argmax(axis=1)}
+        if len(found) > 1:
+            break
+    return found
+
+
+def _name(network: Network, index: int) -> str:
+    return str(index) if network.labels is None else network.labels[index]
+
+
+def _datasets(order: Order) -> Iterator[tuple[str, Samples]]:
+    engine, accuracy = order.model.engine, order.model.accuracy
+    if engine.calibration is not None and len(order.calibration):
+        yield f"calibration dataset {engine.calibration.dataset}", order.calibration
+    if engine.sensitivity_search is not None and len(order.search):
+        yield f"search dataset {engine.sensitivity_search.dataset}", order.search
+    yield f"accuracy dataset {accuracy.dataset}", order.validation
+
+
+def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Log) -> None:
+    cut = encoder.cut(samples.values)
+    if cut > MOST_CUT * len(samples):
+        raise InputRefused(
+            f"{cut} of the {len(samples)} samples of {dataset} are longer than the {encoder.longest} tokens of the longest "
+            "sequence; raise `sequence` in the model file, or give samples that the engine will see."
+        )
+    if cut:
+        log.line(f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, as the engine will do")
+
+
+def _check_sizes(dataset: str, samples: Samples, encoder: TensorEncoder, order: Order) -> None:
+    profiles = [profile.sequence for profile in order.model.engine.optimization_profiles if profile.sequence is not None]
+    if not profiles:
+        return
+    least, most = min(sizes[0] for sizes in profiles), max(sizes[2] for sizes in profiles)
+    outside = [size for size in map(encoder.sequence, samples.values) if size is not None and not least <= size <= most]
+    if outside:
+        raise InputRefused(
+            f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values on the sequence axis, outside "
+            f"the optimization profiles; allowed: {least} to {most}. Change the dataset, or `sequence` in the model file."
+        )

@@ -1,0 +1,1 @@
+"""Where networks come from: pinned sources, fetched, read and exported, or refused in a sentence."""

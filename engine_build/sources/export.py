@@ -1,0 +1,103 @@
+"""The export step: the source model as an ONNX network with dynamic batch and sequence, compared with PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from engine_build.errors import SourceFault
+from engine_build.networks.network_store import Network
+from engine_build.networks.observed import observed_outputs
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.dataset import Sample
+from engine_build.samples.encoder import by_length
+from engine_build.samples.feed import Feed, Shape
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.onnx_source import read_model, tensor_records
+from engine_build.sources.source_model import SourceModel
+
+OPSET = 17
+ABSOLUTE, RELATIVE = 1e-4, 1e-4
+"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be large."""
+INTENT = f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at several shapes"
+
+
+def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
+    """Writes `model.onnx` and `tokenizer.json`, and compares the network. Raises SourceFault."""
+    tokenizer = source.tokenizer.save(folder)
+    encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
+    path = folder / "model.onnx"
+    _write(source, encoder.feed(texts[:2]), path)
+    network, feeds = OrtNetwork(path), comparison_feeds(encoder, texts, longest)
+    difference = largest_difference(source, network, feeds)
+    source.release()
+    model = read_model(path)
+    outputs = observed_outputs(tensor_records(model.graph.output), network, feeds)
+    facts = {
+        "exporter": f"torch {torch.__version__}",
+        "opset": OPSET,
+        "max_abs_difference": difference,
+        "nodes": len(model.graph.node),
+    }
+    return Network(
+        precision="float",
+        path=path,
+        inputs=tensor_records(model.graph.input),
+        outputs=outputs,
+        facts=facts,
+        tokenizer=tokenizer,
+        labels=source.labels,
+    )
+
+
+def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int) -> list[Feed]:
+    """Batches of 1, 2, 7 and 16 texts, the shortest and the longest among them, and one row of the longest sequence."""
+    ordered = [texts[place] for place in by_length(encoder, texts)]
+    batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
+    return [*(encoder.feed(each) for each in batches), encoder.shaped(texts, Shape(batch=1, sequence=longest))]
+
+
+def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
+    """The largest absolute difference of any element. Raises SourceFault beyond the tolerance, and for NaN and Inf."""
+    worst = 0.0
+    for feed in feeds:
+        wanted, found = source.rows(feed), network.rows(feed)
+        shape = "x".join(map(str, feed["input_ids"].shape))
+        if found.shape != wanted.shape or not np.isfinite(wanted).all() or not np.isfinite(found).all():
+            raise SourceFault(f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served.")
+        difference = np.abs(found - wanted)
+        if (difference > ABSOLUTE + RELATIVE * np.abs(wanted)).any():
+            raise SourceFault(
+                f"the exported network differs from PyTorch by {difference.max():.2g} at {shape}, allowed {ABSOLUTE:g} + "
+                f"{RELATIVE:g} of the value; the source does something that tracing loses: export it to ONNX yourself."
+            )
+        worst = max(worst, float(difference.max()))
+    return worst
+
+
+def _write(source: SourceModel, example: Feed, path: Path) -> None:
+    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {source.output: {0: "batch"}}
+    tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
+    try:
+        with torch.inference_mode(), warnings.catch_warnings():
+            # The tracer warns of what it might get wrong; the comparison that follows decides.
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                source.module,
+                tensors,
+                str(path),
+                input_names=list(source.inputs),
+                output_names=[source.output],
+                dynamic_axes=axes,
+                opset_version=OPSET,
+                dynamo=False,
+                do_constant_folding=True,
+            )
+    except OSError:
+        raise
+    except Exception as error:
+        raise SourceFault(f"the source cannot be exported to ONNX ({' '.join(str(error).split())[:300]}).") from error

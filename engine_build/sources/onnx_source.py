@@ -1,0 +1,87 @@
+"""An ONNX file: read, checked, and refused in a sentence when it is not whole, not one file, or broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from engine_build.errors import SourceFault
+from engine_build.samples.feed import Array
+from engine_build.sources.source import refuse_large
+from onboarding.manifest import TensorRecord
+
+DATATYPES = {"FLOAT": "FP32", "FLOAT16": "FP16", "DOUBLE": "FP64", "BFLOAT16": "BF16", "STRING": "BYTES"}
+"""KServe v2 names where they differ from ONNX's."""
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """A parsed and checked ONNX file. Raises SourceFault."""
+    refuse_large(path.name, path.stat().st_size)
+    try:
+        model = onnx.load(path, load_external_data=False)
+        refuse_external_data(path.name, model)
+        # By path: the checker of a loaded model would hold two copies of it.
+        onnx.checker.check_model(str(path))
+    except (SourceFault, OSError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        sentence = f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export it again."
+        raise SourceFault(sentence) from error
+    return model
+
+
+def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
+    """The digest pins one file, so the weights must be in it."""
+    outside = [weight for weight in model.graph.initializer if weight.data_location == onnx.TensorProto.EXTERNAL]
+    if outside:
+        places = sorted({entry.value for weight in outside for entry in weight.external_data if entry.key == "location"})
+        raise SourceFault(
+            f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which its digest does not pin; "
+            "save it as one file: onnx.save(onnx.load('model.onnx'), 'one.onnx')."
+        )
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a model is written in."""
+    return next((int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+
+
+def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:
+    """Names, KServe datatypes and shapes of a network's inputs or outputs; -1 is a dynamic axis."""
+    return tuple(
+        TensorRecord(
+            name=each.name,
+            datatype=_datatype(each.type.tensor_type.elem_type),
+            shape=tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in each.type.tensor_type.shape.dim),
+        )
+        for each in tensors
+    )
+
+
+def refuse_broken_weights(model: onnx.ModelProto) -> None:
+    """NaN and Inf in weights give plausible-looking engines; they are refused by name."""
+    for name, weight in _weights(model):
+        values = numpy_helper.to_array(weight)
+        if values.dtype.kind == "f" and not np.isfinite(values).all() and not _is_mask(values):
+            raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
+
+
+def _is_mask(values: Array) -> bool:
+    """Zeros and negative infinities, which attention adds to its scores."""
+    return bool(((values == 0) | np.isneginf(values)).all())
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    yield from ((weight.name, weight) for weight in model.graph.initializer)
+    for node in (node for node in model.graph.node if node.op_type == "Constant"):
+        yield from ((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+
+def _datatype(element: int) -> str:
+    name = str(onnx.TensorProto.DataType.Name(element))
+    return DATATYPES.get(name, name)

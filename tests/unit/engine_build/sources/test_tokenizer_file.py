@@ -1,0 +1,86 @@
+"""A tokenizer and a model that are a pair, and some that are not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine_build.errors import SourceFault
+from engine_build.samples.text import TextEncoder
+from engine_build.sources.tokenizer_file import TokenizerFile
+from tests.unit.engine_build.architectures import VOCABULARY
+from tests.unit.engine_build.tiny import word_tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def changed(folder, **changes):
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+def checked(folder, vocabulary=VOCABULARY, padding=0):
+    return TokenizerFile(folder, vocabulary=vocabulary, padding=padding)
+
+
+def test_tokenizer_of_the_model_is_saved_with_the_padding_of_a_batch(folder, tmp_path):
+    (tmp_path / "served").mkdir()
+    saved = json.loads(checked(folder).save(tmp_path / "served").read_text())
+    assert (saved["padding"]["strategy"], saved["padding"]["pad_id"]) == ("BatchLongest", 0)
+
+
+def test_tokenizer_may_be_smaller_than_the_models_table(folder):
+    checked(folder, vocabulary=VOCABULARY + 30)
+
+
+def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
+    path = checked(changed(folder, padding=None), padding=3).save(tmp_path)
+    ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])["input_ids"]
+    assert ids[1, -1] == 3
+
+
+def test_refuses_a_token_that_the_model_has_no_row_for(folder):
+    with pytest.raises(SourceFault, match=rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}"):
+        checked(folder, vocabulary=VOCABULARY - 5)
+
+
+def test_refuses_another_padding_than_the_models(folder):
+    with pytest.raises(SourceFault, match=r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair"):
+        checked(folder, padding=1)
+
+
+def test_refuses_a_model_whose_padding_the_tokenizer_does_not_have(folder):
+    with pytest.raises(SourceFault, match=r"the model pads with token 900, which the tokenizer does not have"):
+        checked(changed(folder, padding=None), vocabulary=1000, padding=900)
+
+
+def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
+    state = json.loads((folder / "tokenizer.json").read_text())
+    state["model"]["vocab"]["nothing"] = state["model"]["vocab"].pop("[PAD]")
+    with pytest.raises(SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"):
+        checked(changed(folder, padding=None, model=state["model"]), padding=None).save(tmp_path)
+
+
+def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}))
+    checked(folder)
+    with pytest.raises(SourceFault, match=r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text"):
+        checked(changed(folder, post_processor=None))
+
+
+def test_refuses_a_checkpoint_without_a_fast_tokenizer(tmp_path):
+    with pytest.raises(SourceFault, match=r"has no tokenizer.json; save it with a fast tokenizer"):
+        checked(tmp_path)
+
+
+def test_refuses_a_damaged_tokenizer(folder):
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(SourceFault, match=r"tokenizer.json cannot be read"):
+        checked(folder)
