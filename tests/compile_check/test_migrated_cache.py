@@ -10,7 +10,7 @@ import pytest
 from engine_build import rtx
 from engine_build.calibration_cache.cache import cache_of
 from engine_build.calibration_cache.migration import migrated
-from tests.unit.engine_build.test_cache_migration import IMAGES, network
+from tests.unit.engine_build.calibration_cache.test_migration import IMAGES, network
 
 pytestmark = pytest.mark.compile_check
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workbench.demo.mark import MARK
+
+REGION = "us-east-1"
+"""Of a bucket, should the source lie in one."""
 
 
 def vectors(folder: Path, texts: list[str]) -> list[list[float]]:
@@ -39,6 +43,7 @@ def main() -> int:
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
     from engine_build.sources.source import Checkpoint, Fetching, fetch
+    from engine_build.store import store_at
     from onboarding.model_spec import SourceSpec
 
     question, folder = json.load(sys.stdin), Path(sys.argv[1])
@@ -47,7 +52,8 @@ def main() -> int:
     runner = ProcessRunner(Log(sys.stderr))
     try:
         spec = SourceSpec.model_validate(question["source"])
-        source = fetch(spec, Fetching(root=Path.cwd(), region="us-east-1", folder=folder, runner=runner))
+        fetching = Fetching(root=Path.cwd(), folder=folder, runner=runner, bucket=partial(store_at, region=REGION))
+        source = fetch(spec, fetching)
     except BuildError as error:
         print(error)
         return 1
