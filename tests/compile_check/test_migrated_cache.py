@@ -7,9 +7,9 @@ import json
 import onnx
 import pytest
 
-from engine_build import rtx
 from engine_build.calibration_cache.cache import cache_of
 from engine_build.calibration_cache.migration import migrated
+from engine_build.check import rtx
 from tests.unit.engine_build.calibration_cache.test_migration import IMAGES, network
 
 pytestmark = pytest.mark.compile_check
