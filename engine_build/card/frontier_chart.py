@@ -67,8 +67,10 @@ def _up_tick(up: Scale, value: float) -> Markup:
 
 
 def _budget(y: float) -> Markup:
+    """A line; its word stands above it in the lower half, where the ticks are below."""
     line = element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="budget")
-    return joined(line, element("text", "budget", x=LEFT + 5, y=y + 14, class_="tick warm"))
+    beside = -6 if y > (TOP + BOTTOM) / 2 else 14
+    return joined(line, element("text", "budget", x=LEFT + 5, y=y + beside, class_="tick warm"))
 
 
 def _drop(x: float, y: float) -> Markup:

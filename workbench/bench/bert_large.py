@@ -33,7 +33,11 @@ def bert_large(at: Places, run: Processes, variables: Mapping[str, str]) -> list
     source = {"python_package": f"{PACKAGE}=={VERSION}", "path": "model", "sha256": sha256(wheel)}
     changes = {
         "source": source,
-        "engine": {"precision": "int8", "optimization_profiles": [{"batch": [1, 8, 32], "sequence": [8, 64, 128]}]},
+        "engine": {
+            "precision": "int8",
+            "sensitivity_search": None,
+            "optimization_profiles": [{"batch": [1, 8, 32], "sequence": [8, 64, 128]}],
+        },
     }
     tree = tree_with(at.tree, place / "tree", changes)
     offline = {**variables, "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_INDEX": "1"}
