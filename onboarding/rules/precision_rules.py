@@ -49,6 +49,31 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
 
 
 @rule("engine")
+def fp8_has_no_network(case: EngineCase) -> Iterator[Fault]:
+    """FP8 needs a calibrated FP8 network, which the builder does not make."""
+    hardware = case.instance
+    if case.spec.engine.precision == "fp8" and hardware.is_gpu and float(hardware.compute_capability) >= 8.9:
+        yield case.document.at("engine", "precision").fault(
+            "'engine.precision' fp8 cannot be built: nothing calibrates an FP8 network",
+            value="fp8",
+            allowed=", ".join(name for name in _gpu_precisions(hardware.compute_capability) if name != "fp8"),
+            way_out="choose int8, or auto",
+        )
+
+
+@rule("engine")
+def bf16_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
+    """TensorRT 11 has no precision flags, and the builder writes FP16 into networks, not BF16."""
+    if case.spec.engine.precision == "bf16" and (case.platform.trtexec_dialect or 0) >= 11:
+        yield case.document.at("engine", "precision").fault(
+            f"'engine.precision' bf16 needs TensorRT 10, and platform {case.platform.name} has TensorRT {case.platform.tensorrt}",
+            value="bf16",
+            allowed="fp32, fp16, int8, auto",
+            way_out="choose fp16, or a platform with TensorRT 10",
+        )
+
+
+@rule("engine")
 def precision_fits_the_cpu(case: EngineCase) -> Iterator[Fault]:
     """ONNX Runtime on a CPU gains nothing from 16-bit or 8-bit floats."""
     precision = case.spec.engine.precision
@@ -108,6 +133,20 @@ def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
 
 
 @rule("engine")
+def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
+    """trtexec takes caches of the entropy calibrator alone."""
+    engine = case.spec.engine
+    mode = case.platform.quantization if engine.quantization is None else engine.quantization
+    if mode == "calibration-cache" and engine.calibration is not None and engine.calibration.method != "entropy":
+        yield case.document.at_change(("engine", "calibration", "method"), ("engine", "quantization")).fault(
+            "'engine.calibration.method' is not for calibration caches",
+            value=engine.calibration.method,
+            allowed="entropy",
+            way_out="choose entropy, or `quantization: explicit`",
+        )
+
+
+@rule("engine")
 def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
     """An engine runs on the hardware it was compiled for."""
     insisted = case.spec.engine.compute_capability
@@ -137,8 +176,11 @@ def _hardware(case: EngineCase) -> str:
 RULES = (int8_is_calibrated, search_needs_calibration)
 ENGINE_RULES = (
     precision_fits_the_gpu,
+    fp8_has_no_network,
+    bf16_needs_tensorrt_10,
     precision_fits_the_cpu,
     calibration_cache_needs_tensorrt_10,
+    calibration_cache_is_by_entropy,
     search_needs_an_explicit_network,
     portable_plans_need_ampere,
     compute_capability_is_the_instances,

@@ -27,6 +27,18 @@ def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
         )
 
 
+@rule("task", "source")
+def tensors_come_as_onnx(case: ModelCase) -> Iterator[Fault]:
+    """Nobody knows what an arbitrary checkpoint takes and gives."""
+    if case.spec.task == "tensors" and case.spec.source.onnx is None:
+        yield case.document.at_change(("task",), ("source",)).fault(
+            "'task' tensors needs an ONNX file as its source",
+            value=case.spec.task,
+            allowed="source.onnx, with its sha256",
+            way_out="export the checkpoint, or name the task that it was trained for",
+        )
+
+
 @rule("task", "accuracy")
 def metric_fits_the_task(case: ModelCase) -> Iterator[Fault]:
     """A class needs scores of classes; an embedding has none."""
@@ -51,4 +63,4 @@ def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (generation_has_its_own_containers, metric_fits_the_task, cache_is_triton_only)
+RULES = (generation_has_its_own_containers, tensors_come_as_onnx, metric_fits_the_task, cache_is_triton_only)

@@ -102,8 +102,16 @@ def test_fault_of_every_environment_is_said_once(tmp_path):
 
 
 def test_fault_of_some_environments_names_them(tmp_path):
-    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g6.xlarge"}}})
-    lines = said(tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere}))
+    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g5.xlarge"}}})
+    lines = said(
+        tree_root(
+            tmp_path,
+            {
+                MODEL: {"precision: auto": "precision: bf16", "ml.g5.xlarge": "ml.g4dn.xlarge"},
+                "environments/second.yaml": elsewhere,
+            },
+        )
+    )
     assert len(lines) == 1 and "in environment cloud, " in lines[0]
 
 
