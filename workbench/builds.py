@@ -20,6 +20,9 @@ from workbench.source_zip import source_path, source_zip
 AT_ONCE = 8
 """Builds at once in AWS; one on this machine, where they would only disturb each other's measurements."""
 
+BESIDE_ONNX = ("tokenizer.json", "config.json")
+"""What a text network brings along: its tokenizer, and its class names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -81,8 +84,8 @@ def upload_source(road: Road) -> str:
     """Publishes the source zip and returns `bucket/key`."""
     tree = sound_tree(road.places)
     networks = [spec.source.onnx for spec in tree.models.values() if spec.source.onnx is not None]
-    tokenizers = [PurePosixPath(network).with_name("tokenizer.json").as_posix() for network in networks]
-    zipped = source_zip(road.places.code, road.places.tree, (*tree.dataset_digests, *networks, *tokenizers))
+    beside = [PurePosixPath(network).with_name(name).as_posix() for network in networks for name in BESIDE_ONNX]
+    zipped = source_zip(road.places.code, road.places.tree, (*tree.dataset_digests, *networks, *beside))
     bucket, key = artifact_bucket(road.environment), source_path(zipped)
     s3 = road.clients("s3")
     if not bucket_exists(s3, bucket):
