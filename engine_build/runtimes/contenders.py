@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine_build.runtimes.availability import Runtime, RuntimeName, has
 from engine_build.runtimes.pytorch import Source, TorchModule
+from engine_build.tensorrt.bindings import tensorrt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ MODULES: dict[RuntimeName, tuple[str, ...]] = {
     "onnxruntime CUDA": ("engine_build.runtimes.onnxruntime_bound",),
     "pytorch": (),
     "pytorch CUDA": (),
-    "tensorrt": ("engine_build.tensorrt.network", "cuda.bindings.runtime", "tensorrt"),
+    "tensorrt": ("engine_build.tensorrt.network", "cuda.bindings.runtime"),
 }
 ON_CPU: tuple[RuntimeName, ...] = ("onnxruntime", "pytorch")
 
@@ -67,6 +68,10 @@ def import_runtime(runtime: RuntimeName) -> None:
     for module in MODULES[runtime]:
         with suppress(ImportError):
             importlib.import_module(module)
+    if runtime == "tensorrt":
+        # By whichever name it has: one process cannot hold both.
+        with suppress(ImportError):
+            tensorrt()
 
 
 def opened(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> Running:

@@ -120,6 +120,7 @@ class Compilation:
             outputs=self.network.outputs,
             profiles=len(self.profiles),
             opt_shapes=tuple((each.name, each.opt) for each in first),
+            version_compatible=self.shop.order.model.engine.version_compatible,
         )
 
     @property

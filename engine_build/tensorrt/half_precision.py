@@ -2,10 +2,11 @@
 
 TensorRT 11 builds strongly typed networks only, so the same network serves both dialects. Inputs and outputs keep their types.
 FP32 stay: operators whose sums, squares or exponents leave FP16's range (65504), what is computed from those alone, nodes with a
-constant beyond that range, and whatever becomes an integer. A normalisation of one node needs no care: TensorRT computes it in
-FP32. A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still be added. Q/DQ nodes get FP16 scales, for which opset 19
-is the first. Written here since onnxruntime.transformers.float16 passes values between two FP32 nodes through FP16, and gives two
-FP32 readers of one tensor casts of the same name.
+constant beyond that range, and whatever becomes an integer. Normalisations of one node are among them: in a strongly typed
+network their input's type decides in which type they compute, whatever ONNX's stash_type says (NvInfer.h 10.16,
+INormalizationLayer::setComputePrecision). A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still be added. Q/DQ nodes
+get FP16 scales, for which opset 19 is the first. Written here since onnxruntime.transformers.float16 passes values between two
+FP32 nodes through FP16, and gives two FP32 readers of one tensor casts of the same name.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ NEVER = 3e4
 WIDE = frozenset(
     {"Pow", "Sqrt", "Exp", "Log", "Softplus", "Reciprocal", "CumSum", "Range", "ReduceMean", "ReduceSum", "ReduceSumSquare"}
     | {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd", "LpNormalization", "NonMaxSuppression"}
+    | {"LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"}
 )
 """Operators that stay FP32."""
 HEAVY = frozenset(
-    {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "QuantizeLinear", "DequantizeLinear", "Softmax", "LayerNormalization"}
-    | {"InstanceNormalization", "GroupNormalization", "BatchNormalization", "LSTM", "GRU", "Attention"}
+    {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "QuantizeLinear", "DequantizeLinear", "Softmax", "BatchNormalization"}
+    | {"LSTM", "GRU", "Attention"}
 )
 """Operators that are FP16 whatever they are given."""
 

@@ -37,7 +37,9 @@ class Inspection:
     """Of the first optimization profile."""
     int8_layers: int
     """Layers that read INT8 and compute. A fused kernel that only turns INT8 into float is among them, so this may be too many;
-    0 is certain."""
+    0 is certain where no layer is opaque."""
+    opaque_layers: int
+    """Parts of the network that TensorRT's other compiler took whole, and whose kernels the inspector does not list."""
 
 
 def inspection(text: str) -> Inspection:
@@ -76,7 +78,12 @@ def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
 
 
 def _counted(layers: list[Any]) -> dict[str, int]:
-    return {"layers": len(layers), "int8_layers": sum(isinstance(layer, dict) and _is_int8(layer) for layer in layers)}
+    told = [layer for layer in layers if isinstance(layer, dict)]
+    return {"layers": len(layers), "int8_layers": sum(map(_is_int8, told)), "opaque_layers": sum(map(_is_opaque, told))}
+
+
+def _is_opaque(layer: dict[str, Any]) -> bool:
+    return layer.get("LayerType") == "Myelin" or layer["Name"].startswith("{ForeignNode[")
 
 
 def _is_int8(layer: dict[str, Any]) -> bool:

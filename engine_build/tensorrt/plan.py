@@ -37,6 +37,7 @@ class Asked:
     profiles: int
     opt_shapes: tuple[tuple[str, Sizes], ...]
     """Of the first profile; the plan is run at them."""
+    version_compatible: bool = False
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -64,7 +65,16 @@ def read_back(plan: Path, asked: Asked, dialect: Dialect, runner: Runner) -> Rea
     tensorrt = _version(plan, runner.run(plan_version(plan)))
     layers, times = plan.with_name("layers.json"), plan.with_name("times.json")
     inputs = write_indices(asked, plan.parent)
-    wish = Measurement(plan=plan, shapes=asked.opt_shapes, inputs=inputs, layers=layers, times=times, warm_up_ms=100, seconds=1)
+    wish = Measurement(
+        plan=plan,
+        shapes=asked.opt_shapes,
+        version_compatible=asked.version_compatible,
+        inputs=inputs,
+        layers=layers,
+        times=times,
+        warm_up_ms=100,
+        seconds=1,
+    )
     ended = runner.run(measurement(wish, dialect))
     if ended.code != 0 or not layers.is_file():
         raise NetworkRefused(
@@ -103,7 +113,7 @@ def check(found: ReadBack, asked: Asked) -> None:
         _refuse(f"it has {told.profiles} optimization profiles, asked for were {max(1, asked.profiles)}")
     if told.layers == 0:
         _refuse("it has no layer")
-    if asked.precision == "int8" and told.int8_layers == 0:
+    if asked.precision == "int8" and told.int8_layers == 0 and told.opaque_layers == 0:
         _refuse(f"none of its {told.layers} layers computes in INT8, though precision int8 was asked for")
 
 

@@ -80,6 +80,8 @@ class Measurement:
     plan: Path
     shapes: tuple[tuple[str, Sizes], ...]
     profile: int = 0
+    version_compatible: bool = False
+    """Lets a version-compatible plan run the code inside it, without which it does not load."""
     inputs: tuple[tuple[str, Path], ...] = ()
     """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
     warm_up_ms: int = 200
@@ -130,6 +132,7 @@ def measurement(wish: Measurement, dialect: Dialect) -> Command:
         *([f"--shapes={shapes}"] if shapes else []),
         *([f"--loadInputs={inputs}"] if inputs else []),
         f"--useProfile={wish.profile}",
+        *(["--versionCompatible"] if wish.version_compatible else []),
         *("--useCudaGraph", "--noDataTransfers", "--useSpinWait"),
         f"--warmUp={wish.warm_up_ms}",
         f"--duration={wish.seconds}",
