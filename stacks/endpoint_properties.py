@@ -113,10 +113,14 @@ def _triton(deployment: Deployment) -> dict[str, str]:
     """
     if deployment.server != "triton":
         return {}
-    return {
-        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config",
-    }
+    flags = ["--disable-auto-complete-config", *_plan_flags(deployment)]
+    return {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", "SAGEMAKER_TRITON_ADDITIONAL_ARGS": " ".join(flags)}
+
+
+def _plan_flags(deployment: Deployment) -> list[str]:
+    """Triton's TensorRT backend runs the code inside a version-compatible plan only when it is told to; these plans are ours."""
+    wanted = deployment.instance_type.is_gpu and any(target.model.engine.version_compatible for target in deployment.targets)
+    return ["--backend-config=tensorrt,version-compatible=true"] if wanted else []
 
 
 def _blue_green(routing: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def cpu_twin(served: Served) -> Message:
 
 
 def plan(served: Served) -> Message:
-    """A TensorRT plan; the server takes the profile that lies nearest to a batch."""
+    """A TensorRT plan; among several profiles the server chooses by its own rule, which need not be the builder's."""
     profiles = tuple(str(index) for index in range(len(served.profiles)))
     group: Message = [("kind", Word("KIND_GPU")), ("count", served.serving.instances_per_gpu)]
     return [

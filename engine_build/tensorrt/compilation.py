@@ -184,7 +184,8 @@ class Compilation:
         )
         finished = FinishedPlan(sha256=sha256_of(self.plan), record=record)
         (self.folder / RECORD).write_text(json.dumps(finished.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
-        speed = "" if told.median_ms is None else f", {told.median_ms:.3f} ms by {PROGRAM} at {self.shop.order.opt_shape}"
+        ran = f"by {PROGRAM} at {self.shop.order.opt_shape} without a CUDA graph"
+        speed = "" if told.median_ms is None else f", {told.median_ms:.3f} ms {ran}"
         size = self.plan.stat().st_size / 1e6
         counts = f"{layers.layers} layers, {layers.int8_layers} of them in INT8"
         self.shop.log.line(f"  {self.precision}: {size:.1f} MB of TensorRT {told.tensorrt}, {counts}{speed}")

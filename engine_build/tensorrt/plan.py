@@ -57,7 +57,7 @@ class ReadBack:
     tensorrt: str
     inspection: Inspection
     median_ms: float | None
-    """Of trtexec's own run at the opt shapes: GPU and queue, no copies; None when it wrote down no time."""
+    """Of trtexec's own run at the opt shapes: GPU and queue, no copies, no CUDA graph; None when it wrote down no time."""
 
 
 def read_back(plan: Path, asked: Asked, dialect: Dialect, runner: Runner) -> ReadBack:
@@ -69,6 +69,7 @@ def read_back(plan: Path, asked: Asked, dialect: Dialect, runner: Runner) -> Rea
         plan=plan,
         shapes=asked.opt_shapes,
         version_compatible=asked.version_compatible,
+        cuda_graph=False,
         inputs=inputs,
         layers=layers,
         times=times,

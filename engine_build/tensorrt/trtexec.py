@@ -82,6 +82,9 @@ class Measurement:
     profile: int = 0
     version_compatible: bool = False
     """Lets a version-compatible plan run the code inside it, without which it does not load."""
+    cuda_graph: bool = True
+    """False: kernel by kernel. Before it records a graph, trtexec 10 runs once, and only then sends the inputs: a network that
+    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the inputs come first)."""
     inputs: tuple[tuple[str, Path], ...] = ()
     """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
     warm_up_ms: int = 200
@@ -119,7 +122,7 @@ def compilation(request: Request, dialect: Dialect) -> Command:
 
 
 def measurement(wish: Measurement, dialect: Dialect) -> Command:
-    """The command that runs a plan: no copies in or out, a CUDA graph, and no sleeping wait.
+    """The command that runs a plan: no copies in or out, a CUDA graph if wanted, and no sleeping wait.
 
     The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by default, reads them with a
     warning and has no other effect, so that numbers of both compare.
@@ -133,7 +136,8 @@ def measurement(wish: Measurement, dialect: Dialect) -> Command:
         *([f"--loadInputs={inputs}"] if inputs else []),
         f"--useProfile={wish.profile}",
         *(["--versionCompatible"] if wish.version_compatible else []),
-        *("--useCudaGraph", "--noDataTransfers", "--useSpinWait"),
+        *_graph(wish, dialect),
+        *("--noDataTransfers", "--useSpinWait"),
         f"--warmUp={wish.warm_up_ms}",
         f"--duration={wish.seconds}",
         *_optional("--exportTimes", wish.times),
@@ -164,6 +168,12 @@ def _typing(request: Request, dialect: Dialect) -> Sequence[str]:
             raise InputRefused("int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up the ranges.")
         return ["--int8", "--fp16", f"--calib={request.calibration_cache}"]
     return exact if request.precision == "fp32" else [f"--{request.precision}"]
+
+
+def _graph(wish: Measurement, dialect: Dialect) -> Sequence[str]:
+    if wish.cuda_graph:
+        return ["--useCudaGraph"]
+    return [] if dialect == 10 else ["--noCudaGraph"]
 
 
 def _memory_pools(request: Request) -> Sequence[str]:

@@ -38,6 +38,21 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
             )
 
 
+@rule("engine")
+def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
+    """A server never fills a batch up: a size that no profile takes fails, and a request of one row is the commonest."""
+    profiles = case.spec.engine.optimization_profiles
+    taken = {size for profile in profiles for size in range(profile.batch[0], profile.batch[2] + 1)}
+    missing = sorted(set(range(1, _largest_batch(case) + 1)) - taken)
+    if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):
+        yield case.document.at("engine", "optimization_profiles").fault(
+            "'engine.optimization_profiles': some batches fit no profile",
+            value=_spans(missing),
+            allowed=f"every batch from 1 to {_largest_batch(case)} in some profile",
+            way_out="lower a profile's min, or raise another's max",
+        )
+
+
 @rule("engine", "serving")
 def batches_fit_the_server(case: ModelCase) -> Iterator[Fault]:
     """A profile larger than the server's maximum is compiled for nothing."""
@@ -82,6 +97,10 @@ def preferred_batches_fit(case: ModelCase) -> Iterator[Fault]:
             )
 
 
+def _spans(sizes: list[int]) -> str:
+    return f"{sizes[0]} row" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} rows, {len(sizes)} sizes in all"
+
+
 def _largest_batch(case: ModelCase) -> int:
     return max(profile.batch[2] for profile in case.spec.engine.optimization_profiles)
 
@@ -89,6 +108,7 @@ def _largest_batch(case: ModelCase) -> int:
 RULES = (
     sizes_are_ordered,
     text_has_a_sequence_axis,
+    profiles_take_every_batch,
     batches_fit_the_server,
     server_maximum_fits_a_profile,
     preferred_batches_fit,

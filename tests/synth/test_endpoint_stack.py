@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -59,6 +60,19 @@ def test_single_model_container_names_its_engine_by_key_and_digest(dev):
     assert re.fullmatch(
         r"111122223333\.dkr\.ecr\.us-east-1\.amazonaws\.com/roundhouse-dev/triton:[0-9a-f]{20}", container["Image"]
     )
+
+
+def test_version_compatible_plans_are_loaded_only_where_they_are_asked_for(tmp_path, dev):
+    flag = "--backend-config=tensorrt,version-compatible=true"
+    plain = dev[OWN].only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
+    assert flag not in plain
+    deployment = one("dev", "sentence-embedder")
+    (target,) = deployment.targets
+    engine = target.model.engine.model_copy(update={"version_compatible": True})
+    asked = dataclasses.replace(target, model=target.model.model_copy(update={"engine": engine}))
+    stack = endpoint_stack(tmp_path, dataclasses.replace(deployment, targets=(asked,)))
+    flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
+    assert flags.split() == [*plain.split(), flag]
 
 
 def test_multi_model_container_points_at_the_engines_prefix(dev):

@@ -133,3 +133,9 @@ def test_train_becomes_the_training_jobs_entry(tmp_path):
 @pytest.mark.parametrize("path", ["tests/tiers.py", "workbench/cli.py"])
 def test_refuses_files_outside_the_context(path):
     assert (ROOT / path).is_file() and not is_sent(path)
+
+
+def test_gpu_builder_looks_for_trtexec_where_nvidias_images_have_it():
+    (environment,) = rests("builder-gpu", "ENV")
+    (path,) = [word.removeprefix("PATH=") for word in shlex.split(environment) if word.startswith("PATH=")]
+    assert path.split(":") == ["/usr/src/tensorrt/bin", "/opt/tensorrt/bin", "${PATH}"]

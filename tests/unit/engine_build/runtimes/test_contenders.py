@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ from engine_build.errors import SourceFault
 from engine_build.runtimes.__main__ import main
 from engine_build.runtimes.availability import Runtime
 from engine_build.runtimes.comparison import as_data, as_text, compared
-from engine_build.runtimes.contenders import Offer, contenders, opened
+from engine_build.runtimes.contenders import Offer, contenders, import_runtime, opened
 from engine_build.runtimes.holding import held
 from engine_build.runtimes.onnxruntime_bound import BoundNetwork
 from engine_build.runtimes.pytorch import TorchModule
@@ -159,3 +160,16 @@ def test_random_feed_has_values_that_a_model_takes():
 def test_refuses_a_shape_without_the_sequence_that_an_input_has():
     with pytest.raises(Exception, match="input input_ids has a sequence axis; give shapes as BATCHxSEQUENCE"):
         random_feed(text_inputs(("input_ids",)), Shape(batch=2))
+
+
+@pytest.mark.parametrize(("there", "taken"), [(("bindings",), "bindings"), (("whole", "bindings"), "whole")])
+def test_tensorrt_is_imported_before_a_clock_runs_under_one_of_its_names(tmp_path, monkeypatch, there, taken):
+    names = {"whole": "tensorrt", "bindings": "tensorrt_bindings"}
+    for each in there:
+        (tmp_path / f"{names[each]}.py").touch()
+    for name in names.values():
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_runtime("tensorrt")
+    # Taken out by hand: what monkeypatch deletes it puts back.
+    assert [each for each, name in names.items() if sys.modules.pop(name, None) is not None] == [taken]

@@ -79,6 +79,7 @@ def build(options, machine):
         "outputs": [each.name for each in graph.output],
         "shapes": {kind: options[f"--{kind}Shapes"] for kind in ("min", "opt", "max")},
         "nodes": len(graph.node),
+        "has_code": "--versionCompatible" in options,
         "int8": 0 if machine["loses_int8"] else quantized or 3 * ("--calib" in options),
     }
     version = machine["plan_version"] or machine["version"]
@@ -94,6 +95,8 @@ def measure(options, plan, machine, dialect):
     """--loadEngine, with the files it exports."""
     if machine["breaks_at"] == "run":
         return failed("IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access was encountered)")
+    if plan["has_code"] and "--versionCompatible" not in options:
+        return failed("Engine deserialization failed")
     shapes = dict(pair.rsplit(":", 1) for pair in options["--shapes"].split(","))
     for name, file in (pair.rsplit(":", 1) for pair in options["--loadInputs"].split(",")):
         if Path(file).stat().st_size != 8 * math.prod(map(int, shapes[name].split("x"))):

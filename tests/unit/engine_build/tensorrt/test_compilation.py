@@ -43,7 +43,8 @@ def test_auto_makes_fp16_and_int8_plans_that_are_read_back(machine):
     assert plain.plan.command.startswith(
         "trtexec --onnx=network.onnx --saveEngine=model.plan --stronglyTyped --minShapes=input_ids:"
     )
-    assert "int8: 0.0 MB of TensorRT 10.16.1.11" in told(shop) and "1.254 ms by trtexec at 2 x 8" in told(shop)
+    assert "int8: 0.0 MB of TensorRT 10.16.1.11" in told(shop)
+    assert "1.254 ms by trtexec at 2 x 8 without a CUDA graph" in told(shop)
 
 
 def test_plans_are_strongly_typed_networks_in_fp16(machine):
@@ -85,8 +86,8 @@ def test_bf16_is_left_to_trtexec_in_dialect_10(machine):
 
 def test_refuses_bf16_in_dialect_11(machine):
     machine.describe(version=ELEVEN)
-    with pytest.raises(InputRefused, match="TensorRT 11 has no --bf16; allowed precisions: fp32, fp16, int8"):
-        made(machine.shop("bf16", platform="triton-26.06"), machine.networks())
+    with pytest.raises(InputRefused, match=r"bf16 needs TensorRT 10, and platform triton-26.06 has TensorRT 11"):
+        machine.shop("bf16", platform="triton-26.06")
 
 
 def test_engine_options_reach_trtexec(machine):
@@ -96,7 +97,8 @@ def test_engine_options_reach_trtexec(machine):
         "hardware_compatibility": "same_compute_capability",
         "version_compatible": True,
     }
-    (candidate,) = made(machine.shop("fp16", **options), machine.networks())
+    shop = machine.shop("fp16", **options)
+    (candidate,) = made(shop, machine.networks())
     for flag in (
         "--builderOptimizationLevel=5",
         "--memPoolSize=workspace:1024M",
@@ -104,6 +106,8 @@ def test_engine_options_reach_trtexec(machine):
         "--versionCompatible",
     ):
         assert flag in candidate.plan.command
+    (run,) = [line for line in told(shop).splitlines() if "--loadEngine" in line and "--shapes" in line and "$ trtexec" in line]
+    assert "--versionCompatible" in run
 
 
 def test_calibration_cache_is_given_to_trtexec(machine):
@@ -239,6 +243,5 @@ def test_refuses_another_machine_before_anything_is_made(machine, changes, reaso
 
 
 def test_refuses_fp8_in_one_sentence(machine):
-    shop = machine.shop("fp8", instance="ml.g6.xlarge")
-    with pytest.raises(InputRefused, match="fp8 cannot be built: nothing here calibrates an FP8 network; allowed: fp32, fp16"):
-        check_machine(shop.order, shop.runner)
+    with pytest.raises(InputRefused, match=r"fp8 cannot be built: nothing calibrates an FP8 network.* allowed: fp32, fp16"):
+        machine.shop("fp8", instance="ml.g6.xlarge")

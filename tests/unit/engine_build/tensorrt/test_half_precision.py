@@ -38,6 +38,17 @@ g (float[batch, 8] scores, int64[batch, 8] mask) => (float[batch, 8] y)
   masked = Add(scores, twice)
   y = Softmax<axis: int = -1>(masked)
 }"""
+NORMALISED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[batch, 16] x) => (float[batch, 4] y)
+<float[16] s, float[16] b, float[16] smooth, float scale = {0.02}, int8 zero = {0}, int8[16, 4] w, float[4] scales, int8[4] zeros>
+{
+  normal = LayerNormalization<axis: int = -1>(x, s, b)
+  even = Mul(normal, smooth)
+  q = QuantizeLinear(even, scale, zero)
+  d = DequantizeLinear(q, scale, zero)
+  v = DequantizeLinear<axis: int = 1>(w, scales, zeros)
+  y = MatMul(d, v)
+}"""
 QUANTIZED = """<ir_version: 8, opset_import: ["": 17]>
 g (float[batch, 16] x) => (float[batch, 4] y)
 <float scale = {0.02}, int8 zero = {0}, int8[16, 4] w, float[4] scales, int8[4] zeros>
@@ -147,6 +158,21 @@ def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
         "zeros": TensorProto.INT8,
     }
     assert np.allclose(answer(model, x=x), answer(half, x=x), atol=0.1)
+
+
+def test_normalisation_of_one_node_computes_in_fp32_and_its_layer_in_int8():
+    vectors = {"s": normal(16), "b": normal(16), "smooth": np.abs(normal(16)) + 0.5}
+    weights = {"w": np.ones((16, 4), dtype=np.int8), "scales": np.full(4, 0.01, dtype=np.float32)}
+    model = parsed(NORMALISED, zeros=np.zeros(4, dtype=np.int8), **vectors, **weights)
+    half = halved(model)
+    assert [(node.op_type, *node.input) for node in half.graph.node][:4] == [
+        ("LayerNormalization", "x", "s", "b"),
+        ("Mul", "normal", "smooth"),
+        ("Cast", "even"),
+        ("QuantizeLinear", "even_as_fp16", "scale_fp16", "zero"),
+    ]
+    x = normal(3, 16, scale=1000)
+    assert np.allclose(answer(model, x=x), answer(half, x=x), atol=0.05)
 
 
 def test_what_becomes_an_integer_is_counted_in_fp32():

@@ -24,6 +24,9 @@ ASKED = Asked(
 )
 
 
+VERSION_TOLD = Ended(code=0, output="[I] Plan was created with TensorRT version 10.16.1.11\n", errors="")
+
+
 def tensor(kind, name="t"):
     return {"Name": name, "Location": "Device", "Dimensions": [1, 8], "Format/Datatype": kind}
 
@@ -119,6 +122,13 @@ def test_refuses_a_plan_that_is_not_what_was_asked_for(told, reason):
         check(told, ASKED)
 
 
+@pytest.mark.parametrize("opaque", [layer("a", LayerType="Myelin"), layer("{ForeignNode[a...b]}", LayerType="Fused")])
+def test_int8_inside_a_part_that_is_not_listed_is_not_missed(opaque):
+    told = found(bindings(opaque))
+    assert (told.inspection.int8_layers, told.inspection.opaque_layers) == (0, 1)
+    check(told, ASKED)
+
+
 def test_float_plan_needs_no_int8_layer():
     check(found(bindings(layer("a"))), replace(ASKED, precision="fp16"))
 
@@ -138,11 +148,13 @@ class Answers:
 
     def __init__(self, *answers):
         self.answers = list(answers)
+        self.commands = []
 
     def find(self, program):
         return program
 
     def run(self, command):
+        self.commands.append(command)
         return self.answers.pop(0)
 
 
@@ -153,10 +165,25 @@ def test_refuses_a_plan_without_a_version(tmp_path):
 
 
 def test_refuses_a_plan_that_does_not_run(tmp_path):
-    version = Ended(code=0, output="[I] Plan was created with TensorRT version 10.16.1.11\n", errors="")
     broken = Ended(code=1, output="", errors="[E] Error Code 1: Cuda Runtime (out of memory)\n")
     with pytest.raises(NetworkRefused, match=r"does not run at its own opt shape .*code 1: Error Code 1: Cuda Runtime"):
-        read_back(tmp_path / "model.plan", ASKED, 10, Answers(version, broken))
+        read_back(tmp_path / "model.plan", ASKED, 10, Answers(VERSION_TOLD, broken))
+
+
+@pytest.mark.parametrize("compatible", [True, False])
+def test_version_compatible_plan_is_run_as_one(tmp_path, compatible):
+    runner = Answers(VERSION_TOLD, Ended(code=0, output="", errors=""))
+    (tmp_path / "layers.json").write_text(bindings(layer("a", "Int8")))
+    read_back(tmp_path / "model.plan", replace(ASKED, version_compatible=compatible), 10, runner)
+    assert ("--versionCompatible" in runner.commands[1].argv) == compatible
+
+
+@pytest.mark.parametrize("dialect", [10, 11])
+def test_plan_is_not_run_before_its_inputs_are_there(tmp_path, dialect):
+    runner = Answers(VERSION_TOLD, Ended(code=0, output="", errors=""))
+    (tmp_path / "layers.json").write_text(bindings(layer("a", "Int8")))
+    read_back(tmp_path / "model.plan", ASKED, dialect, runner)
+    assert "--useCudaGraph" not in runner.commands[1].argv
 
 
 def test_last_error_is_told_before_the_last_line():

@@ -55,6 +55,11 @@ def test_both_dialects_measure_the_same_way():
     assert {"--useCudaGraph", "--noDataTransfers", "--useSpinWait"} <= used(COMMANDS["run_10"])
 
 
+def test_plan_runs_without_a_graph_in_both_dialects():
+    plain = {dialect: used(measurement(replace(RUN, cuda_graph=False), dialect)) for dialect in (10, 11)}
+    assert plain[11] - plain[10] == {"--noCudaGraph"} <= flags(11) and "--useCudaGraph" not in plain[10] | plain[11]
+
+
 def test_profile_gives_each_input_its_own_rank():
     ranges = profile(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4)))
     assert [(each.name, each.smallest, each.opt, each.largest) for each in ranges] == [
@@ -66,6 +71,12 @@ def test_profile_gives_each_input_its_own_rank():
 def test_measurement_of_a_network_without_dynamic_axes_has_no_shapes():
     assert "--shapes" in used(COMMANDS["run_10"])
     assert "--shapes" not in used(measurement(replace(RUN, shapes=()), 10))
+
+
+@pytest.mark.parametrize("dialect", [10, 11])
+def test_only_a_version_compatible_plan_may_run_its_own_code(dialect):
+    assert "--versionCompatible" in used(measurement(replace(RUN, version_compatible=True), dialect))
+    assert "--versionCompatible" not in used(measurement(RUN, dialect))
 
 
 @pytest.mark.parametrize(
