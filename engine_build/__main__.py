@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TextIO
 
 from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
 from engine_build.machine import peak_mib
-from engine_build.options import Options, options
+from engine_build.options import Options, options, wants_json
 from engine_build.order import order
 from engine_build.road import MadeNetworks, Result, build, build_networks
 from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
 from engine_build.shop import Shop
 from engine_build.store import store_at
+from engine_build.training_job import interrupt
 from engine_build.work_folder import WorkFolder
 from onboarding.names import engine_card_path
 
@@ -34,14 +37,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextI
     try:
         wanted = options(arguments)
     except InputRefused as error:
-        return _failed(error.exit_code, str(error), log, None)
+        return _failed(error.exit_code, str(error), log, stdout if wants_json(arguments) else None)
     with_json = stdout if wanted.format == "json" else None
     try:
         with ExitStack() as stack:
             shop = _shop(wanted, environment, log, stack)
             result = build_networks(shop) if wanted.networks_only else build(shop)
             log.note(f"peak memory {peak_mib():.0f} MiB")
-        print(_told(result, log, as_json=wanted.format == "json"), file=stdout)
+        _tell(_told(result, log, as_json=wanted.format == "json"), stdout)
         return 0
     except BuildError as error:
         return _failed(error.exit_code, str(error), log, with_json)
@@ -101,11 +104,23 @@ def _told(result: Result | MadeNetworks, log: Log, *, as_json: bool) -> str:
     )
 
 
+def _tell(text: str, stdout: TextIO) -> None:
+    """Says it at once, while a stream that nobody reads can still be told from one that is read. Raises InputRefused."""
+    try:
+        print(text, file=stdout, flush=True)
+    except (OSError, ValueError) as error:
+        # Closed, or Python would try once more at its end and say so with a traceback.
+        with suppress(OSError):
+            stdout.close()
+        raise InputRefused(f"stdout takes no result ({error}); mend it, and run the same command again.") from error
+
+
 def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
     place = "" if log.path is None else f" (log: {log.path})"
     if stdout is not None:
         failure = {"status": "failed", "exit_code": code, "reason": reason, "log": None if log.path is None else str(log.path)}
-        print(json.dumps(failure), file=stdout)
+        with suppress(InputRefused):
+            _tell(json.dumps(failure), stdout)
     log.line(f"FAILED: {reason}{place}")
     return code
 
@@ -117,4 +132,8 @@ def _disk_sentence(error: OSError) -> str:
 if __name__ == "__main__":
     # PyTorch's threads wait for each other in a loop; where other work has a core, that made the reference 2 to 5 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    sys.exit(main(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
+    # Ends the processes under way too: they have sessions of their own, which a signal to this one does not reach.
+    signal.signal(signal.SIGTERM, interrupt)
+    # None where a shell closed them.
+    streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
+    sys.exit(main(sys.argv[1:], os.environ, *streams))

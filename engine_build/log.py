@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -41,13 +41,12 @@ class Log:
         """One line, or several."""
         self._clear()
         self.note(text)
-        print(text, file=self._stream, flush=True)
+        self._write(f"{text}\n")
 
     def progress(self, text: str) -> None:
         """How far the step under way is: in place on a terminal; elsewhere a line, seldom."""
         if self._in_place:
-            self._stream.write(f"\r  {text[:WIDTH]:<{WIDTH}}")
-            self._stream.flush()
+            self._write(f"\r  {text[:WIDTH]:<{WIDTH}}")
             self._shown = True
         elif self._clock() - self._said >= SAY_AGAIN_SECONDS:
             self._said = self._clock()
@@ -69,7 +68,7 @@ class Log:
         except OSError as error:
             # A full disk must not keep the build from saying so.
             place, self._file = self._file, None
-            print(f"  {place} takes no more lines: {error.strerror}", file=self._stream, flush=True)
+            self._write(f"  {place} takes no more lines: {error.strerror}\n")
 
     @contextmanager
     def step(self, name: str, intent: str) -> Iterator[None]:
@@ -82,5 +81,16 @@ class Log:
 
     def _clear(self) -> None:
         if self._shown:
-            self._stream.write(f"\r{'':<{WIDTH + 2}}\r")
+            self._write(f"\r{'':<{WIDTH + 2}}\r")
             self._shown = False
+
+    def _write(self, text: str) -> None:
+        if self._stream.closed:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            # Whoever listened has gone, as at the end of `... | head`; the build goes on, and its file has every line.
+            with suppress(OSError):
+                self._stream.close()

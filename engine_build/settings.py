@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ def settings(environment: Mapping[str, str]) -> Settings:
 
 def _seconds(text: str | None) -> float:
     try:
-        return Settings.benchmark_seconds if text is None else max(0.0, float(text))
-    except ValueError as error:
-        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, such as 10.") from error
+        seconds = Settings.benchmark_seconds if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such as 10.")
+    return seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any, Protocol
 from engine_build.errors import InputRefused, PublishFailed
 
 S3_SCHEME = "s3://"
+BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
+"""Names of buckets, those of old buckets too (Amazon S3 User Guide, "General purpose bucket naming rules")."""
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
 
 
@@ -44,10 +47,13 @@ class Store(Protocol):
 
 def store_at(place: str, *, region: str) -> Store:
     """The store of `s3://bucket`, or else of a folder. Raises InputRefused for any other kind of address."""
-    if place.startswith(S3_SCHEME):
-        return S3Store(place.removeprefix(S3_SCHEME).strip("/"), region=region)
+    bucket = place.removeprefix(S3_SCHEME).rstrip("/")
+    if place.startswith(S3_SCHEME) and BUCKET.fullmatch(bucket):
+        return S3Store(bucket, region=region)
     if "://" in place:
         raise InputRefused(f"--publish {place} is no store; allowed: s3://BUCKET, or a folder's path.")
+    if Path(place).exists() and not Path(place).is_dir():
+        raise InputRefused(f"--publish {place} is no folder; allowed: s3://BUCKET, or a folder's path.")
     return FolderStore(Path(place))
 
 

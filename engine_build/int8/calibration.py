@@ -73,7 +73,7 @@ def first_pass(batches: Iterable[Mapping[str, Array]], *, rows_per_batch: int) -
         for name, rows in batch.items():
             largest = np.maximum(rows.max(axis=0), -rows.min(axis=0))
             if not np.isfinite(largest).all():
-                raise SourceFault(f"tensor {name} becomes NaN or Inf on the calibration samples; the source is broken.")
+                raise SourceFault(f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, or the source.")
             maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
             kept.setdefault(name, []).append(rows[random.permutation(len(rows))[:rows_per_batch]])
     return {name: Seen(maxima=maxima[name], sample=np.concatenate(kept[name])) for name in maxima}

@@ -93,7 +93,9 @@ class Quantization:
         model = read_model(self.network.path)
         found = layers(model)
         if not found:
-            raise SourceFault("the network has no MatMul, Gemm or Conv with a constant weight for INT8; ask for precision fp32.")
+            raise SourceFault(
+                "the network has no MatMul, Gemm or Conv with a constant float32 weight; INT8 needs one: ask for fp32."
+            )
         ranges = self._ranges(model, found)
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
         return Material(model=model, layers=found, ranges=ranges, work=multiply_accumulates(model, row))

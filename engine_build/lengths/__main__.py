@@ -16,6 +16,7 @@ from engine_build.lengths.proposal import proposal
 from engine_build.lengths.report import as_data, as_text
 from engine_build.lengths.texts import TokenCounts, token_counts
 from engine_build.log import Log
+from engine_build.options import Parser
 from engine_build.runner import ProcessRunner, Runner
 from onboarding.deployment import Target
 from onboarding.fault import FaultsError
@@ -26,9 +27,9 @@ from onboarding.tree import read_tree
 
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, runner: Runner | None = None) -> int:
     """0: proposed; otherwise as in errors.py."""
-    parsed = _parser().parse_args(arguments)
     run = ProcessRunner(Log(stderr)) if runner is None else runner
     try:
+        parsed = _parser().parse_args(arguments)
         wanted, region = _target(parsed)
         with tempfile.TemporaryDirectory() as folder:
             lengths = token_counts(parsed.texts, lambda: _counts(parsed, wanted, region, Path(folder), run))
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, runner: Ru
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m engine_build.lengths", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m engine_build.lengths", description=__doc__, allow_abbrev=False)
     parser.add_argument("--root", type=Path, default=Path(), help="onboarding root: models/, endpoints/, environments/")
     parser.add_argument("--environment", required=True, help="a file of environments/, without .yaml")
     parser.add_argument("--model", required=True, help="a file of models/, without .yaml")
@@ -57,10 +58,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; give 1 or more")
+    return int(text)
 
 
 def _target(parsed: argparse.Namespace) -> tuple[Target, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TextIO
 
 from engine_build.errors import BuildError, InputRefused
 from engine_build.machine import description
+from engine_build.options import Parser
 from engine_build.runtimes.availability import Runtime, absences, runtimes
 from engine_build.runtimes.comparison import as_data, as_text, compared, inputs_of
 from engine_build.runtimes.contenders import Offer, contenders
@@ -22,9 +24,9 @@ SHAPES = "1x8,8x64,32x128"
 
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, here: Sequence[Runtime] | None = None) -> int:
     """0: measured; 1: what was given cannot run here."""
-    parsed = _parser().parse_args(arguments)
     found = runtimes() if here is None else here
     try:
+        parsed = _parser().parse_args(arguments)
         shapes = tuple(_shape(text) for text in parsed.shapes.split(","))
         offer = _offer(parsed, shapes)
         comparison = compared(contenders(offer, found), inputs_of(offer), shapes, seconds=parsed.seconds)
@@ -37,12 +39,16 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, here: Sequ
         print(missing, file=stdout)
     if parsed.json is not None:
         data = {"machine": description(), "gpu": _gpu(), "missing": missing, **as_data(comparison)}
-        parsed.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        try:
+            parsed.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            print(f"FAILED: --json {parsed.json} cannot be written ({error.strerror}); name another file.", file=stderr)
+            return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m engine_build.runtimes", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m engine_build.runtimes", description=__doc__, allow_abbrev=False)
     for option, what in (
         ("--network", "ONNX file; NAME is its precision, fp32"),
         ("--plan", "TensorRT plan; NAME is its precision, fp16"),
@@ -51,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="the source model of a text task, for PyTorch")
     parser.add_argument("--task", default="text-embedding", choices=("text-embedding", "text-classification"))
     parser.add_argument("--shapes", default=SHAPES, help=f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for everything together")
+    parser.add_argument("--seconds", type=_seconds, default=20.0, help="for everything together")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the numbers go as JSON")
     return parser
 
@@ -80,11 +86,20 @@ def _named(texts: Sequence[str], otherwise: str) -> dict[str, Path]:
 
 
 def _shape(text: str) -> Shape:
-    batch, _, sequence = text.partition("x")
+    sizes = text.split("x")
+    if len(sizes) > 2 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise InputRefused(f"shape {text!r} is no BATCHxSEQUENCE, such as 8x64; each is 1 or more.")
+    return Shape(batch=int(sizes[0]), sequence=int(sizes[1]) if len(sizes) == 2 else None)
+
+
+def _seconds(text: str) -> float:
     try:
-        return Shape(batch=int(batch), sequence=int(sequence) if sequence else None)
-    except ValueError as error:
-        raise InputRefused(f"shape {text!r} is no BATCHxSEQUENCE, such as 8x64.") from error
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 20")
+    return seconds
 
 
 def _gpu() -> str | None:

@@ -29,7 +29,8 @@ class OrtNetwork:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise SourceFault(f"ONNX Runtime refuses the network: {' '.join(str(error).split())}") from error
+            reason = " ".join(str(error).split())[:300]
+            raise SourceFault(f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17.") from error
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
     def rows(self, feed: Feed) -> Array:
@@ -38,6 +39,9 @@ class OrtNetwork:
 
     def values(self, names: Sequence[str], feed: Feed) -> dict[str, Array]:
         """Some outputs by name."""
+        if not names:
+            # ONNX Runtime takes an empty list for all of them.
+            return {}
         return dict(zip(names, self._session.run(list(names), {name: feed[name] for name in self.inputs}), strict=True))
 
 

@@ -66,8 +66,26 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
             f"a sample of input {record.name!r} has shape {list(row.shape)}, but the network takes {list(wanted)} a row "
             "(-1: any); save the dataset in that shape."
         )
-    typed: Array = row.astype(DATATYPES[record.datatype], copy=False)
+    return _typed(record, row)
+
+
+def _typed(record: TensorRecord, row: Array) -> Array:
+    """The row in the input's datatype: floats rounded to its precision, everything else unchanged."""
+    wanted = np.dtype(DATATYPES[record.datatype])
+    if row.dtype.kind not in "fiub":
+        raise InputRefused(_unlike(record, f"holds {row.dtype}"))
+    if np.isnan(row).any():
+        raise InputRefused(_unlike(record, "holds NaN"))
+    with np.errstate(all="ignore"):
+        typed: Array = row.astype(wanted, copy=False)
+    is_kept = np.array_equal(np.isinf(typed), np.isinf(row)) if wanted.kind == "f" else np.array_equal(typed, row)
+    if not is_kept:
+        raise InputRefused(_unlike(record, f"holds {row.dtype} from {row.min():g} to {row.max():g}"))
     return typed
+
+
+def _unlike(record: TensorRecord, fault: str) -> str:
+    return f"a sample of input {record.name!r} {fault}, but the network takes {record.datatype}; save values that it can hold."
 
 
 def _sized(record: TensorRecord, rows: Array, sequence: int | None) -> Array:

@@ -27,6 +27,10 @@ from engine_build.sources.tokenizer_file import read_tokenizer, save_padded
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 
+LARGEST_MIXING = 0.02
+"""Relative difference that rounding may make between one sample alone and in a batch, in half precision too."""
+TINIEST = 1e-6
+
 
 def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
     """The file as a network of the order's task. Raises SourceFault and NetworkRefused."""
@@ -36,9 +40,9 @@ def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
     inputs, outputs = _inputs(model), tensor_records(model.graph.output)
     is_text = order.model.task.startswith("text-")
     _refuse_datatypes(name, (*inputs, *outputs))
-    refuse_axes(name, model, has_sequence=order.longest_sequence is not None)
     if is_text:
         _refuse_other_text_network(name, inputs, outputs)
+    refuse_axes(name, model, has_sequence=order.longest_sequence is not None)
     path = folder / "model.onnx"
     shutil.copyfile(source.path, path)
     tokenizer = _tokenizer(source, folder) if is_text else None
@@ -75,6 +79,7 @@ def checked_answers(network: Network, order: Order) -> Network:
                 f"the network gives {len(rows)} rows for {wanted} samples, {int(np.isfinite(rows).sum())} of {rows.size} values "
                 "finite; it must give one finite row for each."
             )
+        _refuse_mixing(answer, feed, rows)
     outputs = observed_outputs(network.outputs, answer, feeds)
     if network.labels is not None and outputs[0].shape[1] != len(network.labels):
         raise SourceFault(
@@ -82,6 +87,17 @@ def checked_answers(network: Network, order: Order) -> Network:
             "they are not a pair: correct id2label."
         )
     return dataclasses.replace(network, outputs=outputs)
+
+
+def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
+    """A server puts requests of several callers into one batch, so no row may change another's answer."""
+    alone = _rows(answer, {name: array[-1:] for name, array in feed.items()})
+    difference = np.linalg.norm(alone - rows[-1:]) if alone.shape == rows[-1:].shape else np.inf
+    if difference > LARGEST_MIXING * np.linalg.norm(alone) + TINIEST:
+        raise SourceFault(
+            f"the network answers a sample differently alone and in a batch of {len(rows)} (by {difference:.2g}); a row's answer "
+            "must not depend on the others, nor on chance: export it in evaluation mode."
+        )
 
 
 def _feeds(encoder: Encoder, order: Order) -> list[Feed]:
@@ -97,6 +113,11 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
     """Axis 0 of every input and output is the batch; axis 1 may be the sequence; every other one is fixed."""
     weights = {weight.name for weight in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in weights]
+    if has_sequence and not any(_is_dynamic(each.type.tensor_type.shape.dim, 1) for each in inputs):
+        raise SourceFault(
+            f"{name}: no input is dynamic in axis 1, but the optimization profiles have a sequence; remove `sequence` from the "
+            "model file, or export axis 1 without a size."
+        )
     for kind, tensors in (("input", inputs), ("output", model.graph.output)):
         for tensor in tensors:
             dims = tensor.type.tensor_type.shape.dim
@@ -126,7 +147,7 @@ def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
         if record.datatype not in DATATYPES:
             raise SourceFault(
                 f"{name}: {record.name!r} has datatype {record.datatype}, which TensorRT does not take as it is; "
-                f"allowed: {', '.join(DATATYPES)}. Cast it inside the program that calls, and export again."
+                f"allowed: {', '.join(DATATYPES)}. Convert it inside the program that calls, and export again."
             )
 
 
@@ -176,6 +197,10 @@ def _rows(answer: OrtNetwork, feed: Feed) -> Array:
 
 def _producer(model: onnx.ModelProto) -> str:
     return " ".join(filter(None, (model.producer_name, model.producer_version))) if model.producer_name else "unknown"
+
+
+def _is_dynamic(dims: Sequence[onnx.TensorShapeProto.Dimension], axis: int) -> bool:
+    return len(dims) > axis and not dims[axis].HasField("dim_value")
 
 
 def _shape(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> str:

@@ -56,7 +56,7 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
     return tuple(
         TensorRecord(
             name=each.name,
-            datatype=_datatype(each.type.tensor_type.elem_type),
+            datatype=_datatype(each.type),
             shape=tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in each.type.tensor_type.shape.dim),
         )
         for each in tensors
@@ -82,6 +82,8 @@ def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
         yield from ((node.output[0], each.t) for each in node.attribute if each.name == "value")
 
 
-def _datatype(element: int) -> str:
-    name = str(onnx.TensorProto.DataType.Name(element))
+def _datatype(kind: onnx.TypeProto) -> str:
+    if kind.WhichOneof("value") != "tensor_type":
+        return str(kind.WhichOneof("value"))
+    name = str(onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type))
     return DATATYPES.get(name, name)
