@@ -68,9 +68,16 @@ def check_machine(order: Order, runner: Runner) -> GpuHost | None:
 
 def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
     """Every candidate of an order, the plainest first. Raises InputRefused and NetworkRefused."""
+    wanted = tried(shop.order, networks)
     if shop.order.is_cpu:
-        return compile_cpu(shop.order, networks, shop.work.scratch("engines"))
-    return _plans(shop, networks, precisions(shop.order))
+        return compile_cpu(wanted, networks, shop.work.scratch("engines"))
+    return _plans(shop, networks, wanted)
+
+
+def tried(order: Order, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
+    """The precisions that there are networks for."""
+    by_cache = order.quantization == "calibration-cache"
+    return tuple(each for each in precisions(order) if each != "int8" or by_cache or "int8" in networks)
 
 
 def fallback(shop: Shop, networks: Mapping[str, Network]) -> Candidate | None:
@@ -80,9 +87,9 @@ def fallback(shop: Shop, networks: Mapping[str, Network]) -> Candidate | None:
     return _plans(shop, networks, ("fp32",))[0]
 
 
-def compile_cpu(order: Order, networks: Mapping[str, Network], folder: Path) -> tuple[Candidate, ...]:
+def compile_cpu(wanted: Sequence[Precision], networks: Mapping[str, Network], folder: Path) -> tuple[Candidate, ...]:
     """ONNX Runtime engines: the float network itself, and its dynamic quantization."""
-    return tuple(_cpu_candidate(precision, networks["float"], folder) for precision in precisions(order))
+    return tuple(_cpu_candidate(precision, networks["float"], folder) for precision in wanted)
 
 
 def _plans(shop: Shop, networks: Mapping[str, Network], wanted: Sequence[Precision]) -> tuple[Candidate, ...]:

@@ -5,6 +5,7 @@ BuildError
 ├── BudgetMissed    3  no engine of the requested precision is accurate enough
 ├── NetworkRefused  4  the compile check or the compiler refuses the network
 ├── SourceFault     5  the source cannot be fetched, read or exported faithfully
+│   └── NothingForInt8  no layer can be INT8
 └── PublishFailed   6  the store cannot be read or written
 """
 
@@ -39,6 +40,10 @@ class SourceFault(BuildError):
     """The source is missing, changed, broken, or exports into something else."""
 
     exit_code = 5
+
+
+class NothingForInt8(SourceFault):
+    """No layer of the network can be INT8; `auto` takes another precision."""
 
 
 class PublishFailed(BuildError):

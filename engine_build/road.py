@@ -80,7 +80,7 @@ def made(shop: Shop) -> LockEntry:
     """Everything between the source and the archive in the work folder."""
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.check.kept_checks import checked
-    from engine_build.engine import check_machine, compiled, precisions
+    from engine_build.engine import check_machine, compiled, tried
     from engine_build.judgement.judging import judge
     from engine_build.networks.preparation import prepare
     from engine_build.packaging.package import package
@@ -92,7 +92,7 @@ def made(shop: Shop) -> LockEntry:
     backend_file((shop.order.root, shop.code_root))
     prepared = prepare(shop)
     checks = checked(shop, prepared.networks)
-    with shop.log.step("compile", f"{', '.join(precisions(shop.order))} for {shop.order.runtime.name}"):
+    with shop.log.step("compile", f"{', '.join(tried(shop.order, prepared.networks))} for {shop.order.runtime.name}"):
         candidates = compiled(shop, prepared.networks)
     judged = judge(shop, prepared, candidates)
     return package(shop, prepared, judged.chosen, judged, checks)

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from engine_build.errors import SourceFault
+from engine_build.errors import NothingForInt8, SourceFault
 from engine_build.int8.calibration import Range, calibrated
 from engine_build.int8.frontier import table
 from engine_build.int8.layers import Layer, layers
@@ -93,7 +93,7 @@ class Quantization:
         model = read_model(self.network.path)
         found = layers(model)
         if not found:
-            raise SourceFault(
+            raise NothingForInt8(
                 "the network has no MatMul, Gemm or Conv with a constant float32 weight; INT8 needs one: ask for fp32."
             )
         ranges = self._ranges(model, found)
@@ -103,7 +103,9 @@ class Quantization:
     def _fixed(self, material: Material) -> tuple[Sequence[str], Facts]:
         int8 = [layer.node for layer in material.layers if not layer.follows_activation_function]
         if not int8:
-            raise SourceFault("every weighted layer of the network follows an activation function; ask for a sensitivity_search.")
+            raise NothingForInt8(
+                "every weighted layer of the network follows an activation function; ask for a sensitivity_search."
+            )
         return int8, fixed_facts(material.layers, material.shares, int8)
 
     def _searched(self, material: Material, split: Split, say: Callable[[str], None]) -> tuple[Sequence[str], Facts]:

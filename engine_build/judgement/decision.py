@@ -29,6 +29,8 @@ class Findings:
     accuracy: Mapping[Precision, AccuracyRecord]
     broken: Mapping[Precision, str]
     """What is wrong with candidates that answer NaN or Inf."""
+    without_int8: str | None = None
+    """Why int8 was not tried, when the network is the reason."""
 
     def may_be_chosen(self, precision: Precision) -> bool:
         """A pass; of a float32 engine, no fail: its network was compared with the source when it was exported."""
@@ -79,7 +81,8 @@ def _why_not_int8(found: Findings) -> str | None:
     if "int8" in found.broken:
         return found.broken["int8"].rstrip(".")
     if "int8" not in found.accuracy:
-        return "int8 was not tried, since the model file gives no calibration samples"
+        why = "the model file gives no calibration samples" if found.without_int8 is None else found.without_int8.rstrip(".")
+        return f"int8 was not tried, since {why}"
     return None if found.may_be_chosen("int8") else f"int8 has {_numbers(found, 'int8')}"
 
 

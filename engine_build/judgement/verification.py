@@ -39,7 +39,7 @@ class Verification:
     @property
     def findings(self) -> Findings:
         """What was found so far."""
-        return Findings(accuracy=self._accuracy, broken=self._broken)
+        return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=self._prepared.without_int8)
 
     def judge_network(self) -> tuple[AccuracyRecord, ...]:
         """The Q/DQ network itself, in ONNX Runtime: what a plan of it can be at best. Raises BrokenAnswers."""

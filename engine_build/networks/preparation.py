@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine_build.calibration_cache.step import calibration_cache
-from engine_build.errors import SourceFault
+from engine_build.errors import NothingForInt8, SourceFault
 from engine_build.judgement.answers import rows_by_length
 from engine_build.machine import return_memory
 from engine_build.networks.network_store import Network, Networks
@@ -40,6 +40,8 @@ class Prepared:
     reference: Array
     source: Source | None
     """The source model in PyTorch; None when this build had no need to load it."""
+    without_int8: str | None = None
+    """Why `auto` cannot try INT8, when it cannot."""
 
 
 def prepare(shop: Shop) -> Prepared:
@@ -59,15 +61,16 @@ def prepare(shop: Shop) -> Prepared:
     check_samples(shop.order, network, encoder, shop.log)
     if reference is None:
         reference = _reference(shop, network, encoder, source)
-    found = {"float": network}
+    found, without_int8 = {"float": network}, None
     if shop.order.may_be_int8:
         check_calibration_classes(shop.order, network, encoder)
         if shop.order.quantization == "explicit":
-            found["int8"] = _int8(shop, networks, network, encoder, reference)
+            int8, without_int8 = _int8_if_possible(shop, networks, network, encoder, reference)
+            found |= {} if int8 is None else {"int8": int8}
         else:
             calibration_cache(shop, network, encoder)
     return_memory()
-    return Prepared(networks=found, encoder=encoder, reference=reference, source=source)
+    return Prepared(networks=found, encoder=encoder, reference=reference, source=source, without_int8=without_int8)
 
 
 def _from_source(shop: Shop, known: Network | None) -> tuple[Network, SourceModel | None, bool]:
@@ -108,11 +111,26 @@ def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceMod
         if not np.isfinite(rows).all():
             broken = int((~np.isfinite(rows)).any(axis=1).sum())
             raise SourceFault(f"the source model gives NaN or Inf for {broken} of {len(rows)} validation samples; repair it.")
+        if len(rows) > 1 and (rows == rows[0]).all():
+            raise SourceFault(f"the source model answers all {len(rows)} validation samples alike, so nothing can be judged.")
         keep_reference(shop.kept, shop.order, rows, shop.work.scratch("reference"))
     if source is not None:
         # What follows needs its answers only; the benchmark loads it again.
         source.release()
     return rows
+
+
+def _int8_if_possible(
+    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+) -> tuple[Network | None, str | None]:
+    """The network, or why there is none, which only `auto` takes for an answer."""
+    try:
+        return _int8(shop, networks, network, encoder, reference), None
+    except NothingForInt8 as error:
+        if shop.order.model.engine.precision != "auto":
+            raise
+        shop.log.line(f"  int8 is not tried: {error}")
+        return None, str(error)
 
 
 def _int8(shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array) -> Network:

@@ -52,7 +52,7 @@ def refused(*arguments):
 
 
 def tree(tmp_path: Path, network: Path | None = None, rows=ROWS, **settings):
-    taught = {"calibration": {"x": OTHERS}} if settings.get("precision") == "int8" else {}
+    taught = {"calibration": {"x": OTHERS}} if settings.get("precision") in ("int8", "auto") else {}
     path = linear(tmp_path / "model.onnx") if network is None else network
     return write_tensors_tree(tmp_path / "root", path, {"validation": {"x": rows}, **taught}, **settings)
 
@@ -101,6 +101,23 @@ def test_int8_of_a_layer_that_reads_the_networks_own_input_is_built(tmp_path):
 def test_refuses_int8_of_a_network_without_a_layer_for_it(tmp_path):
     code, reason = refused(*of(tree(tmp_path, one_node(tmp_path, "Relu"), precision="int8")))
     assert (code, "has no MatMul, Gemm or Conv with a constant float32 weight" in reason) == (5, True)
+
+
+def test_auto_takes_float_where_no_layer_can_be_int8(tmp_path):
+    code, stdout, stderr = build(*of(tree(tmp_path, one_node(tmp_path, "Relu"), precision="auto")))
+    told = json.loads(stdout.getvalue())
+    assert (code, told["precision"]) == (0, "fp32")
+    assert told["decision"].startswith("fp32: int8 was not tried, since the network has no MatMul, Gemm or Conv")
+    assert "compile: fp32 for onnxruntime" in stderr.getvalue()
+
+
+def test_refuses_a_source_that_answers_every_sample_alike(tmp_path):
+    nodes = [node("Mul", "x zero", "y")]
+    path = write_graph(
+        tmp_path / "model.onnx", nodes, [tensor("x", "batch", 4)], [tensor("y", "batch", 4)], zero=np.zeros(4, "f")
+    )
+    code, reason = refused(*of(tree(tmp_path, path)))
+    assert (code, "answers all 120 validation samples alike" in reason) == (5, True)
 
 
 def test_refuses_a_network_in_which_rows_change_each_other(tmp_path):
