@@ -25,6 +25,8 @@ import os, signal, sys
 from engine_build.__main__ import main
 
 class Stream:
+    closed = False
+
     def write(self, text):
         sys.stderr.write(text)
         if text.startswith(sys.argv[1] + ": "):
