@@ -34,12 +34,12 @@ class Datasets:
     """Every dataset under one onboarding root, each read once."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._read: dict[str, Dataset] = {}
 
     def __getitem__(self, path: str) -> Dataset:
         if path not in self._read:
-            self._read[path] = _dataset(self._root, path)
+            self._read[path] = _dataset(self.root, path)
         return self._read[path]
 
     def digests(self) -> dict[str, str]:

@@ -109,8 +109,12 @@ def _compiler(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _source(source: SourceSpec) -> dict[str, str | None]:
-    # An ONNX file is its digest, wherever it lies.
-    return {"onnx": source.sha256} if source.onnx is not None and source.sha256 is not None else source.model_dump(mode="json")
+    # An ONNX file, or a checkpoint folder, is its digest, wherever it lies.
+    if source.onnx is not None and source.sha256 is not None:
+        return {"onnx": source.sha256}
+    if source.checkpoint is not None and source.sha256 is not None:
+        return {"checkpoint": source.sha256, "path": source.path}
+    return source.model_dump(mode="json", exclude={"checkpoint"})
 
 
 def _longest_sequence(spec: ModelSpec) -> int | None:

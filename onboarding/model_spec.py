@@ -27,16 +27,19 @@ DATASET = "Dataset under the onboarding root: .txt (a text a line), .tsv (label,
 
 
 class SourceSpec(Value):
-    """Where the network comes from; exactly one of the three, and always pinned."""
+    """Where the network comes from; exactly one of the four kinds, and always pinned."""
 
     python_package: str | None = Field(None, description="PyPI package with an exact version: name==1.2.3")
     huggingface: str | None = Field(None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>")
+    checkpoint: str | None = Field(None, description="Folder of a checkpoint, relative to the onboarding root")
     onnx: str | None = Field(None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root")
     path: str | None = Field(
         None, description="Folder of the checkpoint, relative to the root of the package's wheel or of the repository"
     )
     sha256: str | None = Field(
-        None, description="Digest of the package's wheel or of the ONNX file, 64 hex digits; required for onnx"
+        None,
+        description="Digest of the wheel, the ONNX file or the checkpoint folder, 64 hex digits; required for onnx and "
+        "checkpoint (`roundhouse check` says that of a checkpoint without one)",
     )
 
 
@@ -169,7 +172,7 @@ class ModelSpec(Value):
     name: str = Field(description="The file's name without .yaml: letters, digits and single hyphens")
     task: Task = Field(description="What goes in and comes out")
     source: SourceSpec = Field(
-        description="Where the network comes from; exactly one of python_package, huggingface, onnx, and always pinned"
+        description="Where the network comes from: exactly one of python_package, huggingface, checkpoint, onnx; always pinned"
     )
     engine: EngineSpec = Field(description="What is compiled")
     accuracy: AccuracySpec = Field(description="How the engine is judged")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from onboarding.checkpoint import checkpoint_files
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, builder_project, engine_archive_path, engine_record_path
@@ -84,8 +85,10 @@ def upload_source(road: Road) -> str:
     """Publishes the source zip and returns `bucket/key`."""
     tree = sound_tree(road.places)
     networks = [spec.source.onnx for spec in tree.models.values() if spec.source.onnx is not None]
+    checkpoints = [spec.source.checkpoint for spec in tree.models.values() if spec.source.checkpoint is not None]
+    files = [f"{folder}/{name}" for folder in checkpoints for name in checkpoint_files(road.places.tree / folder)]
     beside = [PurePosixPath(network).with_name(name).as_posix() for network in networks for name in BESIDE_ONNX]
-    zipped = source_zip(road.places.code, road.places.tree, (*tree.dataset_digests, *networks, *beside))
+    zipped = source_zip(road.places.code, road.places.tree, (*tree.dataset_digests, *networks, *beside, *files))
     bucket, key = artifact_bucket(road.environment), source_path(zipped)
     s3 = road.clients("s3")
     if not bucket_exists(s3, bucket):

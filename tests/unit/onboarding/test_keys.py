@@ -38,6 +38,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "source.python_package": ("example-model==1.0.1", "networks"),
     "source.huggingface": ("o/n@" + "0" * 40, "networks"),
     "source.onnx": ("s3://b/m.onnx", "networks"),
+    "source.checkpoint": ("models/mine", "networks"),
     "source.path": ("other", "networks"),
     "source.sha256": ("bbbb", "networks"),
     "engine.precision": ("int8", "engine"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import zipfile
 
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 from rich.console import Console
 
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import lock_path, read_lock
 from onboarding.tree import read_tree
 from tests.unit.workbench.engines import copied_tree, entry_for, local_deployments
@@ -113,6 +116,21 @@ def test_a_build_is_ordered_from_the_published_sources(road):
     assert bucket == "roundhouse-local-000000000000-us-east-1" and key in road.clients.objects
     variables = {each["name"]: each["value"] for each in order["environmentVariablesOverride"]}
     assert variables == {"ROUNDHOUSE_MODEL": "sentence-embedder", "ROUNDHOUSE_SOURCE_COMMIT": "abc123"}
+
+
+def test_sources_bring_a_checkpoint_that_lies_beside_the_models(road):
+    folder = road.places.tree / "checkpoints/mine"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", ".cache"):
+        (folder / name).write_text(name)
+    path = road.places.tree / "models/sentence-embedder.yaml"
+    spec = yaml.safe_load(path.read_text())
+    spec["source"] = {"checkpoint": "checkpoints/mine", "sha256": checkpoint_sha256(folder)}
+    path.write_text(yaml.safe_dump(spec))
+    key = builds.upload_source(road).partition("/")[2]
+    names = zipfile.ZipFile(io.BytesIO(road.clients.objects[key])).namelist()
+    assert {"checkpoints/mine/config.json", "checkpoints/mine/model.safetensors"} <= set(names)
+    assert "checkpoints/mine/.cache" not in names
 
 
 def test_an_engine_gone_from_s3_is_wanted_again(road):

