@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-ItemT = TypeVar("ItemT")
+GivenT = TypeVar("GivenT")
+FoundT = TypeVar("FoundT")
 SAY_AGAIN_SECONDS = 10.0
 """Between two lines of progress where there is no terminal to show it in place."""
 WIDTH = 100
@@ -52,11 +54,15 @@ class Log:
             self._said = self._clock()
             self.line(f"  … {text}")
 
-    def counted(self, items: Sequence[ItemT], what: str) -> Iterator[ItemT]:
-        """The items, one after the other, with progress told: "12 of 36 layers"."""
-        for index, item in enumerate(items):
-            self.progress(f"{index} of {len(items)} {what}")
-            yield item
+    def counting(self, function: Callable[[GivenT], FoundT], total: int, what: str) -> Callable[[GivenT], FoundT]:
+        """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
+        calls = count()
+
+        def counted(given: GivenT) -> FoundT:
+            self.progress(f"{next(calls)} of {total} {what}")
+            return function(given)
+
+        return counted
 
     def note(self, text: str) -> None:
         """Something for the file alone."""

@@ -58,6 +58,8 @@ class Quantization:
     folder: Path
     """Where `model.onnx` is written."""
     search: Split | None = None
+    progress: Callable[[str], None] = lambda text: None
+    """Told how far a search is."""
 
     def intent(self) -> str:
         """What the step will do."""
@@ -109,7 +111,7 @@ class Quantization:
         return int8, fixed_facts(material.layers, material.shares, int8)
 
     def _searched(self, material: Material, split: Split, say: Callable[[str], None]) -> tuple[Sequence[str], Facts]:
-        found = search_on(material, split, self.encoder).run()
+        found = search_on(material, split, self.encoder).run(self.progress)
         say(f"{cost_table(found)}\n{table(found.points, found.chosen)}")
         return found.chosen.int8, search_facts(found, len(split.samples))
 

@@ -70,12 +70,15 @@ class Search:
     answers: Answers
     judge: Judge
 
-    def run(self) -> Sensitivity:
+    def run(self, progress: Callable[[str], None]) -> Sensitivity:
         """Costs, the path, the choice: about one pass over the search split per layer, and a dozen and a half more."""
-        costs = tuple(self._cost(layer) for layer in self.layers)
+        costs: list[LayerCost] = []
+        for layer in self.layers:
+            progress(f"{len(costs)} of {len(self.layers)} layers priced")
+            costs.append(self._cost(layer))
         leaving = tuple(cost.layer.node for cost in sorted(costs, key=lambda cost: -cost.per_share))
         points = by_share(self._path(leaving))
-        return Sensitivity(costs=costs, leaving=leaving, points=points, chosen=choice(points))
+        return Sensitivity(costs=tuple(costs), leaving=leaving, points=points, chosen=choice(points))
 
     def point(self, int8: Collection[str]) -> Point:
         """Judges some layers in INT8 together."""

@@ -55,6 +55,7 @@ def quantization_of(shop: Shop, network: Network, encoder: Encoder) -> Quantizat
         cache=RangeCache(shop.stores, shop.work.scratch("ranges")),
         folder=shop.work.scratch("int8"),
         search=_search(order, network),
+        progress=shop.log.progress,
     )
 
 

@@ -75,10 +75,10 @@ class Verification:
         of its batch. Otherwise by length, which is faster and gives the same rows.
         """
         order, encoder = self._shop.order, self._prepared.encoder
+        samples, batch = order.validation.values, order.opt_shape.batch if as_served else REFERENCE_BATCH
         with _running(self._opening, runtime, path) as engine:
-            if as_served:
-                return rows_in_order(engine.rows, encoder, order.validation.values, order.opt_shape.batch)
-            return rows_by_length(engine.rows, encoder, order.validation.values, REFERENCE_BATCH)
+            told = self._shop.log.counting(engine.rows, -(-len(samples) // batch), "batches")
+            return (rows_in_order if as_served else rows_by_length)(told, encoder, samples, batch)
 
 
 def standard(shop: Shop, prepared: Prepared) -> Standard:

@@ -107,7 +107,9 @@ def _from_checkpoint(shop: Shop, source: Checkpoint, known: Network | None) -> t
 def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None) -> Array:
     answer = OrtNetwork(network.path).rows if source is None else source.rows
     with shop.log.step("reference", f"{len(shop.order.validation)} validation samples through the source model"):
-        rows = rows_by_length(answer, encoder, shop.order.validation.values, REFERENCE_BATCH)
+        samples = shop.order.validation.values
+        told = shop.log.counting(answer, -(-len(samples) // REFERENCE_BATCH), "batches")
+        rows = rows_by_length(told, encoder, samples, REFERENCE_BATCH)
         if not np.isfinite(rows).all():
             broken = int((~np.isfinite(rows)).any(axis=1).sum())
             raise SourceFault(f"the source model gives NaN or Inf for {broken} of {len(rows)} validation samples; repair it.")

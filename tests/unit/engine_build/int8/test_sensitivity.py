@@ -43,7 +43,7 @@ def search(errors, *, mean, shares=None, worst=None):
         reference=REFERENCE,
         answers=network.answers,
         judge=lambda rows: accuracy("search split", rows, standard),
-    ).run()
+    ).run(lambda text: None)
     return found, network
 
 
