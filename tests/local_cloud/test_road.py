@@ -13,10 +13,12 @@ import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
+from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk, weighted_network
 from workbench.aws import object_bytes
 from workbench.errors import BuildFailed, DeployFailed
 from workbench.local_cloud import lifecycle
+from workbench.local_cloud.address import is_alive
 from workbench.road import cloud_state
 
 pytestmark = pytest.mark.local_cloud
@@ -150,6 +152,8 @@ def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(t
 def test_a_killed_cloud_is_replaced_by_the_next_walk(tiny, road):
     address = lifecycle.find(cloud_state(tiny.places))
     os.kill(address.pid, signal.SIGKILL)
+    # A signal is sent, not obeyed, when kill returns.
+    until(lambda: None if is_alive(address) else True)
     done = walk(tiny.start(), rebuild_gone=True)
     assert len(done.built) == 1
     assert vector(tiny.start())
