@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from engine_build.tensorrt.bindings import error_logger
+
 Profiles = list[dict[str, list[int] | None]]
 
 
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
     """Why the network does not compile, in the parser's or builder's own words, by node; nothing when it does."""
-    logger = _logger(trt)
+    logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
@@ -47,22 +49,6 @@ def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
     if plan is not None:
         return []
     return [{"said": said} for said in logger.errors] or [{"said": "it does not compile, and the builder says no more"}]
-
-
-def _logger(trt: Any) -> Any:
-    class Logger(trt.ILogger):  # type: ignore[misc]
-        """Keeps the builder's errors."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            """Called by TensorRT."""
-            if severity <= trt.ILogger.Severity.ERROR:
-                self.errors.append(" ".join(message.split()))
-
-    return Logger()
 
 
 def _fault(error: Any) -> dict[str, Any]:
