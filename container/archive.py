@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
+
+CPU = "cpu"
+"""The compute capability of engines that need no GPU."""
+PORTABLE, LEAST_PORTABLE = "--hardwareCompatibilityLevel=ampere+", 8.0
+"""What trtexec was told for a plan that runs on this compute capability and newer ones."""
+HOST_CODE = "--versionCompatible"
+"""What trtexec was told for a plan that carries code for the host."""
 
 
 class ArchiveRefused(Exception):
@@ -33,13 +42,24 @@ class EngineArchive:
         name = self.manifest.tokenizer_file
         return None if name is None else self.root / name
 
+    @property
+    def runs_host_code(self) -> bool:
+        """Whether the plan must run the code inside it: it was compiled version-compatible, by the manifest's own record."""
+        return HOST_CODE in _compiled_with(self.manifest)
 
-def verified_archive(
-    root: Path, *, runtime: RuntimeIdentity, compute_capability: str, manifest_sha256: str | None
-) -> EngineArchive:
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What a process can serve: runtimes, each with a compute capability; and why it lacks others, by runtime name."""
+
+    pairs: tuple[tuple[RuntimeIdentity, str], ...]
+    absences: Mapping[str, str] = field(default_factory=dict)
+
+
+def verified_archive(root: Path, *, running: Running, manifest_sha256: str | None) -> EngineArchive:
     """The archive under `root`, once the whole digest chain holds and the engine is this server's. Raises ArchiveRefused."""
     manifest = _manifest(root, manifest_sha256)
-    _refuse_foreign_engine(manifest, runtime, compute_capability)
+    _refuse_foreign_engine(manifest, running)
     _refuse_changed_files(root, manifest)
     return EngineArchive(root=root, manifest=manifest)
 
@@ -63,18 +83,44 @@ def _manifest(root: Path, expected: str | None) -> Manifest:
         raise ArchiveRefused(sentence) from fault
 
 
-def _refuse_foreign_engine(manifest: Manifest, runtime: RuntimeIdentity, compute_capability: str) -> None:
-    made = manifest.runtime
-    if made != runtime:
+def _refuse_foreign_engine(manifest: Manifest, running: Running) -> None:
+    name, version, wanted = manifest.runtime.name, _version(manifest), manifest.compute_capability
+    absence = running.absences.get(name)
+    lacking = "" if absence is None else f" ({absence})"
+    here = [(runtime, capability) for runtime, capability in running.pairs if runtime.name == name]
+    fitting = [capability for runtime, capability in here if _is_build(version, runtime.version)]
+    if not fitting:
+        told = ", ".join(dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs))
         raise ArchiveRefused(
-            f"Refused: the engine was made for {made.name} {made.version}, "
-            f"this server runs {runtime.name} {runtime.version}; build it for this platform."
+            f"Refused: the engine was made for {name} {version}, this server runs {told}{lacking}; build it for this platform."
         )
-    if manifest.compute_capability != compute_capability:
+    if not any(_runs_on(manifest, capability) for capability in fitting):
         raise ArchiveRefused(
-            f"Refused: the engine was made for compute capability {manifest.compute_capability}, "
-            f"this server runs {compute_capability}; build it for this target."
+            f"Refused: the engine was made for compute capability {wanted}, "
+            f"this server runs {', '.join(fitting)}{lacking}; build it for this target."
         )
+
+
+def _version(manifest: Manifest) -> str:
+    """The exact build where the manifest has it: a platform may name its TensorRT without the last number."""
+    return manifest.runtime.version if manifest.plan is None else manifest.plan.tensorrt
+
+
+def _is_build(wanted: str, found: str) -> bool:
+    """True when every part of the wanted version is the found one's."""
+    parts = wanted.split(".")
+    return found.split(".")[: len(parts)] == parts
+
+
+def _runs_on(manifest: Manifest, capability: str) -> bool:
+    if manifest.compute_capability == capability:
+        return True
+    return capability != CPU and PORTABLE in _compiled_with(manifest) and float(capability) >= LEAST_PORTABLE
+
+
+def _compiled_with(manifest: Manifest) -> list[str]:
+    """The arguments that trtexec had."""
+    return [] if manifest.plan is None else shlex.split(manifest.plan.command)
 
 
 def _refuse_changed_files(root: Path, manifest: Manifest) -> None:

@@ -14,9 +14,9 @@ from engine_build.networks.network_store import Network
 from engine_build.order import Order
 from engine_build.runner import Runner
 from engine_build.shop import Shop
-from engine_build.tensorrt.bindings import check_bindings
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
+from engine_build.tensorrt.refusals import installed_bindings
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
 from onboarding.manifest import PlanRecord
@@ -62,7 +62,7 @@ def check_machine(order: Order, runner: Runner) -> GpuHost | None:
             "build it in the GPU builder image, as `roundhouse build` does."
         )
     host = check_host(order, runner)
-    check_bindings()
+    installed_bindings()
     return host
 
 

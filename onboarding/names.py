@@ -70,7 +70,7 @@ def builder_project(environment: EnvironmentSpec, route: str) -> str:
 
 
 def repository(environment: EnvironmentSpec, image: str) -> str:
-    """ECR repository of an image: python-server, triton, builder-cpu, builder-gpu."""
+    """ECR repository of an image: python-server, python-server-gpu, triton, builder-cpu, builder-gpu."""
     return f"roundhouse-{environment.name}/{image}"
 
 

@@ -18,7 +18,7 @@ def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Every `AWS::CloudWatch::Alarm` of an endpoint, by construct id."""
     found = {
         "ServerErrors": _error_alarm(deployment, "server-errors", "Invocation5XXErrors", SERVER_ERROR_SHARE),
-        # Triton answers every inference error with a 400, a broken engine's too.
+        # Behind a multi-model endpoint Triton answers every inference error with a 400, a broken engine's too.
         "ClientErrors": _error_alarm(deployment, "client-errors", "Invocation4XXErrors", CLIENT_ERROR_SHARE),
     }
     if deployment.endpoint.latency_slo_ms is not None:

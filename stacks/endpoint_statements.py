@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from stacks.serving_image import IMAGE_OF_SERVER
+from stacks.serving_image import serving_image
 from stacks.statements import Statement, host_metrics, image_pull, key_use, log_writes, network_interfaces, object_reads
 
 
@@ -13,7 +13,7 @@ def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
     environment = deployment.environment
     endpoint = names.endpoint_name(environment, deployment.name)
     return (
-        *image_pull(environment, IMAGE_OF_SERVER[deployment.server]),
+        *image_pull(environment, serving_image(deployment)),
         *object_reads(environment, [names.engine_archive_path(target.engine_key) for target in deployment.targets]),
         *key_use(environment, ["kms:Decrypt"]),
         *log_writes(environment, f"/aws/sagemaker/Endpoints/{endpoint}"),

@@ -17,7 +17,7 @@ from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
 from stacks.image_tag import image_tags
 from stacks.observability_stack import ObservabilityStack
-from stacks.serving_image import IMAGE_OF_SERVER
+from stacks.serving_image import serving_image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class EnvironmentStage(Stage):
         )
         builds.add_stack_dependency(foundation)
         for deployment in deployments:
-            image = IMAGE_OF_SERVER[deployment.server]
+            image = serving_image(deployment)
             image_uri = names.image_uri(environment, image, tags[image])
             endpoint = EndpointStack(self, f"Endpoint-{deployment.name}", deployment=deployment, image_uri=image_uri)
             endpoint.add_stack_dependency(foundation)

@@ -13,7 +13,13 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks import arns
 
-REPOSITORIES = {"PythonServer": "python-server", "Triton": "triton", "BuilderCpu": "builder-cpu", "BuilderGpu": "builder-gpu"}
+REPOSITORIES = {
+    "PythonServer": "python-server",
+    "PythonServerGpu": "python-server-gpu",
+    "Triton": "triton",
+    "BuilderCpu": "builder-cpu",
+    "BuilderGpu": "builder-gpu",
+}
 SOURCE_DAYS = 90
 
 

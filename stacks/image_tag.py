@@ -14,15 +14,18 @@ _ENGINE_PASSPORT = ("onboarding/__init__.py", "onboarding/manifest.py", "onboard
 # needs no new image.
 _TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
 
+_SERVER = ("container/*", "container/server/**/*", "container/tensorrt/**/*", *_ENGINE_PASSPORT)
+
 IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "python-server": ("container/*", "container/server/**/*", "requirements/server.txt", *_ENGINE_PASSPORT),
+    "python-server": (*_SERVER, "requirements/server.txt"),
+    "python-server-gpu": (*_SERVER, "requirements/server.txt", "requirements/bindings-*.txt"),
     "triton": ("container/*", "container/triton/**/*", "requirements/triton.txt", *_ENGINE_PASSPORT),
     "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
     "builder-gpu": ("engine_build/image/gpu/**/*", "requirements/builder.txt", "requirements/bindings-*.txt", *_TRAINING_ENTRY),
 }
 """Every image, and the patterns of the repository's files that it holds."""
 
-FROM_PLATFORM = frozenset({"triton", "builder-gpu"})
+FROM_PLATFORM = frozenset({"triton", "python-server-gpu", "builder-gpu"})
 """Images that start from the serving platform's base image: what compiles an engine is what serves it."""
 
 

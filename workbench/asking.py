@@ -1,17 +1,23 @@
-"""Asks an endpoint for the vectors of some texts, as any client of SageMaker would: boto3 and the KServe v2 protocol."""
+"""Asks an endpoint for the vectors of some texts, or with arrays, as any client of SageMaker would: container/client.py."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import endpoint_name, target_model
-from workbench.aws import Client, calling
-from workbench.errors import AnswerWrong, RoundhouseError
+from workbench.aws import Client
+from workbench.errors import AnswerWrong, DeskError, RoundhouseError
+
+if TYPE_CHECKING:
+    # The client brings numpy, which commands that ask nothing need not load.
+    from container.client import EndpointClient
+    from container.wire import Array
 
 Vector = tuple[float, ...]
 Scores = tuple[tuple[str, float], ...]
@@ -36,21 +42,62 @@ def address(deployments: Sequence[Deployment], endpoint: str, model: str | None)
 
 def ask(runtime: Client, to: Address, texts: Sequence[str]) -> tuple[Vector, ...]:
     """One vector per text. Raises DeskError when SageMaker refuses, AnswerWrong when the answer is no embedding."""
-    extra = {} if to.target_model is None else {"TargetModel": to.target_model}
-    with calling(f"Endpoint {to.endpoint}"):
-        answer = runtime.invoke_endpoint(
-            EndpointName=to.endpoint, ContentType="application/json", Body=request_body(texts), **extra
-        )
-        body = answer["Body"].read()
-    return vectors(body, len(texts), to.endpoint)
+    with _asked(to):
+        rows = _client(runtime, to, binary=False).embed(texts)
+        return tuple(tuple(row) for row in rows.tolist())
 
 
-def require_texts(target: Target) -> None:
-    """Refuses a model that takes no texts. Raises RoundhouseError."""
+def ask_arrays(runtime: Client, to: Address, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """An array per output for an array per input. Raises DeskError when SageMaker refuses, AnswerWrong as `ask` does."""
+    with _asked(to):
+        return _client(runtime, to, binary=True).ask(arrays)
+
+
+def _client(runtime: Client, to: Address, *, binary: bool) -> EndpointClient:
+    from container.client import EndpointClient
+
+    return EndpointClient(runtime=runtime, endpoint=to.endpoint, target_model=to.target_model, binary=binary)
+
+
+@contextmanager
+def _asked(to: Address) -> Iterator[None]:
+    """Turns the client's faults into this command's."""
+    from container.client import AnswerFault, EndpointFault
+    from workbench.aws import calling
+
+    try:
+        yield
+    except AnswerFault as fault:
+        raise AnswerWrong(str(fault)) from fault
+    except EndpointFault as fault:
+        with calling(f"Endpoint {to.endpoint}"):
+            _raise_botocores(fault)
+        raise DeskError(f"{str(fault).rstrip('.')}.") from fault
+
+
+def _raise_botocores(fault: Exception) -> None:
+    """botocore's own errors, such as missing credentials, are said as everywhere else; a refusal keeps the server's words."""
+    cause = fault.__cause__
+    if cause is not None and not hasattr(cause, "response"):
+        raise cause
+
+
+def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> None:
+    """Refuses texts for a model of arrays, arrays for a model of texts, and neither. Raises RoundhouseError."""
+    name = target.model.name
     if target.model.task == "tensors":
-        raise RoundhouseError(
-            f"{target.model.name}: takes arrays, which a command line cannot give; ask it with boto3, in the KServe v2 protocol."
-        )
+        if texts or file is None:
+            raise RoundhouseError(
+                f"{name}: takes arrays; give --input FILE.npz (an array per input, rows on axis 0) and no texts."
+            )
+    elif file is not None or not texts:
+        raise RoundhouseError(f"{name}: takes texts; give them as arguments, and no --input.")
+
+
+def output_name(target: Target) -> str:
+    """The one output of a model of texts, as its manifest names it."""
+    outputs = () if target.lock_entry is None else target.lock_entry.manifest.outputs
+    return outputs[0].name if outputs else "rows"
 
 
 def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:
@@ -64,25 +111,6 @@ def _scores(names: Sequence[str] | None, row: Vector) -> Scores:
     powers = [math.exp(value - max(row)) for value in row]
     pairs = zip(known, (power / sum(powers) for power in powers), strict=True)
     return tuple(sorted(pairs, key=lambda pair: -pair[1]))
-
-
-def request_body(texts: Sequence[str]) -> bytes:
-    """A KServe v2 request with one BYTES tensor, a row per text."""
-    tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts), 1], "data": list(texts)}
-    return json.dumps({"inputs": [tensor]}, ensure_ascii=False).encode()
-
-
-def vectors(body: bytes, rows: int, endpoint: str) -> tuple[Vector, ...]:
-    """Reads a KServe v2 answer with one FP32 matrix."""
-    try:
-        output: dict[str, Any] = json.loads(body)["outputs"][0]
-        height, width = (int(size) for size in output["shape"])
-        data = [float(number) for number in output["data"]]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise AnswerWrong(f"Endpoint {endpoint}: its answer is no KServe v2 matrix: {body[:120]!r}.") from error
-    if height != rows or len(data) != height * width:
-        raise AnswerWrong(f"Endpoint {endpoint}: {rows} texts went in, {height} x {width} of {len(data)} numbers came out.")
-    return tuple(tuple(data[row * width : (row + 1) * width]) for row in range(height))
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -14,7 +14,11 @@ from workbench.errors import DeskError, RoundhouseError
 from workbench.places import Places, places
 from workbench.report import Report
 
+if TYPE_CHECKING:
+    from workbench.load.wishes import Wishes
+
 CHECK_FAILED = 1
+BROKEN_OFF = 130
 PLAIN_WIDTH = 140
 """Columns of a table that no terminal limits."""
 
@@ -88,17 +92,38 @@ def deploy(root: Path | None, environment: str) -> None:
     report.say(f"Done: {built}{len(done.deployed.changed)} stacks changed, {len(done.deployed.unchanged)} with no changes.")
 
 
-def invoke(root: Path | None, environment: str, endpoint: str, model: str | None, texts: tuple[str, ...], form: str) -> None:
-    """Asks an endpoint and prints a vector's head, how alike several are, or the classes of each text."""
-    from workbench import asking
+def invoke(
+    root: Path | None,
+    environment: str,
+    endpoint: str,
+    model: str | None,
+    texts: tuple[str, ...],
+    form: str,
+    *,
+    input: Path | None = None,
+    output: Path | None = None,
+) -> None:
+    """Asks an endpoint and prints a vector's head, how alike several are, the classes of each text, or the answer's arrays."""
+    from workbench import asking, exchanged_arrays
     from workbench.road import open_road
-    from workbench.tables import classes_table, likeness_table
+    from workbench.tables import arrays_table, classes_table, likeness_table
 
     report = reporting(form)
     road = open_road(here(root), report, environment)
     to, target = asking.address(road.deployments(), endpoint, model)
-    asking.require_texts(target)
+    asking.require_inputs(target, texts, input)
+    if input is not None:
+        arrays = asking.ask_arrays(road.clients("sagemaker-runtime"), to, exchanged_arrays.read(input, target))
+        if output is not None:
+            exchanged_arrays.write(output, arrays)
+        if form == "json":
+            _print_json(exchanged_arrays.as_document(arrays))
+        else:
+            report.console.print(arrays_table(arrays))
+        return
     found = asking.ask(road.clients("sagemaker-runtime"), to, texts)
+    if output is not None:
+        exchanged_arrays.write(output, {asking.output_name(target): found})
     if target.model.task == "text-classification":
         classes = asking.classes(target, found)
         if form == "json":
@@ -112,6 +137,22 @@ def invoke(root: Path | None, environment: str, endpoint: str, model: str | None
         report.say(f"[{head}, …]  {len(found[0])} numbers")
     else:
         report.console.print(likeness_table(texts, found))
+
+
+def bench(root: Path | None, wishes: Wishes, form: str) -> int:
+    """Loads an endpoint or a server and prints what came of it; 130 when it was broken off."""
+    from workbench.load.benching import bench as run
+    from workbench.tables import load_table
+
+    at, report = here(root), reporting(form)
+    done = run(at, report, wishes)
+    if form == "json":
+        _print_json({**done.result.as_dict(), "files": {"html": str(done.page), "json": str(done.data)}})
+    else:
+        report.console.print(load_table(done.result))
+        report.say(done.result.headline)
+        report.say(f"The report: {done.page}; its numbers: {done.data}.")
+    return BROKEN_OFF if done.result.broken_off else 0
 
 
 def card(root: Path | None, environment: str, model: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 GRACE_SECONDS = 5.0
 GONE_SECONDS = 1.0
@@ -98,7 +98,7 @@ class Processes:
             return process
 
 
-def end(process: subprocess.Popen[str], grace_seconds: float = GRACE_SECONDS) -> None:
+def end(process: subprocess.Popen[Any], grace_seconds: float = GRACE_SECONDS) -> None:
     """Asks a process group to end, then makes it; a group that is gone is fine."""
     if process.poll() is None:
         _signal(process.pid, signal.SIGTERM)

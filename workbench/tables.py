@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -10,6 +11,9 @@ from rich.table import Table
 from onboarding.fault import Fault
 from workbench.asking import Scores, Vector, cosine
 from workbench.state import State
+
+if TYPE_CHECKING:
+    from workbench.load.result import LoadResult
 
 
 def faults_table(faults: Sequence[Fault]) -> Table:
@@ -57,4 +61,32 @@ def likeness_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
         table.add_column(str(number), justify="right")
     for number, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
         table.add_row(escape(f"{number} {text}"), *(f"{cosine(vector, other):.3f}" for other in vectors))
+    return table
+
+
+def arrays_table(arrays: Mapping[str, Any]) -> Table:
+    """Name, shape, type and first values of every array."""
+    table = Table()
+    for column in ("Output", "Shape", "Type", "First values"):
+        table.add_column(column, overflow="fold")
+    for name, array in arrays.items():
+        head = ", ".join(f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.reshape(-1)[:6])
+        more = ", …" if array.size > 6 else ""
+        table.add_row(escape(name), " × ".join(map(str, array.shape)), str(array.dtype), escape(f"{head}{more}"))
+    return table
+
+
+def load_table(result: LoadResult) -> Table:
+    """One row per phase of a load test; the chief one stands out."""
+    from workbench.load.wording import milliseconds, rate
+
+    table = Table()
+    for column in ("Phase", "Offered/s", "Answered/s", "p50", "p95", "p99", "Errors", "SLO"):
+        table.add_column(column, justify="left" if column in ("Phase", "SLO") else "right")
+    for phase in result.phases:
+        offered = rate(phase.offered_per_second) if phase.loop == "open" else "–"
+        times = (milliseconds(phase.latency_ms[name]) for name in ("p50", "p95", "p99"))
+        outcome = "–" if phase.outcome is None else phase.outcome
+        cells = (escape(phase.name), offered, rate(phase.answered_per_second), *times, f"{phase.failed:,}", outcome)
+        table.add_row(*cells, style="bold" if phase is result.chief else None)
     return table

@@ -1,42 +1,33 @@
 """Starts the Python server: `python -m container.server [serve]`.
 
-Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or the port cannot be used.
+Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or the port cannot be used;
+5 its HTTP processes die all the time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import signal
+import os
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
-import uvicorn
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verified_archive
-from container.server.batcher import Limits
-from container.server.data_plane import DataPlane
-from container.server.runtime import (
-    COMPUTE_CAPABILITY,
-    Engine,
-    OnnxEngine,
-    TensorEncoder,
-    TensorEngine,
-    TextEncoder,
-    longest_sequence,
-    running_runtime,
-    warm_up_sizes,
-)
-from container.server.settings import Settings, SettingsFault, available_cores, process_settings
-from container.server.transport import application
-from container.server.types import Signature, TensorSignature
-from onboarding.manifest import Manifest
+from container.server.composition.many_models import serve_many_models
+from container.server.composition.one_process import serve_one_process
+from container.server.composition.parts import StoppedLoading, Unloadable, place_of
+from container.server.composition.several_processes import serve_several_processes
+from container.server.engines.engine import Engine
+from container.server.engines.opening import open_engine, running
+from container.server.processes.owner import FrontSpec
+from container.server.serving.failure_log import FailureLog, stderr
+from container.server.serving.model import Model, model_of
+from container.server.settings import Settings, SettingsFault, available_cores, process_environment, process_settings
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
-UNBOUNDED_SEQUENCE = 512
 
 
 def main(arguments: list[str]) -> int:
@@ -47,37 +38,64 @@ def main(arguments: list[str]) -> int:
         )
     try:
         settings = process_settings()
-        archive = verified_archive(
-            settings.model_dir,
-            runtime=running_runtime(),
-            compute_capability=COMPUTE_CAPABILITY,
-            manifest_sha256=settings.manifest_sha256,
-        )
-        listener = _listener(settings)
+        with _listener(settings) as listener:
+            return _served(settings, listener)
     except SettingsFault as fault:
         return _refused(SETTING, str(fault))
     except ArchiveRefused as fault:
         return _refused(ARCHIVE, str(fault))
+    except Unloadable as fault:
+        return _refused(ENGINE, str(fault))
     except OSError as fault:
-        return _refused(
-            ENGINE, f"Cannot listen on {_place(settings)} ({fault.strerror}); set SAGEMAKER_BIND_TO_PORT to a free port."
+        place = place_of(settings)
+        return _refused(ENGINE, f"Cannot listen on {place} ({fault.strerror}); set SAGEMAKER_BIND_TO_PORT to a free port.")
+
+
+def _served(settings: Settings, listener: socket.socket) -> int:
+    here = running()
+    if settings.multi_model:
+
+        def verify(root: Path) -> EngineArchive:
+            return verified_archive(root, running=here, manifest_sha256=None)
+
+        log = FailureLog(stderr)
+        serving = serve_many_models(
+            settings, listener, verify=verify, load=lambda archive: _engine(archive, settings), log=log, say=_say
         )
-    exit_code: int = uvloop.run(_serve(settings, archive, listener))
-    return exit_code
+        return _run(serving, log)
+    archive = verified_archive(settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256)
+    model, log = _model(archive, settings), FailureLog(stderr, model=archive.manifest.model)
+    try:
+        if settings.http_processes == 1:
+            return _run(serve_one_process(settings, model, listener, log=log, say=_say), log)
+        fronts = FrontSpec(count=settings.http_processes, environment=process_environment())
+        return _run(serve_several_processes(settings, model, listener, fronts, log=log, say=_say), log)
+    except Unloadable as fault:
+        raise Unloadable(f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}") from fault
 
 
-def _stop_on_signals(server: uvicorn.Server) -> None:
-    """A signal drains the server whenever it comes: uvicorn listens only while it serves, and repeats the signal afterwards."""
+def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
+    """The exit code of what runs on the event loop."""
+    try:
+        code = uvloop.run(serving)
+    except StoppedLoading:
+        _say("Stopped while the engine was loading.")
+        # The thread that loads cannot be ended, and waiting for it may take longer than SageMaker waits.
+        os._exit(0)
+    finally:
+        log.close()
+    return 0 if code is None else code
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+def _model(archive: EngineArchive, settings: Settings) -> Model:
+    try:
+        return model_of(archive, settings, lambda: _engine(archive, settings))
+    except Exception as fault:
+        raise Unloadable(f"its tokenizer does not load ({fault})") from fault
 
 
-def _place(settings: Settings) -> str:
-    return f"{settings.address}:{settings.port}"
+def _engine(archive: EngineArchive, settings: Settings) -> Engine:
+    return open_engine(archive, slots=settings.slots, threads=settings.threads, cores=available_cores())
 
 
 def _listener(settings: Settings) -> socket.socket:
@@ -86,89 +104,8 @@ def _listener(settings: Settings) -> socket.socket:
     return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
 
 
-async def _serve(settings: Settings, archive: EngineArchive, listener: socket.socket) -> int:
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine") as thread:
-        try:
-            plane = _plane(settings, archive, thread)
-        except Exception as fault:
-            return _refused(ENGINE, f"The tokenizer cannot be loaded: {fault}")
-        server = uvicorn.Server(_uvicorn_config(settings, plane))
-        plane.drain_when(lambda: bool(server.should_exit))
-        _stop_on_signals(server)
-        loading = asyncio.ensure_future(_load(settings, archive, plane, server, thread))
-        await server.serve(sockets=[listener])
-        return await loading
-
-
-def _plane(settings: Settings, archive: EngineArchive, thread: ThreadPoolExecutor) -> DataPlane:
-    manifest = archive.manifest
-    signature, encoder, cost = _tensors(manifest) if archive.tokenizer is None else _texts(manifest, archive.tokenizer, settings)
-    return DataPlane(
-        signature=signature,
-        encoder=encoder,
-        limits=Limits(max_rows=manifest.max_batch_size, max_tokens=cost, queue_rows=settings.queue_rows),
-        max_request_rows=settings.max_request_rows,
-        thread=thread,
-    )
-
-
-def _texts(manifest: Manifest, tokenizer: Path, settings: Settings) -> tuple[Signature, TextEncoder, int]:
-    """How texts are read, and the most tokens of a batch."""
-    longest = longest_sequence(manifest.optimization_profiles)
-    tokens = manifest.max_batch_size * (UNBOUNDED_SEQUENCE if longest is None else longest)
-    signature = Signature(model=manifest.model, input_name=manifest.inputs[0].name, output_name=manifest.outputs[0].name)
-    most = tokens if settings.max_batch_tokens is None else settings.max_batch_tokens
-    return signature, TextEncoder(tokenizer, max_tokens=longest), most
-
-
-def _tensors(manifest: Manifest) -> tuple[TensorSignature, TensorEncoder, int]:
-    """How tensors are read; each of a row's arrays counts as one."""
-    signature = TensorSignature(model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs)
-    return signature, TensorEncoder(manifest.inputs), manifest.max_batch_size * len(manifest.inputs)
-
-
-def _engine(archive: EngineArchive, threads: int) -> Engine:
-    manifest = archive.manifest
-    if archive.tokenizer is not None:
-        return OnnxEngine(archive.engine, threads=threads)
-    return TensorEngine(archive.engine, threads=threads, inputs=manifest.inputs, outputs=manifest.outputs)
-
-
-def _uvicorn_config(settings: Settings, plane: DataPlane) -> uvicorn.Config:
-    return uvicorn.Config(
-        application(plane, max_body_bytes=settings.max_body_bytes),
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=settings.drain_seconds,
-    )
-
-
-async def _load(
-    settings: Settings, archive: EngineArchive, plane: DataPlane, server: uvicorn.Server, thread: ThreadPoolExecutor
-) -> int:
-    """Loads and warms the engine while /ping already answers 503; stops the server when that fails."""
-
-    def loaded() -> Engine:
-        engine = _engine(archive, available_cores() if settings.threads is None else settings.threads)
-        for batch, sequence in warm_up_sizes(archive.manifest):
-            engine.warm(batch, sequence)
-        return engine
-
-    try:
-        plane.open(await asyncio.get_running_loop().run_in_executor(thread, loaded))
-    except Exception as fault:
-        server.should_exit = True
-        reason = (str(fault).splitlines() or [type(fault).__name__])[0]
-        return _refused(ENGINE, f"The engine {archive.manifest.engine_file} cannot be loaded: {reason}")
-    print(f"Serving {archive.manifest.model}, engine {archive.manifest.engine_key}, on {_place(settings)}.", flush=True)
-    return 0
+def _say(sentence: str) -> None:
+    print(sentence, flush=True)
 
 
 def _refused(code: int, sentence: str) -> int:

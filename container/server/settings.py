@@ -22,25 +22,46 @@ class Settings:
     model_dir: Path = Path("/opt/ml/model")
     address: str = "0.0.0.0"
     port: int = 8080
+    multi_model: bool = False
+    """SageMaker's multi-model mode: starts empty and is told by requests what to load."""
     manifest_sha256: str | None = None
     max_body_bytes: int = 6_291_456
+    """InvokeEndpoint's own limit."""
     max_request_rows: int = 1024
+    max_connections: int = 4096
     queue_rows: int = 4096
     max_batch_tokens: int | None = None
+    slots: int | None = None
+    """Batches that run at once."""
     threads: int | None = None
+    """Of each slot, in engines that run on the CPU."""
+    http_processes: int = 1
+    """1: HTTP in the engine's own process; more: that many processes before the one that owns the engine."""
+    deadline_seconds: int = 60
+    """Longest that a request may take; SageMaker's own limit."""
+    request_seconds: int = 30
+    """Longest that a request may take to arrive."""
     drain_seconds: int = 25
+    """SageMaker kills 30 seconds after SIGTERM."""
 
 
 _COUNTS = {
     "SAGEMAKER_BIND_TO_PORT": "port",
     "ROUNDHOUSE_MAX_BODY_BYTES": "max_body_bytes",
     "ROUNDHOUSE_MAX_REQUEST_ROWS": "max_request_rows",
+    "ROUNDHOUSE_MAX_CONNECTIONS": "max_connections",
     "ROUNDHOUSE_QUEUE_ROWS": "queue_rows",
     "ROUNDHOUSE_MAX_BATCH_TOKENS": "max_batch_tokens",
+    "ROUNDHOUSE_SLOTS": "slots",
     "ROUNDHOUSE_THREADS": "threads",
+    "ROUNDHOUSE_HTTP_PROCESSES": "http_processes",
+    "ROUNDHOUSE_DEADLINE_SECONDS": "deadline_seconds",
+    "ROUNDHOUSE_REQUEST_SECONDS": "request_seconds",
     "ROUNDHOUSE_DRAIN_SECONDS": "drain_seconds",
 }
 _WORDS = {"SM_MODEL_DIR": "model_dir", "ROUNDHOUSE_BIND_ADDRESS": "address", "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256"}
+VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
+"""Every variable that the server reads."""
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -53,18 +74,19 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     values |= {field: environ[name] for name, field in _WORDS.items() if environ.get(name)}
     if "model_dir" in values:
         values["model_dir"] = Path(str(values["model_dir"]))
-    settings = Settings(**values)  # type: ignore[arg-type]
-    if settings.max_request_rows > settings.queue_rows:
-        raise SettingsFault(
-            f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
-            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue."
-        )
+    settings = Settings(multi_model=_switch("SAGEMAKER_MULTI_MODEL", environ), **values)  # type: ignore[arg-type]
+    _refuse_contradictions(settings)
     return settings
 
 
 def process_settings() -> Settings:
     """The settings of this process."""
     return read_settings(os.environ)
+
+
+def process_environment() -> dict[str, str]:
+    """This process' environment, for processes that it starts."""
+    return dict(os.environ)
 
 
 def available_cores() -> int:
@@ -75,6 +97,25 @@ def available_cores() -> int:
 def _nearest(name: str, known: set[str]) -> str:
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}."
+
+
+def _refuse_contradictions(settings: Settings) -> None:
+    if settings.max_request_rows > settings.queue_rows:
+        raise SettingsFault(
+            f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
+            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue."
+        )
+    if settings.multi_model and settings.http_processes > 1:
+        raise SettingsFault(
+            f"ROUNDHOUSE_HTTP_PROCESSES is {settings.http_processes}, but a multi-model server has one process; leave it unset."
+        )
+
+
+def _switch(name: str, environ: Mapping[str, str]) -> bool:
+    text = environ.get(name, "").lower()
+    if text not in ("", "true", "false"):
+        raise SettingsFault(f"{name} is {environ[name]!r}; it must be true, false or unset.")
+    return text == "true"
 
 
 def _count(name: str, text: str) -> int:

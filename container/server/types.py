@@ -2,19 +2,31 @@
 
 RequestFault            400  the request cannot be read or does not fit the model
 +-- UnknownPath         404
++-- WrongMethod         405
++-- TooSlow             408  the request did not arrive in time
++-- Conflict            409  the model is loaded already
 +-- TooLarge            413
 +-- UnsupportedEncoding 415
 +-- EngineRefused       422  the engine fails on this request alone
++-- HeaderTooLarge      431
 +-- Unavailable         503  loading, draining or broken; Retry-After is set
-    +-- QueueFull       503
+|   +-- QueueFull       503
+|   +-- DeadlinePassed  503  no answer within the request's time
++-- OutOfMemory         507  the model does not fit beside those that are loaded
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from onboarding.manifest import TensorRecord
+
+Array = np.ndarray[Any, Any]
+Arrays = tuple[Array, ...]
+"""One array per output, rows on axis 0."""
 
 
 class RequestFault(Exception):
@@ -36,6 +48,18 @@ class WrongMethod(RequestFault):
     status = 405
 
 
+class TooSlow(RequestFault):
+    """The request did not arrive whole in time."""
+
+    status = 408
+
+
+class Conflict(RequestFault):
+    """The model is loaded already."""
+
+    status = 409
+
+
 class TooLarge(RequestFault):
     """More bytes or rows than this server takes at once."""
 
@@ -54,6 +78,18 @@ class EngineRefused(RequestFault):
     status = 422
 
 
+class HeaderTooLarge(RequestFault):
+    """More bytes of request line and header than this server reads."""
+
+    status = 431
+
+
+class OutOfMemory(RequestFault):
+    """The model does not fit beside those that are loaded; SageMaker unloads others and tries again."""
+
+    status = 507
+
+
 class Unavailable(RequestFault):
     """The server cannot answer now; the same request may succeed later."""
 
@@ -63,6 +99,10 @@ class Unavailable(RequestFault):
 
 class QueueFull(Unavailable):
     """As many rows wait as may wait."""
+
+
+class DeadlinePassed(Unavailable):
+    """The request waited longer than it may."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +135,8 @@ class TextRequest:
     dialect: Literal["kserve", "plain"]
     binary: bool = False
     id: str | None = None
+    timeout_seconds: float | None = None
+    """How long the client waits; the server's own deadline may be sooner."""
 
     @property
     def rows(self) -> tuple[str, ...]:

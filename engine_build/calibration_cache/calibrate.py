@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
+from container.tensorrt.device import Device
+from container.tensorrt.faults import DeviceFault
+from container.tensorrt.surface import CudaRuntime
 from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
 from engine_build.calibration_cache.surface import Builder, INetworkDefinition, IOptimizationProfile, ParserError, TensorRT
-from engine_build.errors import NetworkRefused
 from engine_build.samples.feed import Feed
-from engine_build.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
-from engine_build.tensorrt.device import Device
-from engine_build.tensorrt.surface import CudaRuntime
 
 MISSING = 3
 """Exit code where TensorRT's or CUDA's Python bindings are not installed."""
@@ -55,7 +55,7 @@ def calibrated(trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cac
         reason = refusal(trt, network, shapes_of(feeds), batches, cache)
         device.close()
         return batches.served, reason
-    except NetworkRefused as error:
+    except DeviceFault as error:
         return 0, str(error)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from container.tensorrt.device import Device
+from container.tensorrt.faults import DeviceFault
 from engine_build.calibration_cache.surface import TensorRT
-from engine_build.errors import NetworkRefused
 from engine_build.samples.feed import Array, Feed
-from engine_build.tensorrt.device import Device
 
 
 class DeviceBatches:
@@ -38,7 +38,7 @@ class DeviceBatches:
         if self.fault is None:
             try:
                 return self._sent(feed, names)
-            except NetworkRefused as error:
+            except DeviceFault as error:
                 # Nothing may be raised here: TensorRT's own code stands between us and our caller.
                 self.fault = str(error)
         return []

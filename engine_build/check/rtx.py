@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine_build.tensorrt.bindings import error_logger
+from container.tensorrt.bindings import error_logger
 
 Profiles = list[dict[str, list[int] | None]]
 

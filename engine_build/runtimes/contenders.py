@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from container.tensorrt.bindings import tensorrt
 from engine_build.runtimes.availability import Runtime, RuntimeName, has
 from engine_build.runtimes.pytorch import Source, TorchModule
-from engine_build.tensorrt.bindings import tensorrt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

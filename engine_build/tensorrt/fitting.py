@@ -7,33 +7,13 @@ A batch that is too large is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from container.tensorrt.ranges import Profile, Range, allowed, nearest, taking, times
 from engine_build.errors import InputRefused
 from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
-
-Sizes = tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Range:
-    """(min, opt, max) sizes of one input in one profile."""
-
-    smallest: Sizes
-    opt: Sizes
-    largest: Sizes
-
-    def takes(self, shape: Sequence[int]) -> bool:
-        """True when every axis is within."""
-        return len(shape) == len(self.smallest) and all(
-            low <= size <= high for low, size, high in zip(self.smallest, shape, self.largest, strict=True)
-        )
-
-
-Profile = Mapping[str, Range]
 
 
 def parts(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
@@ -47,22 +27,26 @@ def parts(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]
 
 def filled(feed: Feed, profiles: Sequence[Profile]) -> Feed:
     """The feed itself where a profile takes it, or else filled up to the smallest that does. Raises InputRefused."""
-    if _fitting(feed, profiles):
+    if taking(_shapes(feed), profiles):
         return feed
     grown = [{name: _grown(values, profile[name], feed) for name, values in feed.items()} for profile in profiles]
-    fitting = [each for each in grown if _fitting(each, profiles)]
+    fitting = [each for each in grown if taking(_shapes(each), profiles)]
     if not fitting:
-        told = ", ".join(f"{name} {_times(values.shape)}" for name, values in feed.items())
-        raise InputRefused(f"no optimization profile of the plan takes {told}; allowed: {_allowed(profiles)}.")
+        told = ", ".join(f"{name} {times(values.shape)}" for name, values in feed.items())
+        raise InputRefused(f"no optimization profile of the plan takes {told}; allowed: {allowed(profiles)}.")
     return min(fitting, key=lambda each: sum(values.size for values in each.values()))
 
 
 def chosen(feed: Feed, profiles: Sequence[Profile]) -> int:
     """The profile that takes a feed and is tuned nearest to it. Raises InputRefused."""
-    fitting = _fitting(feed, profiles)
-    if not fitting:
-        raise InputRefused(f"no optimization profile of the plan takes the feed; allowed: {_allowed(profiles)}.")
-    return min(fitting, key=lambda index: _distance(feed, profiles[index]))
+    index = nearest(_shapes(feed), profiles)
+    if index is None:
+        raise InputRefused(f"no optimization profile of the plan takes the feed; allowed: {allowed(profiles)}.")
+    return index
+
+
+def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
+    return {name: values.shape for name, values in feed.items()}
 
 
 def _takes_rows(feed: Feed, profile: Profile) -> bool:
@@ -75,16 +59,6 @@ def _most_rows(profile: Profile) -> int:
     return min(ranges.largest[0] for ranges in profile.values())
 
 
-def _fitting(feed: Feed, profiles: Sequence[Profile]) -> list[int]:
-    return [
-        index for index, profile in enumerate(profiles) if all(ranges.takes(feed[name].shape) for name, ranges in profile.items())
-    ]
-
-
-def _distance(feed: Feed, profile: Profile) -> int:
-    return sum(abs(feed[name].size - int(np.prod(ranges.opt))) for name, ranges in profile.items())
-
-
 def _grown(values: Array, ranges: Range, feed: Feed) -> Array:
     missing = [max(0, least - size) for least, size in zip(ranges.smallest, values.shape, strict=False)]
     if values.ndim == 2 and missing[1] and ATTENTION_MASK in feed:
@@ -92,14 +66,3 @@ def _grown(values: Array, ranges: Range, feed: Feed) -> Array:
     if missing and missing[0] and len(values):
         values = np.concatenate([values, np.repeat(values[-1:], missing[0], axis=0)])
     return values
-
-
-def _allowed(profiles: Sequence[Profile]) -> str:
-    return "; ".join(
-        ", ".join(f"{name} {_times(each.smallest)} to {_times(each.largest)}" for name, each in profile.items())
-        for profile in profiles
-    )
-
-
-def _times(sizes: Sequence[int]) -> str:
-    return "x".join(map(str, sizes))

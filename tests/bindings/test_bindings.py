@@ -8,17 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from container.tensorrt import surface as runtime
 from engine_build.calibration_cache import surface as calibration
-from engine_build.tensorrt import surface as runtime
 from tests.bindings.installed import ROOT, Bindings, NotToBeHadError, bindings
 from tests.bindings.touched import PROTOCOLS, UNKNOWN, Touch, touches
 
 pytestmark = pytest.mark.bindings
 
 BUILDS = {10: "10.16.1.11", 11: "11.4.0.106"}
-ROOMS = {"engine_build/calibration_cache": (10,), "engine_build/tensorrt": (10, 11)}
-"""Where TensorRT and CUDA are touched, and the majors that the code is for."""
-SURFACES = {"engine_build/calibration_cache": calibration, "engine_build/tensorrt": runtime}
+ROOMS = {
+    "engine_build/calibration_cache": (10,),
+    "engine_build/tensorrt": (10, 11),
+    "container/tensorrt": (10, 11),
+    "container/server/engines/tensorrt_plan.py": (10, 11),
+}
+"""Folders and files where TensorRT and CUDA are touched, and the majors that the code is for."""
+SURFACES = {"engine_build/calibration_cache": calibration} | dict.fromkeys(
+    ("container/tensorrt", "container/server/engines/tensorrt_plan.py", "engine_build/tensorrt"), runtime
+)
 PLAIN = {name for kind in (bytes, str, int, float, dict, list, tuple) for name in dir(kind)}
 """What values of Python's own have: a shape is a tuple, an error's words are bytes."""
 
@@ -37,8 +44,13 @@ the_last_with_calibrators = pytest.mark.parametrize("installed", [10], indirect=
 
 def touched(major: int) -> list[Touch]:
     """Every touch in the rooms that are for a major."""
-    rooms = [ROOT / room for room, majors in ROOMS.items() if major in majors]
-    return [touch for room in rooms for path in sorted(room.rglob("*.py")) for touch in touches(path, ROOT)]
+    rooms = [room for room, majors in ROOMS.items() if major in majors]
+    return [touch for room in rooms for path in files(room) for touch in touches(path, ROOT)]
+
+
+def files(room: str) -> list[Path]:
+    """The Python files of a folder, or the file."""
+    return [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
 
 
 def protocols(room: str) -> list[type]:
@@ -99,8 +111,8 @@ def test_every_name_of_the_surfaces_exists(installed):
 
 @pytest.mark.parametrize("room", SURFACES)
 def test_room_touches_nothing_beyond_its_surface(room):
-    listing, opened = {*listed(room), *listed("engine_build/tensorrt")}, open_ended(room)
-    found = {touch.path for path in sorted((ROOT / room).rglob("*.py")) for touch in touches(path, ROOT)}
+    listing, opened = {*listed(room), *listed("container/tensorrt")}, open_ended(room)
+    found = {touch.path for path in files(room) for touch in touches(path, ROOT)}
     known = {path for path in found if not path.startswith(UNKNOWN)}
     assert {path for path in known - listing if not path.startswith(opened)} == set()
     names = {path.split(".")[-1] for path in listing} | PLAIN
@@ -119,7 +131,7 @@ from pathlib import Path
 import numpy as np
 import tensorrt_bindings as trt
 from cuda.bindings import runtime
-from engine_build.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
+from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
 from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
 assert (tensorrt(), cuda_runtime()) == (trt, runtime)
 cache = Path(sys.argv[1])
@@ -164,6 +176,11 @@ def plain(path: str):
         path.anything, name.lower_case
     return cuda.cudaMalloc(engine.lengths[0].octets)
 
+class Kept:
+    def __init__(self, plan: object):
+        self._context: IExecutionContext = plan.context()
+        self._context.set_input_shape("ids", (1, 2)), self._context.set_shape
+
 def given(builder: Any, other: str):
     other.strip, importlib.import_module("tensorrt_bindings").volume
     self._config = builder.create_builder_config()
@@ -185,10 +202,12 @@ def test_touches_follow_modules_parameters_and_what_comes_of_them(tmp_path):
         (12, "?.lengths"),
         (12, "?.octets"),
         (12, "cuda.cudaMalloc"),
-        (15, "tensorrt.volume"),
-        (16, "?.create_builder_config"),
-        (17, "?.opened"),
-        (18, "?.depth"),
+        (17, "tensorrt.IExecutionContext.set_input_shape"),
+        (17, "tensorrt.IExecutionContext.set_shape"),
+        (20, "tensorrt.volume"),
+        (21, "?.create_builder_config"),
+        (22, "?.opened"),
+        (23, "?.depth"),
     ]
 
 
@@ -196,7 +215,10 @@ def test_touches_follow_modules_parameters_and_what_comes_of_them(tmp_path):
 def test_refuses_names_that_nvidia_never_had(installed, tmp_path):
     (tmp_path / "source.py").write_text(SOURCE)
     names = [touch.path for touch in absent(touches(tmp_path / "source.py", tmp_path), installed)]
-    assert names == ["tensorrt.BuilderFlag.INT9", "?.tensor_names", "?.lower_case", "?.lengths", "?.octets", "?.opened"]
+    assert names == [
+        *("tensorrt.BuilderFlag.INT9", "?.tensor_names", "?.lower_case", "?.lengths", "?.octets"),
+        *("tensorrt.IExecutionContext.set_shape", "?.opened"),
+    ]
 
 
 def test_refuses_pins_that_no_index_has(tmp_path):

@@ -1,8 +1,8 @@
 """Every attribute that a Python file touches on the modules and objects of TensorRT and CUDA, found in its syntax tree.
 
-What counts as theirs: the modules imported, parameters annotated with a protocol of a `surface` module, parameters annotated
-`Any`, and whatever is read or called from one of these. A value's class is known as long as it comes from the module; of other
-values only the attribute's name is.
+What counts as theirs: the modules imported, parameters and values annotated with a protocol of a `surface` module, parameters
+annotated `Any`, and whatever is read or called from one of these. A value's class is known as long as it comes from the module
+or is annotated; of other values only the attribute's name is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = {"tensorrt": "tensorrt", "tensorrt_bindings": "tensorrt", "tensorrt_lean": "tensorrt", "cuda.bindings.runtime": "cuda"}
-PROTOCOLS = {"TensorRT": "tensorrt", "LoggerModule": "tensorrt", "CudaRuntime": "cuda"}
-"""Protocols that stand for modules."""
+PROTOCOLS = {
+    "TensorRT": "tensorrt",
+    "LoggerModule": "tensorrt",
+    "CudaRuntime": "cuda",
+    "ICudaEngine": "tensorrt.ICudaEngine",
+    "IExecutionContext": "tensorrt.IExecutionContext",
+}
+"""Protocols that stand for modules and for classes of theirs."""
 UNKNOWN = "?"
 
 
@@ -83,6 +89,8 @@ class _Scope:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._bind(target, self._owner(node.value))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.annotation, ast.Name) and node.annotation.id in PROTOCOLS:
+                self._bind(node.target, PROTOCOLS[node.annotation.id])
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 self._bind(node.target, self._owner(node.value))
             elif isinstance(node, (ast.For, ast.comprehension)):

@@ -1,4 +1,4 @@
-"""The three servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a process of its own."""
+"""The servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a process of its own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from onboarding.serve_environment import serve_environment
+from tests.contract.replies import KINDS, is_multi_model
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, write_archive
 from workbench.local_cloud.container import Container, ContainerSpec, start_container
 from workbench.local_cloud.server_client import Response, ServerClient
 
-KINDS = ("python-server", "triton-sme", "triton-mme")
 SECONDS = 60.0
 POLL_SECONDS = 0.02
 TARGET_MODEL = "0123456789abcdef/model.tar.gz"
 TRITON = REPOSITORY / ".venvs" / "triton"
-PYTHON = {"python-server": REPOSITORY / ".venvs" / "server", "triton-sme": TRITON, "triton-mme": TRITON}
+SERVER = REPOSITORY / ".venvs" / "server"
+PYTHON = {"python-server": SERVER, "python-mme": SERVER, "triton-sme": TRITON, "triton-mme": TRITON}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Served:
 def command(kind: str, folder: Path) -> tuple[str, ...]:
     """What the image of a server runs."""
     python = str(PYTHON[kind] / "bin" / "python")
-    if kind == "python-server":
+    if kind.startswith("python-"):
         return (python, "-W", "error", "-m", "container.server", "serve")
     serve = REPOSITORY / "workbench" / "local_cloud" / "triton_serve.py"
     return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", str(folder / "backends"))
@@ -50,14 +52,9 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
 
 def environment(kind: str, archive: Path, *, model: str = EMBEDDER.model, **extra: str) -> dict[str, str]:
     """What SageMaker puts into a container's environment."""
-    # Our model configurations are complete: completing them costs Triton a second start of the python backend.
-    triton = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config"}
-    chosen = {
-        "python-server": {},
-        "triton-sme": triton | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": model},
-        # `serve` exports the ping mode: one model that fails to load must not make a whole multi-model server unhealthy.
-        "triton-mme": triton | {"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_TRITON_PING_MODE": "live"},
-    }[kind]
+    chosen = {"SAGEMAKER_MULTI_MODEL": "true"} if is_multi_model(kind) else {}
+    if kind.startswith("triton-"):
+        chosen |= serve_environment(None if is_multi_model(kind) else model)
     found = {"PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
     return found | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"} | chosen | extra
 
@@ -75,12 +72,12 @@ def start(kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model
     )
 
 
-def wait_until_healthy(container: Container, client: ServerClient) -> None:
-    """Polls /ping; a server that ends or takes too long fails the test with its log."""
+def wait_until_healthy(container: Container, client: ServerClient, path: str = "/ping") -> None:
+    """Polls its health; a server that ends or takes too long fails the test with its log."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and container.exit_status() is None:
         try:
-            if client.request("GET", "/ping", timeout_seconds=5).status == 200:
+            if client.request("GET", path, timeout_seconds=5).status == 200:
                 return
         except (OSError, http.client.HTTPException):
             pass
@@ -139,11 +136,11 @@ def serve(kind: str, archive: Path, folder: Path, *, model: str, **extra: str) -
     """Starts a server and, in multi-model mode, loads the archive."""
     empty = folder / "empty"
     empty.mkdir(parents=True)
-    container = start(kind, empty if kind == "triton-mme" else archive, folder, model=model, **extra)
+    container = start(kind, empty if is_multi_model(kind) else archive, folder, model=model, **extra)
     client = ServerClient(container.connection)
     try:
         wait_until_healthy(container, client)
-        if kind != "triton-mme":
+        if not is_multi_model(kind):
             return Served(kind=kind, container=container, client=client)
         answer = load(client, archive)
         assert answer.status == 200, answer.body

@@ -15,7 +15,9 @@ class TritonPythonModel:
 
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        path = Path(args["model_repository"]) / args["model_version"] / "model.onnx"
+        # Triton's TensorRT backend picks among several by the GPU; here the first stands for all.
+        file = next(iter(config.get("cc_model_filenames", {}).values()), "model.onnx")
+        path = Path(args["model_repository"]) / args["model_version"] / file
         self._session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         self._inputs = [each["name"] for each in config["input"]]
         self._outputs = [each["name"] for each in config["output"]]

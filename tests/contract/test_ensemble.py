@@ -16,6 +16,7 @@ from container.client import rows_of
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import member
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import TARGET_MODEL, exit_status, load, serve, start
 from tests.contract.model_config import PROTOBUF, parsed, written
 from tests.contract.requests import binary_request, json_request
@@ -106,21 +107,29 @@ def test_bad_request_of_an_ensemble_fails_alone(served):
     rows(served.ask(json_request(["a"])))
 
 
-def test_repeated_request_is_answered_from_the_response_cache_of_the_plan(tmp_path):
+def cached(folder, **variables):
+    """How often the engine ran for a request, the same again, and another one, where its archive wishes for a response cache."""
     wish = DynamicBatchingSpec(preferred_batch_sizes=(8, 32), max_queue_delay_us=100)
-    write_ensemble(tmp_path / "model", ServingSpec(dynamic_batching=wish, instances_per_gpu=2, response_cache=True))
-    arguments = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config --cache-config=local,size=8388608"}
-    one = serve("triton-sme", tmp_path / "model", tmp_path / "server", model=MODEL, **arguments)
+    write_ensemble(folder / "model", ServingSpec(dynamic_batching=wish, instances_per_gpu=2, response_cache=True))
+    one = serve("triton-sme", folder / "model", folder / "server", model=MODEL, **variables)
+    log = one.container.spec.log
     try:
-        first = rows(one.ask(json_request(TEXTS)))
-        ran = one.container.spec.log.read_text().count("engine batch:")
-        assert np.array_equal(rows(one.ask(json_request(TEXTS))), first)
-        assert one.container.spec.log.read_text().count("engine batch:") == ran
-        rows(one.ask(json_request(["a cat"])))
-        assert one.container.spec.log.read_text().count("engine batch:") == ran + 1
+        counts = [log.read_text().count("engine batch:")]
+        for texts in (TEXTS, TEXTS, ["a cat"]):
+            rows(one.ask(json_request(texts)))
+            counts.append(log.read_text().count("engine batch:"))
+        return np.diff(counts).tolist()
     finally:
         one.client.close()
         one.container.stop(10)
+
+
+def test_repeated_request_is_answered_from_the_response_cache_of_the_plan(tmp_path):
+    assert cached(tmp_path, **serve_environment(MODEL, response_cache=True)) == [1, 0, 1]
+
+
+def test_wish_for_a_response_cache_is_void_where_the_server_has_none(tmp_path):
+    assert cached(tmp_path, **serve_environment(MODEL)) == [1, 1, 1]
 
 
 def test_refuses_a_changed_plan_in_single_model_mode(tmp_path):

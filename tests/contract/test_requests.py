@@ -1,4 +1,4 @@
-"""What every server owes its clients, asked of all three alike; where they differ, `requests.WRONG` is the table."""
+"""What every server owes its clients, asked of all alike; where they differ, `exchanges` has the table."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 
 from container.client import rows_of
-from tests.contract.conftest import KINDS
-from tests.contract.requests import WRONG, Wrong, binary_request, json_request
+from tests.contract.replies import KINDS
+from tests.contract.requests import binary_request, json_request
 from tests.fixtures.tiny_embedder.archive import SIZE
 
 TEXTS = ("the cat sat on the mat", "a dog", "a fast red train ran over the green track", "ünïcode 火車", "")
@@ -83,19 +82,6 @@ def test_bad_request_leaves_its_neighbours_alone(served):
 def test_all_servers_give_the_same_vectors(launched):
     ours, *others = [rows(launched(kind).ask(json_request(TEXTS))) for kind in KINDS]
     assert all(np.allclose(ours, theirs, atol=1e-6) for theirs in others)
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name.replace(" ", "-"))
-def test_refuses_wrong_request_with_the_status_of_the_table(served, wrong: Wrong):
-    answer = served.ask(wrong.body, wrong.content_type)
-    assert answer.status == wrong.status(served.kind), answer.body
-    if answer.status != 200:
-        assert list(json.loads(answer.body)) == ["error"]
-    assert served.client.request("GET", "/ping").status == 200
-
-
-def test_refuses_an_unknown_path(launched):
-    assert launched("python-server").client.request("GET", "/models").status == 404
 
 
 def test_refuses_a_body_beyond_the_limit(launched):

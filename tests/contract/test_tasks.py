@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from container.client import rows_of
-from tests.contract.conftest import KINDS
+from tests.contract.replies import KINDS
 from tests.contract.requests import BINARY_TYPE, json_request
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CLASSIFIER
 

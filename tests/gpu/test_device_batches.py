@@ -7,9 +7,9 @@ import pytest
 np = pytest.importorskip("numpy", reason="needs the environment that builds engines")
 cuda = pytest.importorskip("cuda.bindings.runtime", reason="needs cuda-bindings")
 
+from container.tensorrt.device import Device  # noqa: E402
+from container.tensorrt.faults import DeviceOutOfMemory  # noqa: E402
 from engine_build.calibration_cache.calibrator import DeviceBatches  # noqa: E402
-from engine_build.errors import NetworkRefused  # noqa: E402
-from engine_build.tensorrt.device import Device  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,6 +52,6 @@ def test_batches_arrive_whole_and_in_order():
 def test_refuses_more_memory_than_the_gpu_has_in_cudas_words():
     device = Device(cuda)
     _, _, total = cuda.cudaMemGetInfo()
-    with pytest.raises(NetworkRefused, match="out of memory"):
+    with pytest.raises(DeviceOutOfMemory, match="out of memory"):
         device.buffer("x", 2 * total)
     device.close()

@@ -82,7 +82,7 @@ def test_command_follows_the_variables_of_serve(tmp_path):
         "--allow-http=false", "--allow-sagemaker=true",
         "--sagemaker-port=8080", "--allow-grpc=false", "--allow-metrics=true", "--metrics-address=127.0.0.1",
         "--metrics-port=8002", "--log-verbose=false", "--backend-config=python,shm-default-byte-size=1048576",
-        "--load-model=adder", "--cache-config=local,size=8388608",
+        "--backend-config=python,shm-growth-byte-size=1048576", "--load-model=adder", "--cache-config=local,size=8388608",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from stacks.capacity import instance_capacity
 from stacks.content_name import content_name
 from stacks.endpoint_properties import deployment_config, download_timeout_seconds, start_up_timeout_seconds
 from stacks.endpoint_stack import output_id
-from stacks.image_tag import image_tag, image_tags, read_image_files
+from stacks.image_tag import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
 from stacks.scaling_properties import gpu_policy
 from tests.synth.deployments import benchmark, changed, one, with_endpoint, with_locks
 
@@ -99,9 +99,9 @@ def test_image_tag_follows_paths_bytes_and_base():
 
 
 def test_base_image_matters_only_to_images_made_from_it():
-    files = {image: {"f": b""} for image in ("python-server", "triton", "builder-cpu", "builder-gpu")}
+    files = {image: {"f": b""} for image in IMAGE_CONTENTS}
     before, after = image_tags(files, "base:1"), image_tags(files, "base:2")
-    assert {image for image in files if before[image] != after[image]} == {"triton", "builder-gpu"}
+    assert {image for image in files if before[image] != after[image]} == {"triton", "python-server-gpu", "builder-gpu"}
 
 
 def test_image_files_are_sources_and_locked_requirements(tmp_path):

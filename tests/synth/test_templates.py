@@ -29,7 +29,7 @@ KEY_BEHIND_ALIAS = "key/*"  # narrowed by the condition kms:ResourceAliases: the
 STATEFUL = {
     "AWS::S3::Bucket": ["Artifacts"],
     "AWS::KMS::Key": ["Key"],
-    "AWS::ECR::Repository": ["BuilderCpu", "BuilderGpu", "PythonServer", "Triton"],
+    "AWS::ECR::Repository": ["BuilderCpu", "BuilderGpu", "PythonServer", "PythonServerGpu", "Triton"],
 }
 
 

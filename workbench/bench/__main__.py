@@ -14,12 +14,23 @@ from rich.console import Console
 from workbench.bench.bert_large import bert_large
 from workbench.bench.engine_build import engine_build
 from workbench.bench.measure import Circumstances, Measure, table, write
+from workbench.bench.processes import processes
+from workbench.bench.server_cpu import server_cpu
+from workbench.bench.server_echo import server_echo
+from workbench.bench.soak import soak
 from workbench.places import Places, places
 from workbench.processes import Processes
 from workbench.settings import inherited
 
 Benchmark = Callable[[Places, Processes, Mapping[str, str]], list[Measure]]
-BENCHMARKS: dict[str, Benchmark] = {"engine_build": engine_build, "bert_large": bert_large}
+BENCHMARKS: dict[str, Benchmark] = {
+    "engine_build": engine_build,
+    "bert_large": bert_large,
+    "server_cpu": server_cpu,
+    "server_echo": server_echo,
+    "soak": soak,
+    "processes": processes,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

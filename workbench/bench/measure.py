@@ -35,6 +35,9 @@ class Measure:
     unit: str
     command: str
     bar: Bar | None = None
+    low: float | None = None
+    high: float | None = None
+    """The lowest and highest round, where `value` is their median."""
 
     @property
     def verdict(self) -> str:
@@ -53,7 +56,7 @@ class Circumstances:
 
 
 def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path) -> None:
-    """Writes a list of {name, value, unit, bar, verdict, command, machine, date} as JSON."""
+    """Writes a list of {name, value, unit, bar, verdict, command, machine, date} as JSON, with {low, high} of rounds."""
     rows = [
         {
             "name": each.name,
@@ -62,6 +65,7 @@ def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path)
             "bar": None if each.bar is None else str(each.bar),
             "verdict": each.verdict,
             "command": each.command,
+            **({} if each.low is None else {"low": each.low, "high": each.high}),
             **asdict(circumstances),
         }
         for each in measures
@@ -74,10 +78,11 @@ def table(title: str, measures: Sequence[Measure]) -> Table:
     """The same, for people."""
     result = Table(title=title, title_justify="left")
     result.add_column("measured")
-    for column in ("value", "unit", "bar", ""):
-        result.add_column(column, justify="right" if column in ("value", "bar") else "left")
+    for column in ("value", "rounds", "unit", "bar", ""):
+        result.add_column(column, justify="right" if column in ("value", "rounds", "bar") else "left")
     for each in measures:
         colour = {"held": "green", "missed": "red"}.get(each.verdict, "none")
         bar = "" if each.bar is None else str(each.bar)
-        result.add_row(each.name, f"{each.value:,.4g}", each.unit, bar, f"[{colour}]{each.verdict}[/{colour}]")
+        rounds = "" if each.low is None else f"{each.low:,.4g} to {each.high:,.4g}"
+        result.add_row(each.name, f"{each.value:,.4g}", rounds, each.unit, bar, f"[{colour}]{each.verdict}[/{colour}]")
     return result

@@ -51,6 +51,9 @@ RECIPES = (
 PLATFORM = Recipe(name="platform", folder=".venvs/platform", inputs=("requirements/platform.txt",))
 """Made only when our platform data is compared with the SageMaker SDK's."""
 
+BENCH = Recipe(name="bench", folder=".venvs/bench", inputs=("requirements/bench.txt",))
+"""Made only when a benchmark measures our servers against others."""
+
 
 def making(recipe: Recipe, root: Path, python: Path) -> tuple[Command, ...]:
     """The commands that make an environment in an empty place."""

@@ -1,7 +1,7 @@
-"""Stands for `serve` of NVIDIA's SageMaker Triton image: its environment variables become a `tritonserver` command.
+"""Stands for `serve` in our Triton image: its environment variables become a `tritonserver` command.
 
 It runs as a script in the Triton environment and becomes the server. Source: triton-inference-server/server,
-docker/sagemaker/serve.
+docker/sagemaker/serve, whose faults it has too. GPU memory limits of loads are left out: `serve` asks nvidia-smi for GPUs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
-LOG_FLAGS = {
-    "SAGEMAKER_TRITON_LOG_VERBOSE": "--log-verbose",
+PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
+INFERENCE_TYPE = "SAGEMAKER_TRITON_INFERENCE_TYPE"
+INFERENCE_TYPES = ("infer", "generate", "generate_stream")
+IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
+"""What the image's own environment holds."""
+FLAGS = {
+    "SAGEMAKER_SAFE_PORT_RANGE": "--sagemaker-safe-port-range",
+    "SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT": "--buffer-manager-thread-count",
+    "SAGEMAKER_TRITON_THREAD_COUNT": "--sagemaker-thread-count",
     "SAGEMAKER_TRITON_LOG_INFO": "--log-info",
     "SAGEMAKER_TRITON_LOG_WARNING": "--log-warning",
     "SAGEMAKER_TRITON_LOG_ERROR": "--log-error",
 }
+"""Variables that become a flag where they are set."""
 PYTHON_BACKEND_SIZES = {
-    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "shm-default-byte-size",
-    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": "shm-growth-byte-size",
+    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": ("shm-default-byte-size", 16 * 2**20),
+    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": ("shm-growth-byte-size", 2**20),
 }
 
 
@@ -39,7 +47,7 @@ def main() -> None:
     distribution = triton_distribution(arguments.triton)
     gather_backends(distribution, arguments.backends)
     try:
-        variables = served_variables(os.environ)
+        variables = served_variables(set_variables({**IMAGE, **os.environ}))
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -71,19 +79,31 @@ def _link(place: Path, target: Path) -> None:
         draft.replace(place)
 
 
+def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """To `serve` a variable that is empty is not set."""
+    return {name: value for name, value in variables.items() if value or not name.startswith("SAGEMAKER_")}
+
+
 def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
     """The variables that Triton's SageMaker front end reads: when it is healthy, and a single-model endpoint's model."""
-    # One model that fails to load must not make a whole multi-model server unhealthy.
-    ping_mode = variables.get("SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready")
-    served = {**variables, "SAGEMAKER_TRITON_PING_MODE": ping_mode}
+    chosen = variables.get(INFERENCE_TYPE, "infer")
+    if chosen not in INFERENCE_TYPES:
+        raise ServeError(f"{INFERENCE_TYPE} is {chosen}; allowed: {', '.join(INFERENCE_TYPES)}")
+    served = {**variables, **_ping_mode(variables)}
     if is_multi_model(variables):
         return served
     return {**served, DEFAULT_MODEL: single_model(variables.get(DEFAULT_MODEL), model_repository(variables))}
 
 
+def _ping_mode(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The ping mode, which `serve` does not export: it reaches the server only where the variable is in the environment."""
+    mode = variables.get("SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready")
+    return {PING_MODE: mode} if PING_MODE in variables else {}
+
+
 def is_multi_model(variables: Mapping[str, str]) -> bool:
     """Whether SageMaker runs the container in MultiModel mode."""
-    return variables.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
+    return variables.get("SAGEMAKER_MULTI_MODEL") == "true"
 
 
 def model_repository(variables: Mapping[str, str]) -> Path:
@@ -104,19 +124,14 @@ def triton_command(variables: Mapping[str, str], distribution: Path, backends: P
         "--allow-http=false",
         "--allow-sagemaker=true",
         f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
-        *_range(variables),
         *_protocol(variables, "GRPC", address),
         *_protocol(variables, "METRICS", address),
-        *(f"{flag}={variables[name]}" for name, flag in LOG_FLAGS.items() if name in variables),
-        *(f"--backend-config=python,{key}={variables[name]}" for name, key in PYTHON_BACKEND_SIZES.items() if name in variables),
+        f"--log-verbose={variables.get('SAGEMAKER_TRITON_LOG_VERBOSE', 'true')}",
+        *(f"{flag}={variables[name]}" for name, flag in FLAGS.items() if name in variables),
+        *(f"--backend-config=python,{key}={variables.get(name, size)}" for name, (key, size) in PYTHON_BACKEND_SIZES.items()),
         *(() if is_multi_model(variables) else (f"--load-model={variables[DEFAULT_MODEL]}",)),
         *shlex.split(variables.get("SAGEMAKER_TRITON_ADDITIONAL_ARGS", "")),
     )
-
-
-def _range(variables: Mapping[str, str]) -> tuple[str, ...]:
-    allowed = variables.get("SAGEMAKER_SAFE_PORT_RANGE")
-    return () if allowed is None else (f"--sagemaker-safe-port-range={allowed}",)
 
 
 def _protocol(variables: Mapping[str, str], name: str, address: str) -> tuple[str, ...]:

@@ -6,15 +6,27 @@ import json
 
 import pytest
 
-from container.archive import ArchiveRefused, verified_archive
-from onboarding.manifest import RuntimeIdentity
+from container.archive import ArchiveRefused, Running, verified_archive
+from onboarding.manifest import PlanRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import MODEL, ONNXRUNTIME, write_archive
 
 RUNTIME = RuntimeIdentity(name="onnxruntime", version=ONNXRUNTIME)
+TENSORRT = RuntimeIdentity(name="tensorrt", version="11.0.0")
+CPU_ONLY = Running(pairs=((RUNTIME, "cpu"),), absences={"tensorrt": "there is no NVIDIA GPU"})
 
 
-def verified(root, *, sha256=None):
-    return verified_archive(root, runtime=RUNTIME, compute_capability="cpu", manifest_sha256=sha256)
+def verified(root, *, sha256=None, running=CPU_ONLY):
+    return verified_archive(root, running=running, manifest_sha256=sha256)
+
+
+def gpu(capability, *, tensorrt="11.0.0.4"):
+    return Running(
+        pairs=((RUNTIME, "cpu"), (RUNTIME, capability), (RuntimeIdentity(name="tensorrt", version=tensorrt), capability))
+    )
+
+
+def plan(*flags, tensorrt="11.0.0.4"):
+    return PlanRecord(tensorrt=tensorrt, layers=1, int8_layers=0, command=" ".join(("trtexec", *flags)))
 
 
 def test_archive_is_taken_when_the_whole_chain_holds(tmp_path):
@@ -96,3 +108,58 @@ def test_refuses_foreign_compute_capability(tmp_path):
     write_archive(tmp_path, compute_capability="8.6")
     with pytest.raises(ArchiveRefused, match=r"compute capability 8\.6, this server runs cpu"):
         verified(tmp_path)
+
+
+def test_refuses_a_plan_and_says_what_is_missing(tmp_path):
+    write_archive(tmp_path, runtime=TENSORRT, compute_capability="8.6", plan=plan())
+    with pytest.raises(ArchiveRefused, match=r"11\.0\.0\.4, this server runs onnxruntime \S+ \(there is no NVIDIA GPU\)"):
+        verified(tmp_path)
+
+
+@pytest.mark.parametrize("capability", ["8.6", "9.0"])
+def test_onnx_engine_of_a_gpu_is_taken_where_its_gpu_is(tmp_path, capability):
+    write_archive(tmp_path, compute_capability=capability)
+    assert verified(tmp_path, running=gpu(capability)).manifest.compute_capability == capability
+
+
+def test_cpu_engine_is_taken_beside_a_gpu(tmp_path):
+    write_archive(tmp_path)
+    assert verified(tmp_path, running=gpu("9.0")).manifest.compute_capability == "cpu"
+
+
+@pytest.mark.parametrize(("wanted", "record"), [("11.0.0", None), ("11.0.0", plan()), ("11.0.0.4", plan())])
+def test_plan_is_taken_by_the_build_that_made_it(tmp_path, wanted, record):
+    write_archive(tmp_path, runtime=RuntimeIdentity(name="tensorrt", version=wanted), compute_capability="9.0", plan=record)
+    assert not verified(tmp_path, running=gpu("9.0")).runs_host_code
+
+
+def test_refuses_a_plan_of_another_build_of_the_same_version(tmp_path):
+    write_archive(tmp_path, runtime=TENSORRT, compute_capability="9.0", plan=plan(tensorrt="11.0.0.3"))
+    with pytest.raises(ArchiveRefused, match=r"made for tensorrt 11\.0\.0\.3, this server runs .*tensorrt 11\.0\.0\.4"):
+        verified(tmp_path, running=gpu("9.0"))
+
+
+@pytest.mark.parametrize("capability", ["8.0", "8.6", "9.0", "12.0"])
+def test_portable_plan_is_taken_by_newer_gpus(tmp_path, capability):
+    record = plan("--hardwareCompatibilityLevel=ampere+")
+    write_archive(tmp_path, runtime=TENSORRT, compute_capability="8.6", plan=record)
+    assert verified(tmp_path, running=gpu(capability)).manifest.plan == record
+
+
+@pytest.mark.parametrize(
+    ("capability", "flags"),
+    [
+        ("7.5", ["--hardwareCompatibilityLevel=ampere+"]),
+        ("8.9", []),
+        ("8.9", ["--hardwareCompatibilityLevel=sameComputeCapability"]),
+    ],
+)
+def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, flags):
+    write_archive(tmp_path, runtime=TENSORRT, compute_capability="8.6", plan=plan(*flags))
+    with pytest.raises(ArchiveRefused, match=rf"compute capability 8\.6, this server runs {capability}"):
+        verified(tmp_path, running=gpu(capability))
+
+
+def test_version_compatible_plan_runs_its_own_code(tmp_path):
+    write_archive(tmp_path, runtime=TENSORRT, compute_capability="9.0", plan=plan("--fp16", "--versionCompatible"))
+    assert verified(tmp_path, running=gpu("9.0")).runs_host_code

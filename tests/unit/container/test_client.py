@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 
 import numpy as np
 import pytest
 
-from container.client import EndpointClient, EndpointFault
-from container.server.codecs import decoded, encoded
+from container.client import AnswerFault, EndpointClient, EndpointFault
+from container.server.codecs.texts import decoded, encoded
 from container.server.types import Signature
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
@@ -81,3 +82,84 @@ def test_refuses_to_ask_forever():
     with pytest.raises(EndpointFault, match="at attempt 4"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 4
+
+
+def refused(status, said):
+    fault = ClientError("ModelError", status)
+    fault.response["OriginalMessage"] = said
+    return fault
+
+
+def test_tritons_full_queue_is_asked_again_though_it_says_400():
+    runtime = Runtime(refused(400, '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}'))
+    assert client(runtime).embed(["a"]).tolist() == [[1]]
+    assert len(runtime.calls) == 2
+
+
+@pytest.mark.parametrize("fault", [refused(400, "Request timeout expired"), refused(429, "slow down"), refused(500, "boom")])
+def test_refuses_to_ask_again_what_was_refused_for_itself(fault):
+    runtime = Runtime(fault)
+    with pytest.raises(EndpointFault):
+        client(runtime).embed(["a"])
+    assert len(runtime.calls) == 1
+
+
+def test_a_refusal_says_what_the_server_said():
+    with pytest.raises(EndpointFault, match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$"):
+        client(Runtime(refused(400, '{"error": "Too long."}'))).embed(["a"])
+
+
+def test_a_classifiers_scores_are_probabilities():
+    class Logits:
+        def invoke_endpoint(self, **arguments):
+            document = {"outputs": [{"name": "logits", "datatype": "FP32", "shape": [2, 2], "data": [0, 1000, 3, 3]}]}
+            return {"Body": io.BytesIO(json.dumps(document).encode()), "ContentType": "application/json"}
+
+    assert client(Logits()).scores(["a", "b"]).tolist() == [[0, 1], [0.5, 0.5]]
+
+
+def test_arrays_go_in_and_come_out():
+    class Echo:
+        def invoke_endpoint(self, **arguments):
+            assert arguments["TargetModel"] == "t"
+            document = {"outputs": [{"name": "y", "datatype": "INT64", "shape": [2], "data": [1, 2]}]}
+            return {"Body": io.BytesIO(json.dumps(document).encode()), "ContentType": "application/json"}
+
+    found = client(Echo(), target_model="t").ask({"x": np.ones((2, 3), np.float32)})
+    assert {name: array.tolist() for name, array in found.items()} == {"y": [1, 2]}
+
+
+def test_refuses_an_answer_of_another_height():
+    class Short:
+        def invoke_endpoint(self, **arguments):
+            document = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
+            return {"Body": io.BytesIO(json.dumps(document).encode())}
+
+    with pytest.raises(AnswerFault, match=r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"):
+        client(Short()).embed(["a", "b"])
+
+
+@pytest.mark.parametrize(("limit", "compressed"), [(1, True), (10_000, False)])
+def test_large_bodies_are_compressed_when_asked(limit, compressed):
+    runtime = Compressing()
+    client(runtime, gzip_from_bytes=limit).embed(["a" * 500])
+    assert runtime.headers == ({"Content-Encoding": "gzip"} if compressed else {})
+
+
+class Compressing(Runtime):
+    """A client of boto3 as far as its events go: what is registered sees each request before it is signed."""
+
+    def __init__(self):
+        super().__init__()
+        self.meta, self.events, self.headers, self.hooks = self, self, {}, {}
+
+    def register(self, event, hook, unique_id):
+        assert event == "before-sign.sagemaker-runtime.InvokeEndpoint"
+        self.hooks[unique_id] = hook
+
+    def invoke_endpoint(self, **arguments):
+        self.data = arguments["Body"]
+        for hook in self.hooks.values():
+            hook(request=self)
+        body = gzip.decompress(self.data) if self.headers else self.data
+        return super().invoke_endpoint(**arguments | {"Body": body})

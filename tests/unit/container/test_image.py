@@ -1,4 +1,4 @@
-"""The Python serving image, as far as it can be judged without Docker: what it copies is all that the server imports."""
+"""The Python serving images, as far as they can be judged without Docker: what they copy is all that the server imports."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
-DOCKERFILE = REPOSITORY / "container" / "Dockerfile.server"
+DOCKERFILES = [REPOSITORY / "container" / name for name in ("Dockerfile.server", "Dockerfile.server_gpu")]
+each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
 
 
-def copied() -> list[tuple[str, str]]:
+def copied(dockerfile: Path) -> list[tuple[str, str]]:
     """(source, target) of every COPY of our packages."""
-    lines = [line.split()[1:] for line in DOCKERFILE.read_text().splitlines() if line.startswith("COPY ")]
+    lines = [line.split()[1:] for line in dockerfile.read_text().splitlines() if line.startswith("COPY ")]
     return [(source, target) for *sources, target in lines for source in sources if not source.startswith("requirements/")]
 
 
-def test_image_holds_all_that_the_server_imports(tmp_path):
-    for source, target in copied():
+@each_image
+def test_image_holds_all_that_the_server_imports(dockerfile, tmp_path):
+    for source, target in copied(dockerfile):
         place = tmp_path / target
         if (REPOSITORY / source).is_dir():
             shutil.copytree(REPOSITORY / source, place, ignore=shutil.ignore_patterns("__pycache__"))
@@ -31,7 +35,9 @@ def test_image_holds_all_that_the_server_imports(tmp_path):
     assert ended.stderr.startswith("Unknown arguments ['nonsense']; use `serve` or none")
 
 
-def test_image_runs_as_an_unprivileged_user_with_hashed_requirements():
-    text = DOCKERFILE.read_text()
-    assert "\nUSER 10001:10001\n" in text
+@each_image
+def test_image_runs_as_an_unprivileged_user_with_hashed_requirements(dockerfile):
+    text = dockerfile.read_text()
+    assert "\nUSER 10001:10001\n" in text or "\nUSER triton-server\n" in text
     assert '"--require-hashes"' in text
+    assert text.rstrip().endswith('"-m", "container.server"]\nCMD ["serve"]')

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
+import re
 import sys
 
 import pytest
 
-from container.server.runtime import warm_up_sizes
+from container.server.engines.sizes import warm_up_sizes
 from onboarding.manifest import ProfileRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CARRIED, CLASSIFIER, EMBEDDER, write_archive
 
 
-def _passport():
+def _passport(name="passport", path=CARRIED / "passport.py"):
     """The file as an archive carries it: no package around it."""
-    spec = importlib.util.spec_from_file_location("passport", CARRIED / "passport.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -22,6 +25,8 @@ def _passport():
 
 
 passport = _passport()
+_passport("one_passport")
+several = _passport("several_passport", CARRIED / "several" / "passport.py")
 
 
 @pytest.mark.parametrize("tiny", [EMBEDDER, CLASSIFIER, ARITHMETIC], ids=lambda tiny: tiny.model)
@@ -139,3 +144,47 @@ def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
     write_archive(tmp_path)
     with pytest.raises(passport.Refused, match=f"but the deployment pins {'f' * 64}"):
         passport.read_manifest(tmp_path, "f" * 64)
+
+
+def write_several(root):
+    """An archive with an engine for each of two compute capabilities, as far as a passport reads it."""
+    manifest = json.loads(write_archive(root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")).to_bytes())
+    for name in ("model_86.plan", "model_90.plan"):
+        (root / EMBEDDER.model / "1" / name).write_text(name)
+        manifest["files"][f"{EMBEDDER.model}/1/{name}"] = hashlib.sha256(name.encode()).hexdigest()
+    engines = {cc: {"engine_file": f"{EMBEDDER.model}/1/model_{cc.replace('.', '')}.plan"} for cc in ("8.6", "9.0")}
+    combined = manifest | {"format_version": 2, "engines": engines, "compute_capability": "8.6, 9.0", "engine_file": None}
+    (root / "manifest.json").write_text(json.dumps(combined))
+
+
+@pytest.mark.parametrize(("capability", "chosen"), [("8.6", "8.6"), ("9.0", "9.0"), (None, "8.6")])
+def test_engine_of_several_is_the_one_for_the_gpu(capability, chosen, tmp_path):
+    write_several(tmp_path)
+    manifest = several.verified_manifest(tmp_path, lambda: capability)
+    assert manifest["compute_capability"] == chosen
+    assert manifest["engine_file"].endswith(f"model_{chosen.replace('.', '')}.plan")
+    several.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", capability)
+
+
+def test_refuses_a_gpu_without_an_engine_among_several(tmp_path):
+    write_several(tmp_path)
+    with pytest.raises(several.Refused, match=r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one"):
+        several.verified_manifest(tmp_path, lambda: "8.9")
+
+
+def test_refuses_a_changed_engine_of_another_gpu(tmp_path):
+    write_several(tmp_path)
+    (tmp_path / EMBEDDER.model / "1" / "model_90.plan").write_text("changed")
+    with pytest.raises(several.Refused, match=r"model_90\.plan has sha256"):
+        several.verified_manifest(tmp_path, lambda: "8.6")
+
+
+def test_refuses_several_where_only_one_engine_is_read(tmp_path):
+    write_several(tmp_path)
+    with pytest.raises(passport.Refused, match=r"compute capability 8\.6, 9\.0, this server runs 8\.6"):
+        passport.refuse_foreign_runtime(passport.verified_manifest(tmp_path), "tensorrt", "10.16.1.11", "8.6")
+
+
+def test_tokenizer_finds_in_several_all_that_it_asks_of_one():
+    asked = set(re.findall(r"\bpassport\.([A-Za-z_]+)", (CARRIED / "tokenizer.py").read_text())) - {"py"}
+    assert asked == set(several.__all__)

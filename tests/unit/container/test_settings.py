@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from container.server.settings import Settings, SettingsFault, read_settings
+from container.server.settings import VARIABLES, Settings, SettingsFault, read_settings
 
 
 def test_settings_default_to_what_sagemaker_needs():
@@ -42,3 +42,24 @@ def test_refuses_a_count_that_is_none(text):
 def test_refuses_a_queue_smaller_than_one_request():
     with pytest.raises(SettingsFault, match="raise the queue"):
         read_settings({"ROUNDHOUSE_QUEUE_ROWS": "10", "ROUNDHOUSE_MAX_REQUEST_ROWS": "11"})
+
+
+def test_refuses_several_processes_before_many_models():
+    with pytest.raises(SettingsFault, match="a multi-model server has one process"):
+        read_settings({"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_HTTP_PROCESSES": "2"})
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("True", True), ("false", False), ("", False)])
+def test_multi_model_mode_is_what_sagemaker_says(text, expected):
+    assert read_settings({"SAGEMAKER_MULTI_MODEL": text}).multi_model is expected
+
+
+def test_refuses_a_switch_that_is_neither():
+    with pytest.raises(SettingsFault, match="SAGEMAKER_MULTI_MODEL is 'yes'; it must be true, false or unset"):
+        read_settings({"SAGEMAKER_MULTI_MODEL": "yes"})
+
+
+def test_every_variable_is_documented():
+    document = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+    missing = [name for name in VARIABLES if f"`{name}`" not in document]
+    assert not missing

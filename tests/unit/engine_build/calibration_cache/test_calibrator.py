@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from container.tensorrt.device import Device
 from engine_build.calibration_cache import calibrate
 from engine_build.calibration_cache.calibrate import feeds_of, refusal, shapes_of
 from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
 from engine_build.calibration_cache.step import save_feeds
-from engine_build.tensorrt.device import Device
 
 CACHE = b"TRT-101601-EntropyCalibration2\nids: 3c010a14\n"
 FEEDS = [{"ids": np.full((2, 4), row, dtype=np.int64), "mask": np.ones((2, 4), dtype=np.int64)} for row in range(3)]
@@ -27,8 +27,9 @@ class Error(int):
 class Cuda:
     """CUDA's runtime, its device memory being this process's own."""
 
-    cudaError_t = SimpleNamespace(cudaSuccess=Error(0))
+    cudaError_t = SimpleNamespace(cudaSuccess=Error(0), cudaErrorMemoryAllocation=Error(2))
     cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1)
+    cudaStreamNonBlocking = 1
 
     def __init__(self, *, fails: str | None = None) -> None:
         self._fails = fails
@@ -41,8 +42,9 @@ class Cuda:
     def cudaSetDevice(self, device):
         return (self._end("cudaSetDevice"),)
 
-    def cudaStreamCreate(self):
-        return self._end("cudaStreamCreate"), 7
+    def cudaStreamCreateWithFlags(self, flags):
+        assert flags == self.cudaStreamNonBlocking
+        return self._end("cudaStreamCreateWithFlags"), 7
 
     def cudaStreamSynchronize(self, stream):
         return (self._end("cudaStreamSynchronize"),)

@@ -15,8 +15,9 @@ from onnx import helper, numpy_helper
 from engine_build.networks.network_store import Network
 from engine_build.runner import ProcessRunner
 from onboarding.manifest import TensorRecord
+from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.unit.engine_build import stand_ins
-from tests.unit.engine_build.tensorrt.stand_ins import StandInCuda, StandInTensorRT
+from tests.unit.engine_build.tensorrt.stand_ins import StandInTensorRT
 from tests.unit.engine_build.tiny import model, write_tree
 
 TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
@@ -78,7 +79,7 @@ class GpuMachine:
 
 def install_runtime(monkeypatch, *, lacks=()):
     """TensorRT's and CUDA's bindings as this Python's own; the stand-in for CUDA."""
-    cuda = StandInCuda()
+    cuda = RecordedCuda()
     modules = {
         "tensorrt": StandInTensorRT(cuda),
         "cuda": SimpleNamespace(),

@@ -1,125 +1,15 @@
-"""Stand-ins for TensorRT's runtime and CUDA's: host memory plays the device, ONNX Runtime the plan."""
+"""A stand-in for TensorRT's runtime: ONNX Runtime plays the plan, in the memory of the recorded CUDA."""
 
 from __future__ import annotations
 
 import ctypes
-import enum
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from engine_build.runtimes.ort import OrtNetwork
-from engine_build.samples.feed import Array
-
-
-class Error(enum.IntEnum):
-    """cudaError_t."""
-
-    cudaSuccess = 0
-    cudaErrorMemoryAllocation = 2
-    cudaErrorStreamCaptureUnsupported = 900
-
-
-class StandInCuda:
-    """Memory is poisoned when it is taken, and counted until it is given back."""
-
-    class cudaMemcpyKind:
-        """Which way."""
-
-        cudaMemcpyHostToDevice = 1
-        cudaMemcpyDeviceToHost = 2
-
-    class cudaStreamCaptureMode:
-        """What a capture forbids."""
-
-        cudaStreamCaptureModeThreadLocal = 1
-
-    cudaError_t = Error
-
-    def __init__(self, *, total: int = 1 << 30) -> None:
-        self.blocks: dict[int, Array] = {}
-        self.total = total
-        self.streams = 0
-        self.base = 0
-        self.recording: list[Callable[[], None]] | None = None
-        self.graphs: dict[int, list[Callable[[], None]]] = {}
-        self.made = self.launches = 0
-        self.capture_error = Error.cudaSuccess
-
-    def queue(self, work):
-        """Runs work, or records it."""
-        if self.recording is None:
-            work()
-        else:
-            self.recording.append(work)
-
-    def cudaStreamBeginCapture(self, stream, mode):
-        self.recording = []
-        return (Error.cudaSuccess,)
-
-    def cudaStreamEndCapture(self, stream):
-        graph, self.recording = self.recording, None
-        return self.capture_error, graph
-
-    def cudaGraphInstantiate(self, graph, flags):
-        self.made += 1
-        self.graphs[self.made] = graph
-        return Error.cudaSuccess, self.made
-
-    def cudaGraphDestroy(self, graph):
-        return (Error.cudaSuccess,)
-
-    def cudaGraphLaunch(self, graphExec, stream):
-        self.launches += 1
-        for work in self.graphs[graphExec]:
-            work()
-        return (Error.cudaSuccess,)
-
-    def cudaGraphExecDestroy(self, graphExec):
-        del self.graphs[graphExec]
-        return (Error.cudaSuccess,)
-
-    def cudaGetLastError(self):
-        return (Error.cudaSuccess,)
-
-    def cudaSetDevice(self, device):
-        return (Error.cudaSuccess,)
-
-    def cudaStreamCreate(self):
-        self.streams += 1
-        return Error.cudaSuccess, 7
-
-    def cudaStreamSynchronize(self, stream):
-        return (Error.cudaSuccess,)
-
-    def cudaStreamDestroy(self, stream):
-        self.streams -= 1
-        return (Error.cudaSuccess,)
-
-    def cudaMemGetInfo(self):
-        return Error.cudaSuccess, self.total - self.base - sum(block.nbytes for block in self.blocks.values()), self.total
-
-    def cudaMalloc(self, size):
-        if size > self.total:
-            return Error.cudaErrorMemoryAllocation, None
-        block = np.full(size, 0xAB, dtype=np.uint8)
-        self.blocks[block.ctypes.data] = block
-        return Error.cudaSuccess, block.ctypes.data
-
-    def cudaFree(self, devPtr):
-        del self.blocks[devPtr]
-        return (Error.cudaSuccess,)
-
-    def cudaMemcpyAsync(self, dst, src, count, kind, stream):
-        device = dst if kind == self.cudaMemcpyKind.cudaMemcpyHostToDevice else src
-        assert self.blocks[device].nbytes >= count
-        ctypes.memmove(dst, src, count)
-        return (Error.cudaSuccess,)
-
-    def cudaGetErrorString(self, error):
-        return Error.cudaSuccess, b"out of memory"
+from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 
 
 class StandInTensorRT:
@@ -143,7 +33,7 @@ class StandInTensorRT:
 
         INPUT = "in"
 
-    def __init__(self, cuda: StandInCuda) -> None:
+    def __init__(self, cuda: RecordedCuda) -> None:
         self.engines: list[StandInEngine] = []
         self._cuda = cuda
 
@@ -240,7 +130,7 @@ class StandInContext:
 
     def execute_async_v3(self, stream_handle):
         self.engine.runs.append((self.profile, dict(self.shapes)))
-        self.engine.cuda.queue(self._write)
+        self.engine.cuda.queue(stream_handle, self._write)
         return True
 
     def _write(self):

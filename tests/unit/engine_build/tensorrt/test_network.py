@@ -11,8 +11,9 @@ import pytest
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.runtimes.ort import OrtNetwork
 from engine_build.tensorrt.network import TensorrtNetwork, opened
+from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, install_runtime
-from tests.unit.engine_build.tensorrt.stand_ins import Error, StandInContext, StandInCuda, StandInEngine, StandInTensorRT
+from tests.unit.engine_build.tensorrt.stand_ins import StandInContext, StandInEngine, StandInTensorRT
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -41,7 +42,7 @@ def feed(rows, tokens):
 
 @pytest.fixture
 def cuda():
-    return StandInCuda()
+    return RecordedCuda()
 
 
 @pytest.fixture
@@ -180,6 +181,6 @@ def test_refuses_a_plan_that_gets_no_context(trt, cuda, tmp_path, monkeypatch):
 
 
 def test_refuses_more_memory_than_the_gpu_has(tmp_path):
-    small = StandInCuda(total=16)
+    small = RecordedCuda(total=16)
     with pytest.raises(NetworkRefused, match=r"CUDA fails with out of memory \(2\)"):
         TensorrtNetwork(plan(tmp_path), trt=StandInTensorRT(small), cuda=small).rows(feed(4, 16))

@@ -1,0 +1,1 @@
+"""Which waiting rows run next, and how their answers find home."""

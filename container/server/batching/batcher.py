@@ -1,0 +1,253 @@
+"""The batcher: runs what waits as soon as a slot of the engine is idle, and hands every row back to its request."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from container.server.batching.batch import Batch
+from container.server.batching.choice import Pick, Room, choice, row_edges, total_rows
+from container.server.batching.costs import Costs, LinearCosts
+from container.server.batching.deadlines import Deadlines
+from container.server.batching.fair_queue import FairQueue, Head
+from container.server.batching.isolation import Isolation
+from container.server.batching.job import Job
+from container.server.batching.observer import Drop, Observer, Unobserved
+from container.server.batching.slot_thread import Thread
+from container.server.batching.slots import Outcome, Slots
+from container.server.engines.engine import Engine
+from container.server.types import Arrays, DeadlinePassed, EngineRefused, QueueFull, RequestFault, TooLarge, Unavailable
+
+BROKEN = "The engine fails on every request; this server waits to be replaced."
+CLOSED = "This server is stopping; try again in a second."
+LATE = "The request's time was over before it could wait for the engine; try again in a second."
+REFUSED = "The engine cannot run this request; others are not affected."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one batch and the queue may hold; `max_tokens` counts padding."""
+
+    max_tokens: int
+    queue_rows: int
+
+
+class Batcher:
+    """A bounded queue before an engine's slots; every method is called on the event loop, and none blocks.
+
+    An engine of one slot is given its next batch while one runs, if that batch is full. The engine's answers are handed on
+    as views: it never writes into them again.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        probe: Sequence[Any],
+        limits: Limits,
+        costs: Costs | None = None,
+        kind: Callable[[Any], Hashable] | None = None,
+        observer: Observer | None = None,
+        threads: Sequence[Thread] | None = None,
+    ) -> None:
+        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a batch; `threads`: one a slot."""
+        self._probe, self._limits = probe, limits
+        self._costs: Costs = LinearCosts() if costs is None else costs
+        self._observer: Observer = Unobserved() if observer is None else observer
+        self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
+        longest = limits.max_tokens // engine.max_rows if engine.sequence_buckets is None else engine.sequence_buckets[-1]
+        self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
+        self._queue = FairQueue(room=self._room, buckets=engine.sequence_buckets, kind=kind)
+        self._deadlines = Deadlines(self._deadline_passed)
+        self._slots = Slots(engine, threads)
+        self._may_hold = engine.slots == 1
+        self._in_hand = False
+        self._look_from: float = math.inf
+        """Rows that must wait before another look whether they make a full batch; infinite while one is in hand."""
+        self._rows_ever = 0
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._drainers: list[asyncio.Future[None]] = []
+        self.broken = False
+        self.closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Rows that no batch holds yet."""
+        return self._queue.live
+
+    def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
+        """The answers to come, one array per output, rows in order; cancelling takes the rows out.
+
+        `deadline` is a time of the event loop. Raises QueueFull, TooLarge, DeadlinePassed, Unavailable; the future may fail
+        with DeadlinePassed, EngineRefused, Unavailable.
+        """
+        loop = self._event_loop
+        if loop is None:  # asked for once: uvloop takes its time
+            loop = self._event_loop = asyncio.get_running_loop()
+        now, size = loop.time(), len(rows)
+        late = deadline is not None and deadline <= now
+        if late or self.broken or self.closed or not 0 < size <= self._limits.queue_rows - self._queue.live:
+            raise self._refusal(size)
+        job = Job(rows, self._rows_ever, now, self._left, loop)
+        self._rows_ever += size
+        self._queue.add(job)
+        if deadline is not None:
+            self._deadlines.add(deadline, job)
+        if self._slots.idle or self._queue.live >= self._look_from:
+            self._dispatch()
+        return job
+
+    async def drained(self) -> None:
+        """Returns when nothing waits and nothing runs."""
+        while self._queue.live or self._slots.running:
+            self._drainers.append(asyncio.get_running_loop().create_future())
+            await self._drainers[-1]
+
+    def close(self) -> None:
+        """Refuses what waits and what comes, and ends the threads after what runs."""
+        self.closed = True
+        self._refuse_waiting(CLOSED, "closing")
+        self._deadlines.close()
+        self._slots.close()
+
+    def _refusal(self, rows: int) -> RequestFault:
+        """Why a request of so many rows may not come in."""
+        if not rows:
+            return RequestFault("The request holds no rows; send one at least.")
+        reason, fault = self._obstacle(rows)
+        self._observer.dropped(reason=reason, rows=rows)
+        return fault
+
+    def _obstacle(self, rows: int) -> tuple[Drop, RequestFault]:
+        waiting, limit = self._queue.live, self._limits.queue_rows
+        if self.broken:
+            return "broken", Unavailable(BROKEN)
+        if self.closed:
+            return "closing", Unavailable(CLOSED)
+        if rows > limit:
+            return "too_large", TooLarge(f"The request has {rows} rows and at most {limit} may wait; send it in parts.")
+        if waiting + rows > limit:
+            full = f"{waiting} rows wait already, this request has {rows}, and at most {limit} may wait; try again in a second."
+            return "queue_full", QueueFull(full)
+        return "deadline", DeadlinePassed(LATE)
+
+    def _left(self, job: Job, reason: Drop | None) -> None:
+        """A request is over, however it ended: it keeps no place in the queue."""
+        if job.queued:
+            self._queue.leave(job)
+        self._deadlines.forget(job)
+        if reason is None:
+            self._observer.request_over(queue_seconds=job.left_at - job.submitted_at)
+        else:
+            self._observer.dropped(reason=reason, rows=job.size)
+
+    def _deadline_passed(self, job: Job) -> None:
+        waited = asyncio.get_running_loop().time() - job.submitted_at
+        job.fail(DeadlinePassed(f"The request waited {waited:.3g} s, as long as it may; try again in a second."), "deadline")
+
+    def _dispatch(self) -> None:
+        """Keeps every slot busy and, of an engine of one slot, the hand full."""
+        while self._slots.idle and self._queue.live:
+            head = self._queue.head()
+            self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
+        self._look_from = math.inf
+        if self._may_hold and not self._slots.idle:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Sends the next batch after the running one, if it is full."""
+        if not self._queue.live:
+            self._look_from = 1
+            return
+        head = self._queue.head()
+        picks = self._picks(head, self._room)
+        missing = self._room.rows(picks[-1].length) - total_rows(picks)
+        if missing:
+            self._look_from = self._queue.live + max(missing, self._room.max_rows // 4)
+        else:
+            self._in_hand = True
+            self._start(self._batch(head, picks), 0)
+
+    def _shared(self, head: Head) -> list[Pick]:
+        """The head's batch, or its part where that, spread over the idle slots, is faster than one slot."""
+        picks = self._picks(head, self._room)
+        rows, longest = total_rows(picks), picks[-1].length
+        share = -(-self._queue.live // len(self._slots.idle))
+        if share >= rows or self._costs.seconds(share, longest) >= self._costs.seconds(rows, longest):
+            return picks
+        return self._picks(head, Room(max_rows=share, max_tokens=self._room.max_tokens))
+
+    def _picks(self, head: Head, room: Room) -> list[Pick]:
+        lengths, count = head.shelf.lengths, partial(self._queue.count, head.shelf)
+        return choice(lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
+
+    def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
+        now = asyncio.get_running_loop().time()
+        return Batch(self._queue.take(head, picks), longest=picks[-1].length, now=now)
+
+    def _start(self, batch: Batch, slot: int) -> None:
+        self._slots.run(slot, batch.rows, partial(self._landed, batch, slot), batch.is_over)
+
+    def _landed(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
+        """Back on the event loop: the next batch leaves, then the answers go home."""
+        if isinstance(outcome, Exception):
+            self._isolate(batch, slot, outcome)
+            return
+        self._free(slot)
+        if outcome is not None:
+            batch.deliver(outcome)
+            self._observer.batch_ran(
+                rows=len(batch.rows),
+                tokens=batch.tokens,
+                padded_tokens=batch.padded_tokens,
+                engine_seconds=seconds,
+                queue_seconds=batch.queue_seconds,
+            )
+
+    def _free(self, slot: int) -> None:
+        """A slot is done with a batch: it turns to the one in hand, or is idle."""
+        if self._in_hand:
+            self._in_hand = False
+        else:
+            self._slots.free(slot)
+        self._dispatch()
+        if not self._slots.running:
+            self._wake_drainers()
+
+    def _wake_drainers(self) -> None:
+        for drainer in self._drainers:
+            if not drainer.done():
+                drainer.set_result(None)
+        self._drainers.clear()
+
+    def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
+        self._failed(fault, len(batch.rows))
+        blame = partial(self._blame, slot)
+        if self.broken:
+            blame([part.job for part in batch.alone()], True)
+        else:
+            run = partial(self._slots.run, slot)
+            Isolation(batch, run=run, probe=self._probe, failed=self._failed, over=blame).proceed()
+
+    def _failed(self, fault: Exception, rows: int) -> None:
+        self._observer.engine_failed(fault=fault, rows=rows)
+
+    def _blame(self, slot: int, jobs: Sequence[Job], broken: bool) -> None:
+        """Ends the requests that failed alone; when the engine is broken, all that wait too."""
+        self.broken = self.broken or broken
+        for job in jobs:
+            if self.broken:
+                job.fail(Unavailable(BROKEN), "broken")
+            else:
+                job.fail(EngineRefused(REFUSED), "refused")
+        if self.broken:
+            self._refuse_waiting(BROKEN, "broken")
+        self._free(slot)
+
+    def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
+        for job in self._queue.jobs():
+            job.fail(Unavailable(sentence), reason)

@@ -1,0 +1,168 @@
+"""What waits, by kind and length, and whose turn it is.
+
+Start-time fair queueing in units of a batch. A request's n-th batchful of rows is tagged n units after the virtual time at
+which the request came; the lowest tag is next, of equal ones the oldest. The virtual time follows the tags that run, less than
+a unit ahead of them. So before a new request comes at most one batchful of every request that waits, however many rows those
+have; and because the virtual time moves on with every batch, no stream of newcomers keeps a tag from its turn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from container.server.batching.choice import Pick, Room
+from container.server.batching.job import Job
+from container.server.batching.shelf import Place, Shelf
+
+UNIT = 4
+"""Virtual time of one batchful: newcomers are told apart by so many steps of it."""
+_second = itemgetter(1)
+
+
+class Head(NamedTuple):
+    """Where the row is whose turn it is: the first of its lane."""
+
+    shelf: Shelf
+    at: int
+    place: Place
+
+
+class FairQueue:
+    """Rows that no batch holds yet. Rows of requests that are over leave lazily, before they outnumber the others."""
+
+    def __init__(
+        self, *, room: Room, buckets: Sequence[int] | None = None, kind: Callable[[Any], Hashable] | None = None
+    ) -> None:
+        """`buckets`: lengths that rows are padded to, ascending; `kind`: only rows of one kind share a batch."""
+        self._room = room
+        self._kind = kind
+        self._padded = () if buckets is None else _padded_lengths(buckets)
+        self._shelves: dict[Hashable, Shelf] = {}
+        self._virtual_time = 0
+        self.live = 0
+        """Rows that wait."""
+        self.dead = 0
+        """Rows of requests that are over, not yet swept out."""
+
+    def add(self, job: Job) -> None:
+        """Queues all rows of a new request, numbered from its `base`."""
+        self.live += job.size
+        padded, known = self._padded, len(self._padded)
+        if job.size == 1 and self._kind is None:  # what the lines below do, in a third of the time
+            length = len(job.rows[0])
+            place = (self._virtual_time, job.base, job)
+            self._shelf(None).add(padded[length] if length < known else length, place)
+            return
+        lengths = [padded[length] if length < known else length for length in map(len, job.rows)]
+        if self._kind is None:
+            self._shelf(None).extend(lengths, self._tags(lengths), job)
+        else:
+            self._add_by_kind(self._kind, lengths, self._tags(lengths), job)
+
+    def leave(self, job: Job) -> None:
+        """A request that is over frees what it holds of the queue."""
+        self.live -= job.queued
+        self.dead += job.queued
+        job.queued = 0
+        if self.dead > self.live:
+            self._sweep()
+
+    def head(self) -> Head:
+        """The row whose turn it is. Raises ValueError when none waits."""
+        if self.dead:
+            self._sweep_fronts()
+        heads = [(min(shelf.lanes.items(), key=_second), shelf) for shelf in self._shelves.values()]
+        (length, lane), shelf = min(heads, key=lambda head: head[0][1])
+        return Head(shelf, bisect_left(shelf.lengths, length), lane[0])
+
+    def count(self, shelf: Shelf, length: int) -> int:
+        """Rows of a lane that wait; counting stops at a full batch. They are the lane's first rows from now on."""
+        lane = shelf.lanes[length]
+        return self._living(lane) if self.dead else len(lane)
+
+    def take(self, head: Head, picks: Sequence[Pick]) -> list[Place]:
+        """Takes rows that were counted out of the queue: each request's together, in order."""
+        places: list[Place] = []
+        for length, rows in picks:
+            lane = head.shelf.lanes[length]
+            places += lane[:rows]
+            del lane[:rows]
+            if not lane:
+                head.shelf.remove(length)
+        if not head.shelf.lanes:
+            del self._shelves[head.shelf.kind]
+        self._virtual_time = max(head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1))
+        self.live -= len(places)
+        places.sort(key=_second)
+        return places
+
+    def jobs(self) -> set[Job]:
+        """Every request that has a row in the queue."""
+        return {job for lane in self._lanes() for _, _, job in lane if not job.done()}
+
+    def _shelf(self, kind: Hashable) -> Shelf:
+        shelf = self._shelves.get(kind)
+        if shelf is None:
+            shelf = self._shelves[kind] = Shelf(kind)
+        return shelf
+
+    def _add_by_kind(self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job) -> None:
+        for number, (row, length, tag) in enumerate(zip(job.rows, lengths, tags, strict=True), job.base):
+            self._shelf(kind(row)).add(length, (tag, number, job))
+
+    def _tags(self, lengths: Sequence[int]) -> list[int]:
+        """A tag per row: one unit more for every batch that the request's rows fill."""
+        if len(lengths) <= self._room.rows(max(lengths)):
+            return [self._virtual_time] * len(lengths)
+        tags: list[int] = []
+        tag, rows, longest = self._virtual_time, 0, 0
+        for length in lengths:
+            longest = max(longest, length)
+            if rows == self._room.rows(longest):
+                tag, rows, longest = tag + UNIT, 0, length
+            rows += 1
+            tags.append(tag)
+        return tags
+
+    def _living(self, lane: list[Place]) -> int:
+        """Sweeps the lane's front until a full batch of living rows leads it; how many do."""
+        living: list[Place] = []
+        seen = 0
+        while seen < len(lane) and len(living) < self._room.max_rows:
+            if not lane[seen][2].done():
+                living.append(lane[seen])
+            seen += 1
+        self.dead -= seen - len(living)
+        lane[:seen] = living
+        return len(living)
+
+    def _sweep_fronts(self) -> None:
+        for lane in self._lanes():
+            dead = next((place for place, row in enumerate(lane) if not row[2].done()), len(lane))
+            self.dead -= dead
+            del lane[:dead]
+        self._remove_empty()
+
+    def _sweep(self) -> None:
+        for lane in self._lanes():
+            lane[:] = [place for place in lane if not place[2].done()]
+        self.dead = 0
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        for shelf in list(self._shelves.values()):
+            for length in [length for length, lane in shelf.lanes.items() if not lane]:
+                shelf.remove(length)
+            if not shelf.lanes:
+                del self._shelves[shelf.kind]
+
+    def _lanes(self) -> Iterator[list[Place]]:
+        return (lane for shelf in self._shelves.values() for lane in shelf.lanes.values())
+
+
+def _padded_lengths(buckets: Sequence[int]) -> tuple[int, ...]:
+    """By length: what it is padded to."""
+    return tuple(buckets[bisect_left(buckets, length)] for length in range(buckets[-1] + 1))

@@ -1,0 +1,1 @@
+"""Bytes to requests and answers to bytes: KServe v2 JSON, its binary extension, plain texts. Pure."""

@@ -1,0 +1,148 @@
+"""What every KServe v2 request and answer has around its tensors: JSON header, binary tail, id, wanted outputs. Pure."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from container.server.types import RequestFault, UnsupportedEncoding
+
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
+READ_TYPES = frozenset({"", JSON_TYPE, BINARY_TYPE, "application/octet-stream", "application/x-www-form-urlencoded"})
+"""Content types of JSON: its own, none, and what clients send that name none (boto3, curl)."""
+_HEADER_SIZE = "json-header-size="
+_LONGEST_TIMEOUT_US = 2**53
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
+
+
+def opened(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
+    """The document of a body, which has "inputs", and the bytes after it. Raises RequestFault."""
+    header, tail = _split(body, content_type)
+    document = opened_document(header)
+    if "inputs" not in document:
+        raise RequestFault('The request has no "inputs".')
+    return document, tail
+
+
+def opened_document(header: bytes) -> dict[str, Any]:
+    """The JSON object in a body or header. Raises RequestFault."""
+    try:
+        document = orjson.loads(header)
+    except orjson.JSONDecodeError as fault:
+        raise RequestFault(f"The request is not JSON: {fault.msg} at character {fault.pos}.") from fault
+    if not isinstance(document, dict):
+        raise RequestFault(f"The request must be a JSON object, not {kind(document)}.")
+    return document
+
+
+def identity(document: Mapping[str, Any]) -> str | None:
+    """The id that the answer repeats."""
+    found = document.get("id")
+    if found is not None and not isinstance(found, str):
+        raise RequestFault(f'"id" must be a string, not {kind(found)}.')
+    return found
+
+
+def timeout_seconds(document: Mapping[str, Any]) -> float | None:
+    """How long the client waits: `parameters.timeout`, whole microseconds as Triton has it; 0 and none are no limit."""
+    found = _parameters(document).get("timeout", 0)
+    if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
+        raise RequestFault(f'"timeout" is {shown(found)}; it must be a whole number of microseconds, 0 being no limit.')
+    return found / 1e6 if found else None
+
+
+def wanted_outputs(document: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[int, bool], ...]:
+    """Which outputs the client wants, by place, and whether each is to be binary; all of them when it names none.
+
+    Each may be asked for once: a request cannot make its answer larger than the model's.
+    """
+    default = _parameters(document).get("binary_data_output") is True
+    outputs = document.get("outputs")
+    if outputs is None or outputs == []:
+        return tuple((place, default) for place in range(len(names)))
+    if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
+        raise RequestFault('"outputs" must be a list of objects with a "name".')
+    if len(outputs) > len(names):
+        raise RequestFault(f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be asked for once.')
+    wanted = tuple((_place(output, names), _is_binary(output, default)) for output in outputs)
+    if len({place for place, _ in wanted}) != len(wanted):
+        raise RequestFault('"outputs" asks for the same output twice.')
+    return wanted
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    """A document; numpy arrays are lists in it, and null where they hold NaN or an infinity, for which JSON has no word.
+
+    The binary extension carries those as they are.
+    """
+    data: bytes = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    return data
+
+
+def binary_answer(document: Mapping[str, Any], tails: Sequence[bytes]) -> tuple[bytes, str]:
+    """Body and content type of an answer with a binary tail."""
+    header = json_bytes(document)
+    return b"".join((header, *tails)), f"{BINARY_TYPE};{_HEADER_SIZE}{len(header)}"
+
+
+def encoded_fault(sentence: str) -> bytes:
+    """The body of every answer that is not one."""
+    return json_bytes({"error": sentence})
+
+
+def shown(value: object) -> str:
+    """A client's value, short enough for one sentence."""
+    text = _SHORT.repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def kind(value: object) -> str:
+    """What JSON calls a value."""
+    if value is None:
+        return "null"
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return names.get(type(value), "a number")
+
+
+def _split(body: bytes, content_type: str) -> tuple[bytes, bytes]:
+    """The JSON header and the binary tail of a body."""
+    base, _, parameters = content_type.partition(";")
+    named = base.strip().lower()
+    if named not in READ_TYPES:
+        raise UnsupportedEncoding(f"Content-Type is {base[:60]!r}; {JSON_TYPE} and {BINARY_TYPE} are read.")
+    if named != BINARY_TYPE:
+        return body, b""
+    stripped = (part.strip() for part in parameters.split(";"))
+    size = next((part.removeprefix(_HEADER_SIZE) for part in stripped if part.startswith(_HEADER_SIZE)), None)
+    if size is None:
+        return body, b""
+    if not size.isascii() or not size.isdigit() or len(size) > 12 or int(size) > len(body):
+        raise RequestFault(f"json-header-size is {size[:20]!r}; it must be a number of bytes from 0 to the body's {len(body)}.")
+    return body[: int(size)], body[int(size) :]
+
+
+def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = document.get("parameters")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise RequestFault(f'"parameters" must be an object, not {kind(found)}.')
+    return found
+
+
+def _place(output: Mapping[str, Any], names: Sequence[str]) -> int:
+    if output.get("name") in names:
+        return names.index(output["name"])
+    gives = ", ".join(map(repr, names))
+    raise RequestFault(f"Unknown output {shown(output.get('name'))}; the model gives {gives}.")
+
+
+def _is_binary(output: Mapping[str, Any], default: bool) -> bool:
+    chosen = output.get("parameters")
+    return bool(chosen.get("binary_data", default)) if isinstance(chosen, dict) else default

@@ -1,0 +1,185 @@
+"""Tensors in, tensors out, as bytes: KServe v2 JSON and its binary extension. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from container.server.codecs.envelope import (
+    JSON_TYPE,
+    binary_answer,
+    identity,
+    json_bytes,
+    opened,
+    shown,
+    timeout_seconds,
+    wanted_outputs,
+)
+from container.server.types import Array, RequestFault, TensorSignature
+from onboarding.manifest import TensorRecord
+
+TensorRow = tuple[Array, ...]
+"""One row of every input, in the signature's order."""
+DATATYPES = {
+    "BOOL": np.dtype(np.bool_),
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+}
+"""Array types by KServe v2 datatype, little-endian as the binary extension has them."""
+
+TAKES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+"""The JSON values that an array kind takes, by numpy's letter; a boolean is no number."""
+NOUNS = {"b": "booleans", "i": "whole numbers", "u": "whole numbers", "f": "numbers"}
+
+
+class TensorRows(Sequence[TensorRow]):
+    """The rows of a request, each a view of its arrays."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(array[index] for array in self._arrays)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorRequest:
+    """Rows to answer; `wanted` says which outputs, by place, and whether each is to be binary."""
+
+    rows: TensorRows
+    wanted: tuple[tuple[int, bool], ...]
+    id: str | None = None
+    timeout_seconds: float | None = None
+
+
+def decoded(body: bytes, content_type: str, signature: TensorSignature) -> TensorRequest:
+    """The request in a body. Raises RequestFault with the sentence for the client."""
+    document, tail = opened(body, content_type)
+    tensors = _tensors(document["inputs"], signature)
+    pieces = _pieces(document["inputs"], tail)
+    arrays = [_array(tensors[record.name], pieces.get(record.name), record) for record in signature.inputs]
+    counts = {record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)}
+    if len(set(counts.values())) != 1:
+        told = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise RequestFault(f"The inputs have different numbers of rows: {told}.")
+    wanted = wanted_outputs(document, [record.name for record in signature.outputs])
+    return TensorRequest(rows=TensorRows(arrays), wanted=wanted, id=identity(document), timeout_seconds=timeout_seconds(document))
+
+
+def encoded(arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature) -> tuple[bytes, str]:
+    """Body and content type of an answer; `arrays` are all outputs, rows on axis 0, contiguous."""
+    outputs, tails = [], []
+    for place, is_binary in request.wanted:
+        record, array = signature.outputs[place], arrays[place]
+        output: dict[str, Any] = {"name": record.name, "datatype": record.datatype, "shape": list(array.shape)}
+        if is_binary:
+            tails.append(array.astype(DATATYPES[record.datatype], copy=False).tobytes())
+            output["parameters"] = {"binary_data_size": len(tails[-1])}
+        else:
+            output["data"] = array.reshape(-1)
+        outputs.append(output)
+    document = {"model_name": signature.model, "model_version": signature.version, "outputs": outputs}
+    document |= {} if request.id is None else {"id": request.id}
+    return binary_answer(document, tails) if tails else (json_bytes(document), JSON_TYPE)
+
+
+def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[str, Any]]:
+    """The client's tensors by name: exactly the model's inputs."""
+    if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
+        raise RequestFault('"inputs" must be a list of tensors, each with "name", "shape", "datatype" and "data".')
+    names = [record.name for record in signature.inputs]
+    takes = ", ".join(map(repr, names))
+    for tensor in inputs:
+        if tensor.get("name") not in names:
+            raise RequestFault(f"Unknown input {shown(tensor.get('name'))}; the model takes {takes}.")
+    tensors = {tensor["name"]: tensor for tensor in inputs}
+    if len(tensors) != len(names) or len(inputs) != len(names):
+        raise RequestFault(f"The request has {len(inputs)} inputs; the model takes each of these once: {takes}.")
+    return tensors
+
+
+def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes]:
+    """The part of the tail that each input claims, in the request's order."""
+    pieces, offset = {}, 0
+    for tensor in inputs:
+        parameters = tensor.get("parameters")
+        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+        if size is None:
+            continue
+        if type(size) is not int or not 0 <= size <= len(tail) - offset:
+            carried = f"the body carries {len(tail) - offset} more bytes after its header"
+            raise RequestFault(f"Input {tensor['name']!r} has binary_data_size {shown(size)} but {carried}.")
+        pieces[tensor["name"]] = tail[offset : offset + size]
+        offset += size
+    if offset != len(tail):
+        raise RequestFault(f"The body carries {len(tail) - offset} bytes after its header that no input claims.")
+    return pieces
+
+
+def _array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
+    """One input, in the shape that the client says and the model takes."""
+    if tensor.get("datatype") != record.datatype:
+        found = shown(tensor.get("datatype"))
+        raise RequestFault(f"Input {record.name!r} has datatype {found}; it must be {record.datatype!r}.")
+    shape = _shape(tensor.get("shape"), record)
+    values: Array = _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
+    if values.size != math.prod(shape):
+        raise RequestFault(f"Input {record.name!r} has shape {list(shape)} but {values.size} values.")
+    try:
+        shaped: Array = values.reshape(shape)
+    except ValueError as fault:  # Nothing times anything is nothing, but numpy has no arrays of 2**62 x 0.
+        raise RequestFault(f"Input {record.name!r} has shape {list(shape)}, larger than any array.") from fault
+    return shaped
+
+
+def _shape(shape: object, record: TensorRecord) -> tuple[int, ...]:
+    whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+    if not isinstance(shape, list) or not whole or len(shape) != len(record.shape):
+        raise RequestFault(f"Input {record.name!r} has shape {shown(shape)}; it must be {list(record.shape)}, -1 being any size.")
+    if any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True)):
+        raise RequestFault(f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being any size.")
+    return tuple(shape)
+
+
+def _binary_values(piece: bytes, record: TensorRecord) -> Array:
+    dtype = DATATYPES[record.datatype]
+    if len(piece) % dtype.itemsize:
+        raise RequestFault(f"Input {record.name!r} has {len(piece)} bytes, no whole number of {record.datatype} values.")
+    values: Array = np.frombuffer(piece, dtype)
+    return values
+
+
+def _json_values(data: object, record: TensorRecord) -> Array:
+    """Flat or nested data. Numbers that the datatype cannot hold are refused, not wrapped."""
+    if not isinstance(data, list):
+        raise RequestFault(f'Input {record.name!r} needs "data" with a list of values.')
+    dtype = DATATYPES[record.datatype]
+    flat, kinds = _flattened(data, record)
+    if not kinds <= TAKES[dtype.kind]:
+        raise RequestFault(f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}.")
+    try:
+        with np.errstate(over="raise"):
+            values: Array = np.array(flat, np.float64).astype(dtype) if dtype.kind == "f" else np.array(flat, dtype)
+    except (FloatingPointError, OverflowError) as fault:
+        raise RequestFault(f"Input {record.name!r} holds a number that {record.datatype} cannot.") from fault
+    return values
+
+
+def _flattened(data: list[Any], record: TensorRecord) -> tuple[list[Any], set[type]]:
+    """The values of lists in lists, and their kinds; the lists of one depth must be of one length."""
+    kinds = set(map(type, data))
+    while kinds == {list}:
+        if len(set(map(len, data))) > 1:
+            raise RequestFault(f"Input {record.name!r} has data whose lists differ in length.")
+        data = list(chain.from_iterable(data))
+        kinds = set(map(type, data))
+    return data, kinds

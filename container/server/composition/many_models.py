@@ -1,0 +1,74 @@
+"""Many models in one process, loaded and unloaded as SageMaker's multi-model contract has it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from container.archive import ArchiveRefused, EngineArchive
+from container.server.composition.parts import Say, limits_of, place_of, stop_on_signals
+from container.server.engines.engine import Engine
+from container.server.http.message import Answering
+from container.server.http.multi_model_routes import multi_model_answering
+from container.server.http.server import HttpServer
+from container.server.serving.failure_log import FailureLog
+from container.server.serving.memory import free_mib
+from container.server.serving.metrics import BatchMetrics, RequestMetrics, exposition, gauge
+from container.server.serving.model import Model, batcher_of, model_of, plane_of
+from container.server.serving.multi_model import ModelBackend, Models, Opened
+from container.server.serving.samples import Samples
+from container.server.settings import Settings
+
+Verify = Callable[[Path], EngineArchive]
+Load = Callable[[EngineArchive], Engine]
+
+
+async def serve_many_models(
+    settings: Settings, listener: socket.socket, *, verify: Verify, load: Load, log: FailureLog, say: Say
+) -> None:
+    """Serves whatever models requests load, until a signal drains it; healthy from the start, as SageMaker wants it."""
+    samples, stop = Samples(), stop_on_signals()
+    models = _models(settings, samples, verify=verify, load=load, log=log)
+    server = HttpServer(_answering(settings, models, samples, log), limits=limits_of(settings))
+    gauge(samples, "roundhouse_connections", lambda: server.connections)
+    gauge(samples, "roundhouse_models_loaded", lambda: len(models))
+    await server.start(listener)
+    say(f"Serving the models that requests load on {place_of(settings)}.")
+    await stop.wait()
+    await server.drain(settings.drain_seconds)
+    await models.close()
+
+
+def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog) -> Models:
+    def described(archive: EngineArchive) -> Model:
+        try:
+            return model_of(archive, settings, lambda: load(archive))
+        except Exception as fault:
+            raise ArchiveRefused(f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again.") from fault
+
+    def backend(name: str, found: Opened) -> ModelBackend:
+        return batcher_of(described(found.archive), found.engine, found.costs, settings, BatchMetrics(samples, name, log=log))
+
+    return Models(
+        verify=verify,
+        open_engine=load,
+        plane=lambda archive: plane_of(described(archive), settings),
+        backend=backend,
+        free_mib=free_mib,
+        log=log,
+    )
+
+
+def _answering(settings: Settings, models: Models, samples: Samples, log: FailureLog) -> Answering:
+    async def metrics() -> bytes:
+        return exposition(samples.snapshot())
+
+    return multi_model_answering(
+        models,
+        max_body_bytes=settings.max_body_bytes,
+        deadline_seconds=settings.deadline_seconds,
+        metrics=metrics,
+        failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
+        observer=RequestMetrics(samples, log=log),
+    )

@@ -1,0 +1,127 @@
+"""ONNX networks in ONNX Runtime's CUDA provider: arrays stay where they are on the device, every bucket is a CUDA graph.
+
+Sources: onnxruntime.ai, CUDA execution provider, "Using CUDA Graphs"; onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
+cuda_execution_provider.h, PerThreadContext: a graph belongs to the thread that recorded it, so there is one slot, and warming up
+belongs in its thread; elsewhere the slot would record everything again, at its first requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime
+
+from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.onnxruntime_cpu import is_short_of_memory
+from container.server.engines.onnxruntime_lane import Lane, ran_once
+from container.server.engines.shaping import Part, Shapes, Tensor
+from container.server.types import Array
+
+DeviceName = Literal["cuda", "cpu"]
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+UNRECORDABLE = ("have not been partitioned", "graph capture feature", "CUDA Graph feature")
+"""What ONNX Runtime says of a network whose nodes are not all on the GPU, or that branches."""
+TYPES = {
+    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(bool)": np.bool_,
+    **{f"tensor(int{bits})": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)},
+    **{f"tensor(uint{bits})": np.dtype(f"uint{bits}").type for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+class OnnxRunner:
+    """One session on a device; on the CPU the same lines run without graphs, which is how they are tested."""
+
+    slots = 1
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        device: DeviceName = "cuda",
+        tell: Callable[[str], None] = print,
+        open_session: Callable[[str, Any, list[Any]], Any] = onnxruntime.InferenceSession,
+    ) -> None:
+        """Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises."""
+        self._path, self._device, self._open_session = path, device, open_session
+        with self._short_of_memory():
+            self._session, self._records = self._opened(tell)
+        self.inputs = {each.name: Tensor(dtype=_type(each), rank=len(each.shape)) for each in self._session.get_inputs()}
+        self._types = {each.name: _type(each) for each in self._session.get_outputs()}
+        self.outputs = tuple(self._types)
+        self._wanted = self.outputs
+        self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {}
+
+    def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
+        """These shapes get arrays and a graph of their own when they first run; only these outputs are computed."""
+        self._wanted = outputs
+        self._lanes = {tuple(each.values()): None for each in shapes}
+
+    def run(self, part: Part, slot: int) -> Mapping[str, Array]:
+        """The part's own rows of the outputs. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+        key = tuple(part.shapes.values())
+        with self._short_of_memory():
+            if key not in self._lanes:
+                return ran_once(self._session, part, self._wanted, self._device, records=self._records)
+            lane = self._lanes[key]
+            if lane is None:
+                lane = self._lanes[key] = self._lane(part)
+            return lane.run(part)
+
+    def close(self) -> None:
+        """Forgets the session, and with it all device memory."""
+        self._lanes.clear()
+        del self._session
+
+    def _lane(self, part: Part) -> Lane:
+        graph = list(self._lanes).index(tuple(part.shapes.values())) + 1 if self._records else None
+        outputs = {name: self._types[name] for name in self._wanted}
+        types = {name: tensor.dtype for name, tensor in self.inputs.items()}
+        return Lane(self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph)
+
+    def _opened(self, tell: Callable[[str], None]) -> tuple[Any, bool]:
+        if self._device == "cpu":
+            return self._session_on([CPU]), False
+        try:
+            return self._on_gpu({"enable_cuda_graph": "1"}), True
+        except Exception as fault:
+            if not any(words in str(fault) for words in UNRECORDABLE):
+                raise
+        tell(
+            f"{self._path.name} cannot be recorded as CUDA graphs, for some of its nodes run on the CPU or branch; it runs "
+            "node by node, which is slower for small batches. Fused networks can be recorded."
+        )
+        return self._on_gpu({}), False
+
+    def _on_gpu(self, options: Mapping[str, str]) -> Any:
+        session = self._session_on([(CUDA, {"device_id": "0", **options}), CPU])
+        if CUDA not in session.get_providers():
+            raise ValueError(f"ONNX Runtime has no {CUDA} here, or its CUDA or cuDNN libraries do not load")
+        return session
+
+    def _session_on(self, providers: list[Any]) -> Any:
+        options = onnxruntime.SessionOptions()
+        # The GPU does the work: threads of the CPU's pool would only spin beside it.
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        return self._open_session(str(self._path), options, providers)
+
+    @contextmanager
+    def _short_of_memory(self) -> Iterator[None]:
+        try:
+            yield
+        except EngineOutOfMemory:
+            raise
+        except Exception as fault:
+            if is_short_of_memory(fault):
+                raise EngineOutOfMemory(f"{self._path.name} does not fit the GPU memory that is left: {fault}") from fault
+            raise
+
+
+def _type(tensor: Any) -> Any:
+    if tensor.type not in TYPES:
+        raise ValueError(f"tensor {tensor.name} of the network is a {tensor.type}; allowed are {', '.join(TYPES)}")
+    return TYPES[tensor.type]

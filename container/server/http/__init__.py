@@ -1,0 +1,1 @@
+"""HTTP/1.1 on asyncio over httptools: connections, messages, routes."""

@@ -1,0 +1,136 @@
+"""The paths of a server of several models: SageMaker's multi-model contract.
+
+Who is loaded, for how long and what makes room is `Models`' business; AWS's documents are answered as AWS writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from container.server.codecs.envelope import JSON_TYPE, json_bytes, kind, opened_document, shown
+from container.server.http.content_encoding import plain_body
+from container.server.http.dispatch import Answer, Route, dispatching
+from container.server.http.inference import Plane, infer
+from container.server.http.message import Answering, Request, Response
+from container.server.http.observer import Deaf, Observer
+from container.server.http.routes import EMPTY, Metrics, always, common_routes
+from container.server.types import RequestFault
+
+DEFAULT_PAGE = 100
+LARGEST_PAGE = 1000
+
+
+class Entry(Protocol):
+    """A loaded model: the name that requests use, and where its archive lies."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+
+
+class Models(Protocol):
+    """The loaded models."""
+
+    async def load(self, name: str, url: str) -> None:
+        """Raises Conflict, OutOfMemory, RequestFault."""
+        ...
+
+    async def unload(self, name: str) -> None:
+        """Raises UnknownPath."""
+        ...
+
+    def listed(self, token: str | None, limit: int) -> tuple[Sequence[Entry], str | None]:
+        """A page of models and the next page's token. Raises RequestFault for a token that it never gave."""
+        ...
+
+    def described(self, name: str) -> Entry:
+        """Raises UnknownPath."""
+        ...
+
+    def plane(self, name: str) -> Plane:
+        """Raises UnknownPath."""
+        ...
+
+
+def multi_model_answering(
+    models: Models,
+    *,
+    max_body_bytes: int,
+    deadline_seconds: float,
+    metrics: Metrics,
+    failed: Callable[[BaseException], None],
+    observer: Observer | None = None,
+) -> Answering:
+    """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults that are no client's."""
+
+    async def inferred(request: Request, stages: dict[str, float]) -> Response:
+        plane = models.plane(_name(request.path, "/invoke"))
+        return await infer(plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds)
+
+    async def load(request: Request, stages: dict[str, float]) -> Response:
+        body = await plain_body(request.body, request.headers.get(b"content-encoding"), max_body_bytes)
+        document = opened_document(body)
+        await models.load(_word(document, "model_name"), _word(document, "url"))
+        return EMPTY
+
+    async def listed(request: Request, stages: dict[str, float]) -> Response:
+        entries, token = models.listed(*_page(request.query))
+        document: dict[str, Any] = {"models": [_document(entry) for entry in entries]}
+        return _json(document if token is None else document | {"nextPageToken": token})
+
+    async def described(request: Request, stages: dict[str, float]) -> Response:
+        return _json(_document(models.described(_name(request.path))))
+
+    async def unload(request: Request, stages: dict[str, float]) -> Response:
+        await models.unload(_name(request.path))
+        return EMPTY
+
+    health = Route(kind="health", methods={"GET": always(EMPTY)})
+    routes = common_routes(metrics) | {"/ping": health, "/v2/health/ready": health}
+    routes["/models"] = Route(kind="models", methods={"GET": listed, "POST": load})
+    one: Mapping[str, Answer] = {"GET": described, "DELETE": unload}
+    invoke: Mapping[str, Answer] = {"POST": inferred}
+
+    def found(path: str) -> Route | None:
+        if not path.startswith("/models/"):
+            return routes.get(path)
+        if path.endswith("/invoke"):
+            return Route(kind="infer", methods=invoke, model=_name(path, "/invoke"))
+        return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
+
+    elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
+    return dispatching(found, elsewhere=elsewhere, observer=Deaf() if observer is None else observer, failed=failed)
+
+
+def _name(path: str, end: str = "") -> str:
+    return path.removeprefix("/models/").removesuffix(end)
+
+
+def _word(document: dict[str, Any], field: str) -> str:
+    """A string that a request to load must have."""
+    found = document.get(field)
+    if not isinstance(found, str):
+        raise RequestFault(f'The request needs "{field}" with a string, not {kind(found)}.')
+    if not found or len(found) > 1024 or not found.isprintable():
+        raise RequestFault(f'"{field}" is {shown(found)}; it must have 1 to 1024 printable characters.')
+    return found
+
+
+def _page(query: str) -> tuple[str | None, int]:
+    """Token and size of the page that a query asks for."""
+    asked = parse_qs(query)
+    limit = asked.get("limit", [str(DEFAULT_PAGE)])[-1]
+    if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:
+        raise RequestFault(f"limit is {shown(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}.")
+    return asked.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
+
+
+def _document(entry: Entry) -> dict[str, str]:
+    return {"modelName": entry.name, "modelUrl": entry.url}
+
+
+def _json(document: dict[str, Any]) -> Response:
+    return Response(200, json_bytes(document), JSON_TYPE)

@@ -1,0 +1,173 @@
+"""Bytes in, whole requests out, within limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import httptools
+
+from container.server.http.limits import HttpLimits
+from container.server.http.message import Request
+from container.server.http.response_bytes import Ending
+from container.server.types import HeaderTooLarge, RequestFault, TooLarge
+
+PIECE_BYTES = 4096
+"""Read at a time outside of a body of known length: bounds how many pipelined requests come out at once."""
+HEADER_OVERHEAD = 4
+"""Colon, space and line end of a header."""
+
+
+class Arrival(NamedTuple):
+    """A whole request and what becomes of its connection."""
+
+    request: Request
+    ending: Ending
+
+
+class RequestReader:
+    """The requests of one connection in order; a fault is the last that comes, and everything after it is ignored."""
+
+    def __init__(self, limits: HttpLimits, clock: Callable[[], float]) -> None:
+        self.arrived: deque[Arrival | RequestFault] = deque()
+        self.expects = False
+        """Whether the client waits for a 100 before it sends the body."""
+        self.begun: float | None = None
+        """When the first byte of an unfinished request came."""
+        self._limits = limits
+        self._clock = clock
+        self._broken = False
+        self._header_bytes = 0
+        self._unfinished_bytes = 0
+        self._begins_here = False
+        """Whether the unfinished request began in the piece that is read now."""
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._headers_done = False
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._length = 0
+        self._parser: Any = httptools.HttpRequestParser(self)
+
+    @property
+    def appetite(self) -> int:
+        """Bytes to feed next."""
+        return max(PIECE_BYTES, self._length - self._body_bytes)
+
+    def feed(self, data: Any) -> None:
+        """Reads on; never raises."""
+        if self._broken:
+            return
+        self._begins_here = False
+        try:
+            self._parser.feed_data(data)
+            if self.begun is not None and not self._headers_done and not self._begins_here:
+                self._count_unfinished(len(data))
+        except httptools.HttpParserUpgrade:
+            self._end_after_upgrade()
+        except (httptools.HttpParserError, RequestFault) as fault:
+            self.refuse(_sentence(fault))
+
+    def refuse(self, fault: RequestFault) -> None:
+        """Puts a fault behind what arrived and reads nothing more."""
+        self.arrived.append(fault)
+        self.close()
+
+    def close(self) -> None:
+        """Lets the parser go, which holds this reader."""
+        self._broken, self._parser, self.begun, self.expects = True, None, None, False
+        self._body = []
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request; httptools calls this and those below."""
+        self.begun, self._begins_here = self._clock(), True
+        self._url, self._headers, self._headers_done, self._header_bytes = b"", {}, False, 0
+        self._unfinished_bytes = 0
+        self._body, self._body_bytes, self._length = [], 0, 0
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the request line's target."""
+        self._count(len(url))
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A whole header, or a trailer, which is counted and dropped."""
+        self._count(len(name) + len(value) + HEADER_OVERHEAD)
+        if self._headers_done:
+            return
+        name = name.lower()
+        known = self._headers.get(name)
+        self._headers[name] = value if known is None else known + b", " + value
+
+    def on_headers_complete(self) -> None:
+        """Refuses before the body comes what its header already condemns."""
+        self._headers_done = True
+        headers = self._headers
+        version = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise RequestFault(f"HTTP/{version} is not spoken here; use HTTP/1.1.")
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise RequestFault("Transfer-Encoding must be chunked alone; a packed body is said by Content-Encoding.")
+        self._length = int(headers.get(b"content-length", b"0"))
+        if self._length > self._limits.body_bytes:
+            raise self._too_large()
+        self.expects = version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue"
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of the body."""
+        self._body_bytes += len(piece)
+        if self._body_bytes > self._limits.body_bytes:
+            raise self._too_large()
+        self._body.append(piece)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        path, query = _target(self._url)
+        request = Request(self._parser.get_method().decode("ascii"), path, self._headers, body, query)
+        self.arrived.append(Arrival(request, self._ending()))
+        self.begun, self.expects, self._body = None, False, []
+
+    def _ending(self) -> Ending:
+        if not self._parser.should_keep_alive():
+            return Ending.CLOSE
+        return Ending.KEEP if self._parser.get_http_version() == "1.1" else Ending.KEEP_OLD
+
+    def _end_after_upgrade(self) -> None:
+        """An asked upgrade is passed over: the request is answered as it stands, and nothing after it can be read."""
+        last = self.arrived.pop()
+        self.arrived.append(last._replace(ending=Ending.CLOSE) if isinstance(last, Arrival) else last)
+        self.close()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self._limits.header_bytes:
+            raise HeaderTooLarge(f"Request line and header have more than {self._limits.header_bytes} bytes.")
+
+    def _count_unfinished(self, size: int) -> None:
+        """Counts bytes that the parser keeps for itself until their header ends."""
+        self._unfinished_bytes += size
+        if self._unfinished_bytes > self._limits.header_bytes:
+            self._count(self._unfinished_bytes)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"The request has more than {self._limits.body_bytes} bytes.")
+
+
+def _target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target, which may be a whole URL."""
+    if not url.startswith(b"/") and b"://" in url:
+        url = b"/" + url.partition(b"://")[2].partition(b"/")[2]
+    path, _, query = url.decode("latin-1").partition("?")
+    return (unquote(path) if "%" in path else path), query
+
+
+def _sentence(fault: Exception) -> RequestFault:
+    """What the client hears of a fault of the parser or of ours within it."""
+    if isinstance(fault, RequestFault):
+        return fault
+    if isinstance(fault.__context__, RequestFault):
+        return fault.__context__
+    return RequestFault(f"The request is not HTTP/1.1: {fault}.")

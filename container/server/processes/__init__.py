@@ -1,0 +1,1 @@
+"""Several HTTP processes before one engine owner, talking over local sockets."""

@@ -1,0 +1,216 @@
+"""What an HTTP process and the engine's owner say to each other, as bytes: one header of 32 bytes, then arrays. Pure.
+
+A frame is a multiple of 8 bytes long, and so is every array in it: both ends look at arrays where they lie, without a copy.
+Numbers are in the machine's own order, for both ends are one machine.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from container.server import types
+from container.server.engines.rows import Tokens
+from container.server.types import Array, Arrays, RequestFault, Unavailable
+
+HEADER = struct.Struct("=IBBHIQd4x")
+"""Bytes of the whole frame, kind, detail, parts, rows, id, number."""
+TOKENS, TENSORS, CANCEL, ANSWER, FAULT, STATE, SNAPSHOT_WANTED, SNAPSHOT = range(1, 9)
+LOADING, READY, DRAINING, BROKEN = range(4)
+"""Details of STATE: what the engine's owner is."""
+TYPED = 1
+"""Detail of TOKENS: type ids follow the ids."""
+MAX_FRAME_BYTES = 1 << 30
+FAULTS = {name: fault for name, fault in vars(types).items() if isinstance(fault, type) and issubclass(fault, RequestFault)}
+_ARRAY = struct.Struct("=4sI")
+_INT32 = np.dtype(np.int32)
+
+
+class Broken(Exception):
+    """Bytes that are no frame: the other end is not ours, or not of this version."""
+
+
+class Frame(NamedTuple):
+    """A whole frame; its arrays lie in `data` from `begin` to `end`. `number` is seconds; in an answer, rows that wait."""
+
+    kind: int
+    detail: int
+    parts: int
+    rows: int
+    id: int
+    number: float
+    data: bytes
+    begin: int
+    end: int
+
+
+class Splitter:
+    """Cuts what a socket gave into frames."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._wanted = HEADER.size
+
+    def split(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now. Raises Broken."""
+        if self._pieces:
+            self._pieces.append(data)
+            self._held += len(data)
+            if self._held < self._wanted:
+                return
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+        begin, length = 0, len(data)
+        while length - begin >= 32:
+            size, kind, detail, parts, rows, identity, number = HEADER.unpack_from(data, begin)
+            if not 32 <= size <= MAX_FRAME_BYTES:
+                raise Broken(f"A frame announces {size} bytes; 32 to {MAX_FRAME_BYTES} are right.")
+            end = begin + size
+            if end > length:
+                self._keep(data[begin:], size)
+                return
+            yield Frame(kind, detail, parts, rows, identity, number, data, begin + 32, end)
+            begin = end
+        if begin < length:
+            self._keep(data[begin:], HEADER.size)
+
+    def _keep(self, rest: bytes, wanted: int) -> None:
+        self._pieces.append(rest)
+        self._held, self._wanted = len(rest), wanted
+
+
+def signal(kind: int, *, detail: int = 0, identity: int = 0, number: float = 0.0) -> bytes:
+    """A frame that is its header alone: CANCEL, STATE, SNAPSHOT_WANTED."""
+    return HEADER.pack(32, kind, detail, 0, 0, identity, number)
+
+
+def asked(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
+    """A request of at least one row, all of them texts' tokens or all tensors of one shape; `seconds` are left to answer it."""
+    if isinstance(rows[0], Tokens):
+        return _asked_tokens(identity, rows, seconds)
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return _framed(TENSORS, 0, columns, identity, seconds, len(rows))
+
+
+def rows_asked(frame: Frame) -> Sequence[Any]:
+    """The rows of a TOKENS or TENSORS frame, views of its bytes."""
+    if frame.kind == TOKENS:
+        return _tokens_asked(frame)
+    return list(zip(*arrays_of(frame), strict=True))
+
+
+def answered(identity: int, arrays: Arrays, waiting: int) -> bytes:
+    """An answer, and how many rows wait at the owner."""
+    return _framed(ANSWER, 0, arrays, identity, waiting, 0)
+
+
+def arrays_of(frame: Frame) -> Arrays:
+    """The arrays of a TENSORS or ANSWER frame, views of its bytes."""
+    arrays, place = [], frame.begin
+    for _ in range(frame.parts):
+        array, place = _array_at(frame.data, place)
+        arrays.append(array)
+    return tuple(arrays)
+
+
+def failed(identity: int, fault: RequestFault) -> bytes:
+    """A request that gets no answer, and the sentence for its client."""
+    return _worded(FAULT, identity, f"{type(fault).__name__}\n{fault}".encode())
+
+
+def fault_of(frame: Frame) -> RequestFault:
+    """The fault of a FAULT frame; of a class that this process does not know, Unavailable."""
+    name, _, sentence = words_of(frame).decode(errors="replace").partition("\n")
+    return FAULTS.get(name, Unavailable)(sentence)
+
+
+def snapshot(identity: int, words: bytes) -> bytes:
+    """A process' samples, as its metrics write them."""
+    return _worded(SNAPSHOT, identity, words)
+
+
+def words_of(frame: Frame) -> bytes:
+    """The text of a FAULT or SNAPSHOT frame."""
+    return frame.data[frame.begin : frame.begin + frame.rows]
+
+
+def _asked_tokens(identity: int, rows: Sequence[Tokens], seconds: float) -> bytes:
+    count = len(rows)
+    typed = any(row.type_ids is not None for row in rows)
+    pieces = [np.fromiter(map(len, rows), np.int32, count), *(row.ids for row in rows)]
+    if typed:
+        pieces += [np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids for row in rows]
+    flat = np.concatenate(pieces, dtype=np.int32)
+    size = 32 + flat.nbytes
+    header = HEADER.pack(size + (-size % 8), TOKENS, TYPED if typed else 0, 0, count, identity, seconds)
+    return b"".join((header, flat, b"\0" * (-size % 8)))
+
+
+def _tokens_asked(frame: Frame) -> list[Tokens]:
+    data, count, begin = frame.data, frame.rows, frame.begin
+    lengths = np.frombuffer(data, _INT32, count, begin).tolist()
+    begin += 4 * count
+    total = lengths[0] if count == 1 else sum(lengths)
+    ids = np.frombuffer(data, _INT32, total, begin)
+    if not frame.detail & TYPED:
+        return [Tokens(ids)] if count == 1 else [Tokens(each) for each in _cut(ids, lengths)]
+    types = np.frombuffer(data, _INT32, total, begin + 4 * total)
+    return [Tokens(*pair) for pair in zip(_cut(ids, lengths), _cut(types, lengths), strict=True)]
+
+
+def _cut(flat: Array, lengths: Sequence[int]) -> Iterator[Array]:
+    begin = 0
+    for length in lengths:
+        yield flat[begin : begin + length]
+        begin += length
+
+
+def _framed(kind: int, detail: int, arrays: Sequence[Array], identity: int, number: float, rows: int) -> bytes:
+    pieces: list[Any] = [b""]
+    size = 32
+    for array in arrays:
+        described = _description(array.dtype, array.shape)
+        nbytes = array.nbytes
+        pieces.append(described)
+        pieces.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+        size += len(described) + nbytes
+        if nbytes & 7:
+            pieces.append(b"\0" * (-nbytes % 8))
+            size += -nbytes % 8
+    pieces[0] = HEADER.pack(size, kind, detail, len(arrays), rows, identity, number)
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=1024)
+def _description(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Type and shape of an array, as many bytes as keep what follows aligned."""
+    words = struct.pack(f"={len(shape)}I", *shape)
+    return _ARRAY.pack(dtype.str.encode(), len(shape)) + words + b"\0" * (-len(words) % 8)
+
+
+def _array_at(data: bytes, place: int) -> tuple[Array, int]:
+    """The array at a place, and the place behind it."""
+    word, axes = _ARRAY.unpack_from(data, place)
+    shape = struct.unpack_from(f"={axes}I", data, place + 8)
+    place += 8 + 4 * axes + (-4 * axes % 8)
+    dtype = _dtype(word)
+    count = math.prod(shape)
+    array = np.frombuffer(data, dtype, count, place).reshape(shape)
+    nbytes = count * dtype.itemsize
+    return array, place + nbytes + (-nbytes % 8)
+
+
+@lru_cache(maxsize=64)
+def _dtype(word: bytes) -> np.dtype[Any]:
+    return np.dtype(word.rstrip(b"\0").decode())
+
+
+def _worded(kind: int, identity: int, words: bytes) -> bytes:
+    padding = -len(words) % 8
+    return HEADER.pack(32 + len(words) + padding, kind, 0, 0, len(words), identity, 0.0) + words + b"\0" * padding

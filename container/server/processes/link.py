@@ -1,0 +1,197 @@
+"""An HTTP process' way to the process that owns the engine: a backend like any other, over one socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from container.server.processes import frames
+from container.server.processes.frames import Broken, Frame, Splitter
+from container.server.types import Arrays, DeadlinePassed, QueueFull, Unavailable
+
+GONE = "The process that owns the engine ended; this server is being replaced."
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
+"""Requests that the owner has not read yet; with more of them new ones are refused."""
+DEFAULT_SECONDS = 60.0
+SWEEP_SECONDS = 1.0
+"""How often unanswered requests are looked at, in case the owner hangs; it keeps deadlines itself."""
+
+
+class _Asked(asyncio.Future[Arrays]):
+    """An answer to come, whose cancelling tells the owner."""
+
+    # No done callback does this: it would cost every request, not only the cancelled ones, a turn of the event loop.
+    identity: int
+    rows: int
+    deadline: float
+    forget: Callable[[_Asked], None]
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancels, and takes the rows out of the owner's queue."""
+        if not super().cancel(msg):
+            return False
+        self.forget(self)
+        return True
+
+
+class Link(asyncio.Protocol):
+    """The front's end: a `Backend` of which `state` is the owner's last word."""
+
+    def __init__(self, *, max_rows: int, changed: Callable[[Link], None], samples: Callable[[], bytes] = bytes) -> None:
+        """`max_rows` may be unanswered at once; `changed` hears of every new state; `samples` are this process' metrics."""
+        self.state = frames.LOADING
+        self.lost = False
+        self._max_rows = max_rows
+        self._changed = changed
+        self._samples = samples
+        self._asked: dict[int, _Asked] = {}
+        self._wanted: dict[int, asyncio.Future[bytes]] = {}
+        self._rows = 0
+        self._owner_waiting = 0
+        self._last = 0
+        self._paused = False
+        self._splitter = Splitter()
+        self._out: list[bytes] = []
+
+    @property
+    def broken(self) -> bool:
+        """True when the owner is gone, or its engine fails on every request."""
+        return self.lost or self.state == frames.BROKEN
+
+    @property
+    def waiting(self) -> int:
+        """Rows that waited at the owner, when it last answered."""
+        return self._owner_waiting if self._asked else 0
+
+    @property
+    def unanswered(self) -> int:
+        """Rows of this process that the owner has and has not answered."""
+        return self._rows
+
+    def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
+        """One array per output, rows in order; cancelling tells the owner. Raises QueueFull and Unavailable."""
+        self._refuse(len(rows))
+        loop = self._loop
+        now = loop.time()
+        self._last += 1
+        asked = _Asked(loop=loop)
+        asked.identity, asked.rows, asked.forget = self._last, len(rows), self._forget
+        asked.deadline = now + DEFAULT_SECONDS if deadline is None else deadline
+        self._send(frames.asked(self._last, rows, asked.deadline - now))
+        self._asked[self._last] = asked
+        self._rows += asked.rows
+        return asked
+
+    async def samples_of_all(self) -> bytes:
+        """The samples of the owner and every front, summed by the owner. Raises Unavailable."""
+        if self.lost:
+            raise Unavailable(GONE)
+        self._last += 1
+        wanted: asyncio.Future[bytes] = self._loop.create_future()
+        self._wanted[self._last] = wanted
+        self._send(frames.signal(frames.SNAPSHOT_WANTED, identity=self._last))
+        return await wanted
+
+    def serve(self) -> None:
+        """Says that this process takes connections."""
+        self._send(frames.signal(frames.STATE, detail=frames.READY))
+
+    def close(self) -> None:
+        """Says goodbye; the owner drops what is unanswered."""
+        self._flush()
+        self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The owner is gone: every request fails at once."""
+        self.lost = True
+        self._sweeping.cancel()
+        unanswered: list[asyncio.Future[Any]] = [*self._asked.values(), *self._wanted.values()]
+        self._asked, self._wanted, self._rows = {}, {}, 0
+        for future in unanswered:
+            if not future.done():
+                future.set_exception(Unavailable(GONE))
+        self._changed(self)
+
+    def pause_writing(self) -> None:
+        """The owner reads too slowly."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The owner has read."""
+        self._paused = False
+
+    def data_received(self, data: bytes) -> None:
+        """Hands every whole frame to whom it is for."""
+        try:
+            for frame in self._splitter.split(data):
+                if frame.kind == frames.ANSWER:
+                    self._owner_waiting = int(frame.number)
+                    asked = self._take(frame.id)
+                    if asked is not None:
+                        asked.set_result(frames.arrays_of(frame))
+                else:
+                    self._told(frame)
+        except Broken:
+            self._transport.abort()
+
+    def _told(self, frame: Frame) -> None:
+        """Anything but an answer."""
+        if frame.kind == frames.FAULT:
+            asked = self._take(frame.id)
+            if asked is not None:
+                asked.set_exception(frames.fault_of(frame))
+        elif frame.kind == frames.STATE:
+            self.state = frame.detail
+            self._changed(self)
+        elif frame.kind == frames.SNAPSHOT_WANTED:
+            self._send(frames.snapshot(frame.id, self._samples()))
+        elif frame.kind == frames.SNAPSHOT:
+            wanted = self._wanted.pop(frame.id, None)
+            if wanted is not None and not wanted.done():
+                wanted.set_result(frames.words_of(frame))
+
+    def _refuse(self, rows: int) -> None:
+        if self.lost:
+            raise Unavailable(GONE)
+        if self._rows + rows > self._max_rows:
+            sentence = f"{self._rows} rows of this process are unanswered and at most {self._max_rows} may be"
+            raise QueueFull(f"{sentence}; try again in a second.")
+        if self._paused:
+            raise QueueFull("The engine's process takes requests more slowly than they come; try again in a second.")
+
+    def _take(self, identity: int) -> _Asked | None:
+        asked = self._asked.pop(identity, None)
+        if asked is not None:
+            self._rows -= asked.rows
+        return asked
+
+    def _forget(self, asked: _Asked) -> None:
+        if self._take(asked.identity) is not None and not self.lost:
+            self._send(frames.signal(frames.CANCEL, identity=asked.identity))
+
+    def _send(self, frame: bytes) -> None:
+        """Everything of one turn of the event loop leaves in one write."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        if self._out and not self.lost:
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+
+    def _sweep(self) -> None:
+        """Requests are kept in the order of their coming, and deadlines differ: all are looked at."""
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        late = self._loop.time() - SWEEP_SECONDS
+        for asked in [each for each in self._asked.values() if each.deadline < late]:
+            self._forget(asked)
+            asked.set_exception(DeadlinePassed("The engine's process did not answer in the request's time; try again."))

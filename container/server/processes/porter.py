@@ -1,0 +1,114 @@
+"""Connections in turn: the owner accepts, and each HTTP process gets the next one, as a file descriptor.
+
+Processes that accept from one listening socket by themselves get very unequal shares: of 64 connections, one of six took all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+
+WORD = b"c"
+ACCEPTED_AT_ONCE = 32
+RETRY_SECONDS = 0.01
+
+
+class Porter:
+    """Accepts for those HTTP processes that serve; while there are none, connections wait in the listening socket."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._doors: deque[socket.socket] = deque()
+        self._held: socket.socket | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+
+    def __len__(self) -> int:
+        """How many processes serve."""
+        return len(self._doors)
+
+    def add(self, door: socket.socket) -> None:
+        """A process serves: it gets its turns through its door."""
+        door.setblocking(False)  # send_fds of Python 3.11 and 3.12 drops the flags that it is given
+        self._doors.append(door)
+        self._watch()
+
+    def remove(self, door: socket.socket) -> None:
+        """A process gets no turns any more."""
+        if door in self._doors:
+            self._doors.remove(door)
+        if not self._doors:
+            self._rest()
+
+    def close(self) -> None:
+        """Accepts nothing more: new connections are refused."""
+        self._rest()
+        self._doors.clear()
+        if self._held is not None:
+            self._held.close()
+        self._listener.close()
+
+    def _watch(self) -> None:
+        if not self._accepting and self._listener.fileno() >= 0:
+            self._accepting = True
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _rest(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._listener.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if self._held is None:
+                try:
+                    self._held, _ = self._listener.accept()
+                except BlockingIOError:
+                    return
+                except OSError:  # out of descriptors, or the client left already
+                    self._pause()
+                    return
+            if not self._hand_on(self._held):
+                self._pause()
+                return
+            self._held.close()
+            self._held = None
+
+    def _hand_on(self, connection: socket.socket) -> bool:
+        """Gives a connection to the next process that has room for it."""
+        for _ in range(len(self._doors)):
+            door = self._doors[0]
+            self._doors.rotate(-1)
+            try:
+                socket.send_fds(door, [WORD], [connection.fileno()])
+            except OSError:  # full, or its process has just died
+                continue
+            return True
+        return False
+
+    def _pause(self) -> None:
+        self._rest()
+        self._retry = self._loop.call_later(RETRY_SECONDS, self._again)
+
+    def _again(self) -> None:
+        self._retry = None
+        if self._doors:
+            self._watch()
+            self._accept()
+
+
+def handed(door: socket.socket) -> socket.socket | None:
+    """The next connection at a door, which must not block; `None` when there is none now. Raises EOFError: the owner is gone."""
+    try:
+        word, descriptors, _, _ = socket.recv_fds(door, len(WORD), 1)
+    except BlockingIOError:
+        return None
+    if not word:
+        raise EOFError
+    return socket.socket(fileno=descriptors[0])

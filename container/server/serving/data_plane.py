@@ -1,0 +1,112 @@
+"""What the server does with a request, whatever carried it: refuse, tokenize, submit; and when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from container.server.serving.backend import Backend
+from container.server.types import Arrays, DeadlinePassed, RequestFault, Signature, TensorSignature, TooLarge, Unavailable
+
+INLINE_CHARACTERS = 4096
+"""Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per thousand characters)."""
+DRAINING = "The server is draining; try again in a second."
+LOADING = "The server is still loading its engine; try again in a second."
+
+
+class Encoder(Protocol):
+    """Turns texts into the engine's rows."""
+
+    def encode(self, texts: Sequence[Any]) -> Sequence[Any]:
+        """One row per text, in order."""
+        ...
+
+    def cost(self, texts: Sequence[Any]) -> int:
+        """How long encoding takes, in characters."""
+        ...
+
+
+class DataPlane:
+    """One served model, from loading to draining."""
+
+    def __init__(
+        self,
+        *,
+        signature: Signature | TensorSignature,
+        encoder: Encoder | None,
+        max_request_rows: int,
+        deadline_seconds: float,
+    ) -> None:
+        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the longest that a request may take."""
+        self.signature = signature
+        self._encoder = encoder
+        self._max_request_rows = max_request_rows
+        self._deadline_seconds = deadline_seconds
+        self._backend: Backend | None = None
+        self._draining = False
+        self._encoding = 0
+        self._encoded_all: asyncio.Future[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """True when a request would be answered now."""
+        return self._backend is not None and not self._backend.broken and not self._draining
+
+    def open(self, backend: Backend) -> None:
+        """Begins to answer: the engine is loaded and warm."""
+        self._backend = backend
+
+    def drain(self) -> None:
+        """Refuses requests from now on; those taken get their answers."""
+        self._draining = True
+
+    async def drained(self) -> None:
+        """Drains, and returns when the backend has every taken request; its own `drained` says when they are answered."""
+        self.drain()
+        if self._encoding:
+            if self._encoded_all is None:
+                self._encoded_all = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._encoded_all)
+
+    async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
+        """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling it stops the work.
+
+        `deadline` is a time of the event loop, bounded by the server's own. What awaiting this takes is the tokenizing,
+        what awaiting the answer takes are queue and engine. Raises RequestFault.
+        """
+        backend = self._open_backend()
+        self._refuse_size(len(rows))
+        latest = asyncio.get_running_loop().time() + self._deadline_seconds
+        deadline = latest if deadline is None or deadline > latest else deadline
+        if self._encoder is None:
+            return backend.submit(rows, deadline=deadline)
+        if self._encoder.cost(rows) <= INLINE_CHARACTERS:
+            return backend.submit(self._encoder.encode(rows), deadline=deadline)
+        self._encoding += 1
+        try:
+            encoded = await asyncio.to_thread(self._encoder.encode, rows)
+            return self._submitted(backend, encoded, deadline)
+        finally:
+            self._encoding -= 1
+            if self._encoding == 0 and self._encoded_all is not None and not self._encoded_all.done():
+                self._encoded_all.set_result(None)
+
+    def _submitted(self, backend: Backend, rows: Sequence[Any], deadline: float) -> asyncio.Future[Arrays]:
+        if asyncio.get_running_loop().time() >= deadline:
+            raise DeadlinePassed("The request's time passed while its texts were tokenized; send fewer, or try again.")
+        return backend.submit(rows, deadline=deadline)
+
+    def _open_backend(self) -> Backend:
+        if self._draining:
+            raise Unavailable(DRAINING)
+        if self._backend is None:
+            raise Unavailable(LOADING)
+        return self._backend
+
+    def _refuse_size(self, rows: int) -> None:
+        if not rows:
+            raise RequestFault(f"The request holds no {self.signature.rows}.")
+        if rows > self._max_request_rows:
+            held = f"{rows} {self.signature.rows}"
+            raise TooLarge(f"The request holds {held}; at most {self._max_request_rows} are taken at once.")

@@ -1,0 +1,163 @@
+"""One JSON line per failure on stderr, few enough to read, written where no request waits for it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal
+
+import orjson
+
+from container.server.types import RequestFault
+
+LINES_PER_SECOND = 10
+"""Of one event; what is beyond is counted and told."""
+BACKLOG_LINES = 1000
+"""Lines that may wait for a slow reader of stderr; what is beyond is counted and told."""
+STDERR = 2
+Level = Literal["warning", "error"]
+Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "process", "http"]
+CLIENT_PARTS = ("decode", "tokenize", "encode")
+"""Where an exception's message may quote a client's text: it is never logged."""
+
+
+def stderr(line: bytes) -> None:
+    """Writes a line to stderr in one piece, past Python's own buffer, which the event loop's prints share."""
+    os.write(STDERR, line)
+
+
+class FailureLog:
+    """Lines of JSON with rate limits per event; `report` may be called in any thread and never blocks."""
+
+    def __init__(
+        self, write: Callable[[bytes], object], *, model: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`write` is called in the log's own thread, with a line and its line feed."""
+        self._write = write
+        self._model = model
+        self._clock = clock
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._windows: dict[str, _Window] = {}
+        self._thread = threading.Thread(target=self._write_on, name="failure log", daemon=True)
+        self._thread.start()
+
+    def report(
+        self,
+        event: str,
+        fault: BaseException | None = None,
+        *,
+        stage: Part,
+        level: Level = "error",
+        status: int | None = None,
+        request_id: str | None = None,
+        model: str | None = None,
+        **numbers: float,
+    ) -> None:
+        """One failure; `numbers` say how much (rows, seconds, exit codes)."""
+        with self._lock:
+            window = self._windows.setdefault(event, _Window(self._clock()))
+            if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
+                window.suppressed += 1
+                return
+        line: dict[str, Any] = {"time": _now(), "level": level, "model": self._model if model is None else model, "event": event}
+        line |= (
+            {"status": status, "request_id": request_id, "stage": stage}
+            | (_told(fault, stage) if fault is not None else {})
+            | numbers
+        )
+        self._lines.put(_line(line))
+
+    def close(self) -> None:
+        """Writes what waits."""
+        self._lines.put(None)
+        self._thread.join(timeout=2)
+
+    def _write_on(self) -> None:
+        ended = False
+        while not ended:
+            try:
+                line = self._lines.get(timeout=1)
+                ended = line is None
+            except queue.Empty:
+                line = None
+            for each in (*([] if line is None else [line]), *self._suppressed(everything=ended)):
+                try:
+                    self._write(each)
+                except (OSError, ValueError):
+                    return
+
+    def _suppressed(self, *, everything: bool) -> list[bytes]:
+        """A line for each event whose second is over and of which lines were left out."""
+        now, lines = self._clock(), []
+        with self._lock:
+            for event, window in self._windows.items():
+                if window.suppressed and (everything or window.over(now)):
+                    lines.append(
+                        _line(
+                            {
+                                "time": _now(),
+                                "level": "warning",
+                                "event": event,
+                                "model": self._model,
+                                "suppressed": window.suppressed,
+                            }
+                        )
+                    )
+                    window.suppressed = 0
+        return lines
+
+
+class _Window:
+    """How often an event was told in this second."""
+
+    __slots__ = ("begin", "lines", "suppressed")
+
+    def __init__(self, begin: float) -> None:
+        self.begin, self.lines, self.suppressed = begin, 0, 0
+
+    def over(self, now: float) -> bool:
+        """Whether the second has passed."""
+        return now - self.begin >= 1
+
+    def admits(self, now: float) -> bool:
+        """Counts one line, unless this second has had its own."""
+        if self.over(now):
+            self.begin, self.lines = now, 0
+        self.lines += 1
+        return self.lines <= LINES_PER_SECOND
+
+
+def _told(fault: BaseException, stage: Part) -> dict[str, Any]:
+    """Type and message of a fault; of our own bugs where they are, too."""
+    told: dict[str, Any] = {"exception": type(fault).__name__}
+    ours = not isinstance(fault, RequestFault)
+    if stage not in CLIENT_PARTS and (ours or _status(fault) >= 500):
+        told["message"] = str(fault)[:2000]
+    if ours and stage != "engine":
+        told["traceback"] = _places(fault.__traceback__)
+    return told
+
+
+def _status(fault: BaseException) -> int:
+    return fault.status if isinstance(fault, RequestFault) else 500
+
+
+def _places(found: TracebackType | None) -> list[str]:
+    """File, line and function of every frame; never values."""
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(found)]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    data: bytes = orjson.dumps({name: value for name, value in document.items() if value is not None})
+    return data + b"\n"

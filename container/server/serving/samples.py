@@ -1,0 +1,107 @@
+"""Numbers that grow: counters, histograms and gauges of one process, their snapshots, and the sum of several processes'.
+
+A request's six observations cost 1.3 microseconds together; prometheus_client's own histogram takes 0.8 for each, behind a lock.
+Not locked: observed on the event loop only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import orjson
+
+Key = tuple[str, tuple[str, ...]]
+"""A family's name and the values of its labels, in the family's order."""
+Values = Sequence[float]
+"""A counter's or gauge's one value; a histogram's count per bucket (the last is +Inf's), then the sum of what was observed."""
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def add(self, amount: float = 1) -> None:
+        """Adds."""
+        self.value += amount
+
+    def values(self) -> list[float]:
+        """As a snapshot has it."""
+        return [self.value]
+
+
+class Histogram:
+    """How many observations were at most each bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts one."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def values(self) -> list[float]:
+        """As a snapshot has it; a bucket's count is its own alone."""
+        return [*self.counts, self.total]
+
+
+class Samples:
+    """The samples of one process."""
+
+    def __init__(self) -> None:
+        self._counters: dict[Key, Counter] = {}
+        self._histograms: dict[Key, Histogram] = {}
+        self._gauges: dict[Key, Callable[[], float]] = {}
+
+    def counter(self, name: str, *labels: str) -> Counter:
+        """The counter of these labels; whoever counts often keeps it."""
+        return self._counters.setdefault((name, labels), Counter())
+
+    def histogram(self, name: str, bounds: Sequence[float], *labels: str) -> Histogram:
+        """The histogram of these labels."""
+        return self._histograms.setdefault((name, labels), Histogram(bounds))
+
+    def gauge(self, name: str, value: Callable[[], float], *labels: str) -> None:
+        """Has a value read whenever samples are taken."""
+        self._gauges[name, labels] = value
+
+    def forget(self, label: str) -> None:
+        """Drops the gauges with this label; what was counted stays counted."""
+        self._gauges = {key: value for key, value in self._gauges.items() if label not in key[1]}
+
+    def snapshot(self) -> bytes:
+        """Every sample now, as `summed` reads it."""
+        rows: list[tuple[str, tuple[str, ...], Values]] = [(*key, each.values()) for key, each in self._counters.items()]
+        rows += [(*key, each.values()) for key, each in self._histograms.items()]
+        rows += [(*key, [value()]) for key, value in self._gauges.items()]
+        data: bytes = orjson.dumps(rows)
+        return data
+
+
+def summed(snapshots: Iterable[bytes], *, without: frozenset[str] = frozenset()) -> bytes:
+    """One snapshot of several, sample by sample; `without` names families that are left out."""
+    found: dict[Key, list[float]] = {}
+    for snapshot in snapshots:
+        for key, values in parsed(snapshot).items():
+            if key[0] in without:
+                continue
+            known = found.setdefault(key, [0.0] * len(values))
+            found[key] = [one + other for one, other in zip(known, values, strict=True)]
+    data: bytes = orjson.dumps([(*key, values) for key, values in found.items()])
+    return data
+
+
+def parsed(snapshot: bytes) -> dict[Key, list[float]]:
+    """The samples of a snapshot; an empty one has none."""
+    rows: Any = orjson.loads(snapshot) if snapshot else []
+    return {(name, tuple(labels)): values for name, labels, values in rows}

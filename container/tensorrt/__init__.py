@@ -1,0 +1,1 @@
+"""TensorRT's runtime and CUDA's as Roundhouse uses them: what judges a plan and what serves it run the same lines."""

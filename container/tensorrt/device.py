@@ -1,0 +1,147 @@
+"""Memory, one queue and its recorded graphs on the GPU, through CUDA's runtime."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
+from container.tensorrt.surface import CudaRuntime
+
+Array = np.ndarray[Any, Any]
+MIB = 2**20
+Graph = Any
+"""A cudaGraphExec_t."""
+
+
+class Device:
+    """The first GPU; `cuda` is the module cuda.bindings.runtime. Every method raises DeviceFault for what fails in CUDA."""
+
+    def __init__(self, cuda: CudaRuntime) -> None:
+        self._cuda = cuda
+        self._buffers: dict[str, tuple[int, int]] = {}
+        self._pinned: dict[str, tuple[int, int]] = {}
+        self._answer(cuda.cudaSetDevice(0))
+        # Not blocking: what anybody queues without a stream would wait for ours, and end a recording.
+        self._stream = self._answer(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
+        self.stream = int(self._stream)
+        """As TensorRT takes it."""
+
+    def used_mib(self) -> float:
+        """Memory that is taken on the GPU, by whomever."""
+        free, total = self._answer(self._cuda.cudaMemGetInfo())
+        return (int(total) - int(free)) / MIB
+
+    def buffer(self, name: str, size: int) -> int:
+        """The address of at least `size` bytes that belong to a name; they are kept until more are asked for."""
+        return self._block(self._buffers, name, size, self._cuda.cudaMalloc, self._cuda.cudaFree)
+
+    def pinned(self, name: str, size: int) -> Array:
+        """`size` bytes of host memory that the GPU copies from and to directly; kept as `buffer` keeps its own."""
+        address = self._block(self._pinned, name, size, self._cuda.cudaMallocHost, self._cuda.cudaFreeHost)
+        values: Array = np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+        return values
+
+    def send(self, name: str, values: Array) -> int:
+        """Queues a copy to the GPU and tells where it goes; `values` must be contiguous, and stay until `wait`."""
+        address = self.buffer(name, values.nbytes)
+        kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
+        self._answer(self._cuda.cudaMemcpyAsync(address, values.ctypes.data, values.nbytes, kind, self._stream))
+        return address
+
+    def bring(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Queues a copy from the GPU; the values are there after `wait`."""
+        values: Array = np.empty(shape, dtype=dtype)
+        self.bring_into(name, values)
+        return values
+
+    def bring_into(self, name: str, values: Array) -> None:
+        """Queues a copy from the GPU into a contiguous array."""
+        kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        address = self.buffer(name, values.nbytes)
+        self._answer(self._cuda.cudaMemcpyAsync(values.ctypes.data, address, values.nbytes, kind, self._stream))
+
+    def recorded(self, queue: Callable[[], bool]) -> Graph | None:
+        """What `queue` puts into the queue, as a graph; it does not run. None where that cannot be recorded."""
+        mode = self._cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+        self._answer(self._cuda.cudaStreamBeginCapture(self._stream, mode))
+        try:
+            done = queue()
+        except DeviceFault:
+            done = False
+        error, graph = self._cuda.cudaStreamEndCapture(self._stream)
+        if not done or error != self._cuda.cudaError_t.cudaSuccess:
+            self._cuda.cudaGetLastError()
+            return None
+        ready = self._answer(self._cuda.cudaGraphInstantiate(graph, 0))
+        self._answer(self._cuda.cudaGraphDestroy(graph))
+        return ready
+
+    def launch(self, graph: Graph) -> None:
+        """Queues a recorded graph."""
+        self._answer(self._cuda.cudaGraphLaunch(graph, self._stream))
+
+    def forget(self, graph: Graph) -> None:
+        """Gives a recorded graph back."""
+        self._answer(self._cuda.cudaGraphExecDestroy(graph))
+
+    def wait(self) -> None:
+        """Until everything queued is done. Raises DeviceFault for whatever of it failed."""
+        self._answer(self._cuda.cudaStreamSynchronize(self._stream))
+
+    def close(self) -> None:
+        """Gives every buffer and the queue back, all of them even where one fails."""
+        with self._last_fault() as attempt:
+            for address, _ in self._buffers.values():
+                attempt(self._cuda.cudaFree(address))
+            for address, _ in self._pinned.values():
+                attempt(self._cuda.cudaFreeHost(address))
+            attempt(self._cuda.cudaStreamDestroy(self._stream))
+            self._buffers.clear()
+            self._pinned.clear()
+
+    def _block(
+        self,
+        blocks: dict[str, tuple[int, int]],
+        name: str,
+        size: int,
+        take: Callable[[int], tuple[Any, int]],
+        give: Callable[[int], tuple[Any]],
+    ) -> int:
+        address, held = blocks.get(name, (0, 0))
+        if held >= max(1, size):
+            return address
+        if held:
+            self._answer(give(address))
+            del blocks[name]
+        address = int(self._answer(take(max(1, size))))
+        blocks[name] = (address, max(1, size))
+        return address
+
+    @contextmanager
+    def _last_fault(self) -> Iterator[Callable[[tuple[Any, ...]], None]]:
+        faults: list[DeviceFault] = []
+
+        def attempt(answer: tuple[Any, ...]) -> None:
+            try:
+                self._answer(answer)
+            except DeviceFault as fault:
+                faults.append(fault)
+
+        yield attempt
+        if faults:
+            raise faults[-1]
+
+    def _answer(self, answer: tuple[Any, ...]) -> Any:
+        """What a call answers beside its error code. Raises DeviceFault in CUDA's own words."""
+        error, *values = answer
+        if error != self._cuda.cudaError_t.cudaSuccess:
+            _, words = self._cuda.cudaGetErrorString(error)
+            told = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(error)
+            kind = DeviceOutOfMemory if error == self._cuda.cudaError_t.cudaErrorMemoryAllocation else DeviceFault
+            raise kind(f"CUDA fails with {told} ({int(error)}); free the GPU, or look into the driver's log.")
+        return values[0] if len(values) == 1 else tuple(values)

@@ -1,0 +1,29 @@
+"""Why the GPU does not do what it is told; each message is one sentence in CUDA's or TensorRT's own words.
+
+DeviceFault
+├── DeviceOutOfMemory  it does not fit the GPU's memory, or the host's page-locked one
+├── PlanRefused        TensorRT does not load or run the plan
+└── NoBindings         this Python lacks TensorRT's or CUDA's bindings
+"""
+
+from __future__ import annotations
+
+
+class DeviceFault(Exception):
+    """CUDA or TensorRT fails."""
+
+
+class DeviceOutOfMemory(DeviceFault):
+    """Memory is short."""
+
+
+class PlanRefused(DeviceFault):
+    """The plan does not load, or does not run at these shapes."""
+
+
+class NoBindings(DeviceFault):
+    """A module is not installed, or lacks a library."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(f"this Python has no {module}")
+        self.module = module

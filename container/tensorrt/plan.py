@@ -1,0 +1,89 @@
+"""A plan in TensorRT's own runtime: its tensors, their types, its optimization profiles, and contexts to run it in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from container.tensorrt.bindings import error_logger
+from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused
+from container.tensorrt.ranges import Profile, Range
+from container.tensorrt.surface import ICudaEngine, IExecutionContext, TensorRT
+
+SHORT_OF_MEMORY = ("out of memory", "outofmemory", "insufficient memory", "out_of_memory")
+"""What TensorRT logs, in any case, when it answers None for lack of memory."""
+
+
+class Plan:
+    """A plan, loaded on the current GPU."""
+
+    def __init__(self, path: Path, *, trt: TensorRT, host_code: bool = False) -> None:
+        """`host_code` lets a version-compatible plan run the code inside it. Raises PlanRefused and DeviceOutOfMemory."""
+        self._trt = trt
+        self._logger = error_logger(trt)
+        self._runtime = trt.Runtime(self._logger)
+        if host_code:
+            self._runtime.engine_host_code_allowed = True
+        self._path = path
+        self._engine: ICudaEngine = self._loaded()
+        names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
+        is_input = {name: self._engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
+        self.inputs: tuple[str, ...] = tuple(name for name in names if is_input[name])
+        self.outputs: tuple[str, ...] = tuple(name for name in names if not is_input[name])
+        self._names = names
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """numpy's type of every tensor. Raises PlanRefused where numpy has none."""
+        return {name: self._numpy_type(name) for name in self._names}
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The sizes it was compiled for."""
+        return tuple(self._profile(index) for index in range(self._engine.num_optimization_profiles))
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Device memory that one run needs beside inputs and outputs, at the largest sizes."""
+        return self._engine.device_memory_size_v2
+
+    def context(self) -> IExecutionContext:
+        """A context with its own scratch memory. Raises PlanRefused and DeviceOutOfMemory."""
+        return self._checked(self._engine.create_execution_context())
+
+    def context_without_memory(self) -> IExecutionContext:
+        """A context that runs in whatever scratch memory it is given. Raises PlanRefused and DeviceOutOfMemory."""
+        return self._checked(self._engine.create_execution_context(self._trt.ExecutionContextAllocationStrategy.USER_MANAGED))
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words."""
+        words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
+        short = any(each in words.lower() for each in SHORT_OF_MEMORY)
+        kind = DeviceOutOfMemory if short else PlanRefused
+        raise kind(f"the plan does not run: {reason} ({words}).")
+
+    def close(self) -> None:
+        """Gives the GPU's memory back; its contexts must be gone."""
+        del self._engine, self._runtime
+
+    def _loaded(self) -> ICudaEngine:
+        engine = self._runtime.deserialize_cuda_engine(self._path.read_bytes())
+        if engine is None:
+            self.fail(f"{self._path.name} does not load")
+        return engine
+
+    def _checked(self, context: IExecutionContext | None) -> IExecutionContext:
+        if context is None:
+            self.fail(f"{self._path.name} gets no execution context")
+        return context
+
+    def _profile(self, index: int) -> Profile:
+        engine = self._engine
+        shapes = {name: [tuple(sizes) for sizes in engine.get_tensor_profile_shape(name, index)] for name in self.inputs}
+        return {name: Range(smallest=low, opt=opt, largest=high) for name, (low, opt, high) in shapes.items()}
+
+    def _numpy_type(self, name: str) -> Any:
+        try:
+            return self._trt.nptype(self._engine.get_tensor_dtype(name))
+        except TypeError as error:
+            raise PlanRefused(f"tensor {name} of the plan has a type that numpy lacks; keep inputs and outputs FP32.") from error

@@ -1,0 +1,130 @@
+"""Requests and answers of our endpoints as a Python client has them: KServe v2 JSON and its binary extension. Pure."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
+HEADER_SIZE = "json-header-size="
+BYTES = "BYTES"
+DATATYPES = {
+    "BOOL": np.dtype(np.bool_),
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+}
+"""Array types by KServe v2 datatype, little-endian as the binary extension has them."""
+
+
+class EndpointFault(Exception):
+    """The endpoint gave no answer; the message says what it said."""
+
+
+class AnswerFault(EndpointFault):
+    """The endpoint answered, and the answer cannot be read or is not what was asked for."""
+
+
+def text_request(texts: Sequence[str], *, binary: bool = False, input_name: str = "text") -> tuple[bytes, str]:
+    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also how the answer is to come."""
+    return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
+
+
+def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[bytes, str]:
+    """Body and content type of a request with an array per input, rows on axis 0.
+
+    An array of one axis is sent as a column, as the servers have it. Raises ValueError for a type that KServe v2 does not have,
+    and for NaN or infinity in JSON, which has no word for them.
+    """
+    columns = {name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()}
+    if not binary:
+        inputs = [_described(name, array) | {"data": array.reshape(-1).tolist()} for name, array in columns.items()]
+        return json.dumps({"inputs": inputs}, ensure_ascii=False, allow_nan=False).encode(), JSON_TYPE
+    tails = [_raw(array) for array in columns.values()]
+    sizes = [{"parameters": {"binary_data_size": len(tail)}} for tail in tails]
+    inputs = [_described(name, array) | size for (name, array), size in zip(columns.items(), sizes, strict=True)]
+    header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}, ensure_ascii=False).encode()
+    return b"".join((header, *tails)), f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}"
+
+
+def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
+    """The arrays in an answer, by output, JSON or binary. Raises AnswerFault."""
+    _, marker, size = content_type.partition(HEADER_SIZE)
+    try:
+        header = int(size.partition(";")[0]) if marker else len(body)
+        tail, found = body[header:], {}
+        for output in json.loads(body[:header])["outputs"]:
+            if "data" in output:
+                values = _listed(output)
+            else:
+                length = int(output.get("parameters", {}).get("binary_data_size", len(tail)))
+                values, tail = _unpacked(tail[:length], output.get("datatype", "FP32")), tail[length:]
+            found[output["name"]] = values.reshape(output["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as fault:
+        raise AnswerFault(f"The answer cannot be read ({fault!r}); it begins with {body[:80]!r}.") from fault
+    return found
+
+
+def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> Array:
+    """One output's rows; without a name, of the only output. Raises AnswerFault."""
+    found = arrays_of(body, content_type)
+    if output_name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if output_name is None or output_name not in found:
+        asked = "one output" if output_name is None else f"an output {output_name!r}"
+        raise AnswerFault(f"The answer cannot be read: it should have {asked}, it has {', '.join(map(repr, found))}.")
+    return found[output_name]
+
+
+def sentence_of(body: bytes | str) -> str:
+    """What a server says in a refusal: the sentence under "error", or the body's beginning."""
+    try:
+        said = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        said = body.decode(errors="replace") if isinstance(body, bytes) else body
+    text = " ".join(str(said).split())
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _described(name: str, array: Array) -> dict[str, Any]:
+    return {"name": name, "shape": list(array.shape), "datatype": datatype(array)}
+
+
+def datatype(array: Array) -> str:
+    """KServe v2's name for an array's type; texts are BYTES. Raises ValueError."""
+    if array.dtype.kind in "OUS":
+        return BYTES
+    for name, dtype in DATATYPES.items():
+        if dtype == array.dtype.newbyteorder("<"):
+            return name
+    raise ValueError(f"KServe v2 has no {array.dtype}; allowed: texts and {', '.join(DATATYPES)}.")
+
+
+def _raw(array: Array) -> bytes:
+    name = datatype(array)
+    if name != BYTES:
+        return np.ascontiguousarray(array, DATATYPES[name]).tobytes()
+    items = (each if isinstance(each, bytes) else str(each).encode() for each in array.reshape(-1))
+    return b"".join(struct.pack("<I", len(item)) + item for item in items)
+
+
+def _listed(output: Mapping[str, Any]) -> Array:
+    name = output.get("datatype", "FP32")
+    return np.array(output["data"], object if name == BYTES else DATATYPES[name])
+
+
+def _unpacked(data: bytes, name: str) -> Array:
+    if name != BYTES:
+        return np.frombuffer(data, DATATYPES[name])
+    texts, offset = [], 0
+    while offset < len(data):
+        (length,) = struct.unpack_from("<I", data, offset)
+        texts.append(data[offset + 4 : offset + 4 + length].decode())
+        offset += 4 + length
+    return np.array(texts, object)

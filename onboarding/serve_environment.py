@@ -1,0 +1,66 @@
+"""The environment of `serve` in NVIDIA's SageMaker image: every variable that we set, its value and its reason.
+
+Source: triton-inference-server/server, docker/sagemaker/serve. What is not here keeps the default of `serve`: gRPC and metrics
+off, 16 MiB of shared memory for each python backend, `/opt/ml/model` or `/tmp/sagemaker` as the repository.
+"""
+
+from __future__ import annotations
+
+from onboarding.values import Value
+
+DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+LOG_VERBOSE = "SAGEMAKER_TRITON_LOG_VERBOSE"
+PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
+ADDITIONAL_ARGS = "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
+COMPLETE = "--disable-auto-complete-config"
+VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
+RESPONSE_CACHE_BYTES = 64 * 2**20
+RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
+
+
+class Variable(Value):
+    """One variable as people read of it."""
+
+    name: str
+    value: str
+    reason: str
+
+
+VARIABLES = (
+    Variable(
+        name=DEFAULT_MODEL,
+        value="the model's name; single model only",
+        reason="a text model's archive holds three folders on a GPU, and `serve` refuses to choose among them",
+    ),
+    Variable(name=LOG_VERBOSE, value="`false`", reason="on by default, and the verbose log tells of every request"),
+    Variable(
+        name=PING_MODE,
+        value="`ready`",
+        reason="`serve` sets it (`live` for several models) but does not export it: only a variable that is in the environment "
+        "already reaches Triton. Without it, one model that fails to load makes a whole multi-model server unhealthy for good",
+    ),
+    Variable(
+        name=ADDITIONAL_ARGS,
+        value=f"`{COMPLETE}`",
+        reason="generated configurations are complete; completing them starts every python backend twice",
+    ),
+    Variable(
+        name=f"{ADDITIONAL_ARGS}, more",
+        value=f"`{VERSION_COMPATIBLE}`, with a version-compatible plan",
+        reason="Triton runs the code inside such a plan only when told to; these plans are ours",
+    ),
+    Variable(
+        name=f"{ADDITIONAL_ARGS}, more",
+        value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
+        reason="a model's wish for a response cache is void where the server has none",
+    ),
+)
+"""What `serve_environment` gives, for the documents."""
+
+
+def serve_environment(model: str | None, *, version_compatible: bool = False, response_cache: bool = False) -> dict[str, str]:
+    """The variables of one container; no model is a multi-model endpoint."""
+    wishes = ((True, COMPLETE), (version_compatible, VERSION_COMPATIBLE), (response_cache, RESPONSE_CACHE))
+    arguments = " ".join(argument for wanted, argument in wishes if wanted)
+    single = {} if model is None else {DEFAULT_MODEL: model}
+    return {**single, LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}

@@ -1,0 +1,103 @@
+"""The Python server as a process of its own, for tests that count its open files and its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.contract.hostile_clients import Tally, ask_all
+from tests.contract.hostile_requests import hostile_requests
+from tests.contract.requests import JSON_TYPE
+from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny
+
+SEED = 4
+SECONDS = 30.0
+MAX_CONNECTIONS = 300
+PYTHON = REPOSITORY / ".venvs" / "server" / "bin" / "python"
+
+
+@dataclass
+class Running:
+    """A server process that is not in a namespace, so that its files and memory can be counted."""
+
+    tiny: Tiny
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+    document: dict[str, object]
+    tally: Tally = field(default_factory=Tally)
+    files_before: int = 0
+    mib_before: float = 0
+
+    def warm_up(self) -> None:
+        """Has every path walked once, so that what is allocated for good is there, and counts."""
+        at_rest = self.files()
+        asyncio.run(ask_all(self.port, hostile_requests(SEED + 1, 300, self.document), Tally()))
+        until(lambda: self.files() <= at_rest + 4, "connections stay open")
+        self.files_before, self.mib_before = self.files(), self.mib()
+
+    def files(self) -> int:
+        """Open file descriptors."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def mib(self) -> float:
+        """Resident memory."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def ask(self, connection: http.client.HTTPConnection) -> list[object]:
+        """The numbers of a right answer to a right request."""
+        connection.request("POST", "/invocations", json.dumps(self.document), {"Content-Type": JSON_TYPE})
+        response = connection.getresponse()
+        body = response.read()
+        assert response.status == 200, (response.status, body)
+        return [number for output in json.loads(body)["outputs"] for number in output["data"]]
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Polls; fails after a while."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
+        threading.Event().wait(0.05)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def start(tiny: Tiny, archive: Path, log: Path, document: dict[str, object]) -> Running:
+    """Starts a server that has one second of patience, and waits until it is ready."""
+    port = free_port()
+    environment = {
+        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), "SAGEMAKER_BIND_TO_PORT": str(port),
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "1", "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
+        "ROUNDHOUSE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
+    }  # fmt: skip
+    command = (str(PYTHON), "-W", "error", "-m", "container.server", "serve")
+    with log.open("wb") as to:
+        process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=to, stderr=to)
+    running = Running(tiny=tiny, port=port, process=process, log=log, document=document)
+
+    def ready() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/ping")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    until(ready, "the server is not ready")
+    return running

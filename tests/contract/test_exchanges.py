@@ -1,0 +1,76 @@
+"""Every exchange of the list with every kind of server that it is put to, one server after the other."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import Served, exit_status, serve
+from tests.contract.exchanges import ANSWERS, DEADLY, LOADING, PATHS, SLIPS
+from tests.contract.replies import KINDS, SAYS, Exchange, Reply, is_multi_model
+from tests.contract.requests import json_request
+from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
+from workbench.local_cloud.server_client import Response
+
+PAIRS = [(kind, exchange) for exchange in (*ANSWERS, *SLIPS, *PATHS) for kind in exchange.kinds(KINDS)]
+
+
+def asked(served: Served, exchange: Exchange, folders: Path | None = None) -> Response:
+    """The server's answer."""
+    body = exchange.body
+    if folders is not None:
+        for name in ("archive", "spoiled", "empty"):
+            body = body.replace(f"{{{name}}}".encode(), str(folders / name / "model").encode())
+    headers = {"Content-Type": exchange.content_type} if exchange.content_type else {}
+    if exchange.path is None:
+        headers |= served.headers
+    return served.client.request(exchange.method, exchange.path or served.infer_path, body, headers | dict(exchange.headers))
+
+
+def is_said(answer: Response, reply: Reply) -> bool:
+    """Whether an answer is the reply that the list promises."""
+    return answer.status == reply.status and SAYS[reply.says](answer.body)
+
+
+@pytest.mark.parametrize(("kind", "exchange"), PAIRS, ids=[f"{kind}-{each.name.replace(' ', '-')}" for kind, each in PAIRS])
+def test_reply_is_the_one_of_the_list(kind, exchange, launched):
+    served = launched(kind)
+    answer = asked(served, exchange)
+    assert is_said(answer, exchange.replies[kind]), (answer.status, answer.body[:300])
+    assert served.client.request("GET", "/ping").status == 200
+    assert served.ask(json_request(["a dog"])).status == 200
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
+def test_story_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
+    served = launched(kind)
+    write_archive(tmp_path / "archive" / "model")
+    write_archive(tmp_path / "spoiled" / "model")
+    changed = tmp_path / "spoiled" / "model" / MODEL / "config.pbtxt"
+    changed.write_text(changed.read_text() + "# changed\n")
+    (tmp_path / "empty" / "model").mkdir(parents=True)
+    for exchange in LOADING:
+        answer = asked(served, exchange, tmp_path)
+        assert is_said(answer, exchange.replies[kind]), (exchange.name, answer.status, answer.body[:300])
+        assert served.client.request("GET", "/ping").status == 200
+    assert served.ask(json_request(["a dog"])).status == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("exchange", DEADLY, ids=lambda exchange: exchange.name.replace(" ", "-"))
+def test_deadly_request_ends_only_the_servers_of_the_list(kind, exchange, archive, tmp_path):
+    served = serve(kind, archive, tmp_path, model=MODEL)
+    reply = exchange.replies[kind]
+    try:
+        if reply.status:
+            assert is_said(asked(served, exchange), reply)
+            assert served.client.request("GET", "/ping").status == 200
+            return
+        with pytest.raises((http.client.HTTPException, OSError)):
+            asked(served, exchange)
+        assert exit_status(served.container) != 0
+    finally:
+        served.client.close()
+        served.container.stop(5)

@@ -1,0 +1,218 @@
+"""More than 10,000 requests that no client should send: no 5xx, no crash, no leak, and the neighbours never notice.
+
+Two servers, one of texts and one of tensors, run as in their image; a well-behaved client asks both throughout. Every random
+choice comes from SEED. Slow senders, clients that leave and clients that do not read are bounded by the server's own
+request time, which is set to 1 second here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import schemathesis
+import yaml
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.contract.hostile_clients import Tally, answer, ask_all, drip, leave_all, never_read, throw_all
+from tests.contract.hostile_requests import TENSORS, TEXTS, VALID, hostile_requests, smuggling_attempts, wire_noise
+from tests.contract.hostile_server import MAX_CONNECTIONS, SECONDS, SEED, Running, start, until
+from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
+
+LEAK_MIB = 64
+"""What a server may grow by: allocators keep what a burst of 1 MiB bodies once needed."""
+CONFORMS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+)
+BODIES, NOISE, LEAVERS, DRIPS, PER_OPERATION = 6000, 1000, 400, 12, 60
+
+
+@pytest.fixture(scope="module")
+def servers(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Running]]:
+    """A server of texts and one of tensors."""
+    folder = tmp_path_factory.mktemp("hostile")
+    both: list[Running] = []
+    try:
+        for tiny, document in ((EMBEDDER, TEXTS), (ARITHMETIC, TENSORS)):
+            both.append(start(tiny, archives(tiny), folder / f"{tiny.model}.log", document))
+            both[-1].warm_up()
+        yield both[0], both[1]
+    finally:
+        for running in both:
+            running.process.kill()
+            running.process.wait()
+
+
+@dataclass
+class Neighbour:
+    """Asks both servers the right thing on connections of its own, all the time."""
+
+    servers: tuple[Running, Running]
+    stop: threading.Event = field(default_factory=threading.Event)
+    answers: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Until told to stop."""
+        connections = [http.client.HTTPConnection("127.0.0.1", each.port, timeout=SECONDS) for each in self.servers]
+        right = [each.ask(connection) for each, connection in zip(self.servers, connections, strict=True)]
+        while not self.stop.wait(0.02):
+            for each, connection, numbers in zip(self.servers, connections, right, strict=True):
+                try:
+                    assert each.ask(connection) == pytest.approx(numbers, abs=1e-5)
+                    self.answers += 1
+                except (AssertionError, OSError, http.client.HTTPException) as fault:
+                    self.faults.append(repr(fault))
+                    connection.close()
+        for connection in connections:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def neighbour(servers: tuple[Running, Running]) -> Iterator[Neighbour]:
+    """Asks from before the first hostile request until after the last."""
+    one = Neighbour(servers)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    yield one
+    one.stop.set()
+    thread.join()
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["texts", "tensors"])
+def running(request: pytest.FixtureRequest, servers: tuple[Running, Running], neighbour: Neighbour) -> Running:
+    """One server after the other, with the neighbour before both."""
+    found: Running = servers[request.param]
+    return found
+
+
+def judged(running: Running) -> Tally:
+    """The tally, which must hold nothing wrong; the server lives."""
+    assert running.process.poll() is None, running.log.read_text()[-3000:]
+    wrong, running.tally.wrong = running.tally.wrong, []
+    assert wrong[:5] == []
+    return running.tally
+
+
+def test_hostile_bodies_get_one_answer_each(running):
+    before = running.tally.sent
+    asyncio.run(ask_all(running.port, hostile_requests(SEED, BODIES, running.document), running.tally))
+    tally = judged(running)
+    assert tally.sent - before == BODIES
+    assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses), "the requests are too tame to say anything"
+
+
+def test_noise_on_the_wire_is_refused_or_answered(running):
+    asyncio.run(throw_all(running.port, wire_noise(SEED, NOISE), running.tally))
+    assert {400, 413, 431} <= set(judged(running).statuses)
+
+
+def test_no_request_is_smuggled_behind_a_disputed_end(running):
+    found = asyncio.run(throw_all(running.port, smuggling_attempts(), running.tally))
+    judged(running)
+    assert found and all(statuses == [400] for statuses in found), "exactly one answer, and nothing after it is read"
+
+
+def test_clients_that_leave_are_let_go(running):
+    asyncio.run(leave_all(running.port, [VALID] * LEAVERS, running.tally))
+    judged(running)
+
+
+def test_slow_senders_are_told_so_and_closed(running):
+    header, _, _ = VALID.partition(b"\r\n\r\n")
+
+    async def scenario() -> list[int]:
+        slow = [
+            VALID[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200 for number in range(1, DRIPS)
+        ]
+        return await asyncio.gather(*(drip(running.port, data, running.tally) for data in slow))
+
+    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in judged(running).statuses
+
+
+def test_clients_that_never_read_are_closed(running):
+    async def scenario() -> list[bool]:
+        return await asyncio.gather(*(never_read(running.port, VALID * 50, running.tally) for _ in range(3)))
+
+    assert asyncio.run(scenario()) == [True] * 3
+    judged(running)
+
+
+def test_connections_beyond_the_most_are_answered_503(running):
+    async def scenario() -> list[int]:
+        opened = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(MAX_CONNECTIONS + 20)]
+        running.tally.sent += 20
+        last = [(await asyncio.wait_for(answer(reader), SECONDS))[0] for reader, _ in opened[-20:]]
+        for _, writer in opened:
+            writer.close()
+        return last
+
+    assert asyncio.run(scenario()) == [503] * 20
+    until(lambda: running.files() < MAX_CONNECTIONS, "the connections of clients that left stay open")
+
+
+@pytest.mark.parametrize("mode", GenerationMode, ids=str)
+def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
+    schema = schemathesis.openapi.from_dict(single_model_contract(running.tiny.model))
+    cases = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @seed(SEED)
+        @settings(
+            max_examples=PER_OPERATION,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case):
+            nonlocal cases
+            cases += 1
+            response = case.call(base_url=f"http://127.0.0.1:{running.port}", timeout=SECONDS)
+            running.tally.sent += 1
+            running.tally.take(repr(case.body).encode(), response.status_code, response.content, is_head=case.method == "HEAD")
+            if case.method.upper() == case.operation.method.upper():
+                case.validate_response(response, checks=list(CONFORMS))
+
+        with contextlib.suppress(Unsatisfiable):  # Nothing can be wrong about a GET without parameters.
+            ask()
+    judged(running)
+    assert cases >= PER_OPERATION
+
+
+def single_model_contract(model: str) -> dict[str, object]:
+    """docs/openapi.yaml without the multi-model paths, for one model."""
+    document = yaml.safe_load((REPOSITORY / "docs" / "openapi.yaml").read_text())
+    document["paths"] = {path: item for path, item in document["paths"].items() if not path.startswith("/models")}
+    document["components"]["parameters"]["Model"]["schema"] = {"type": "string", "enum": [model, "another"]}
+    return document
+
+
+def test_whoever_came_the_server_is_as_before_and_the_neighbour_never_noticed(servers, neighbour):
+    assert sum(running.tally.sent for running in servers) >= 10_000
+    for running in servers:
+        until(lambda one=running: one.files() <= one.files_before + 1, "open files do not go back")
+        assert running.mib() <= running.mib_before + LEAK_MIB
+        assert b"Traceback" not in running.log.read_bytes() and b'"status":500' not in running.log.read_bytes()
+    assert neighbour.faults == [] and neighbour.answers > 200

@@ -1,0 +1,196 @@
+"""Bad hours: a full queue, a long wait, no memory, an engine that fails, and who can reach the port at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
+from tests.contract.conftest import SECONDS, Served, load, serve, start, wait_until_healthy
+from tests.contract.exchanges import BAD_HOURS, PRESSED, WITH_KSERVE
+from tests.contract.replies import KINDS, SAYS, Reply, is_multi_model
+from tests.contract.requests import json_request
+from tests.contract.test_exchanges import is_said
+from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
+from workbench.local_cloud.processes import namespaces
+from workbench.local_cloud.server_client import Response, ServerClient
+
+SLOW = Path(__file__).with_name("slow_engine.py")
+FAULTS = {"the engine says that memory is short": -507, "the engine fails": -500}
+TRITONS = [kind for kind in WITH_KSERVE if kind.startswith("triton-")]
+CONFIGURATION = """
+backend: "python"
+max_batch_size: 1
+input [{ name: "number" data_type: TYPE_FP32 dims: [1] }]
+output [{ name: "same" data_type: TYPE_FP32 dims: [1] }]
+instance_group [{ kind: KIND_CPU }]
+dynamic_batching {
+  default_queue_policy { max_queue_size: 1 timeout_action: REJECT default_timeout_microseconds: %d }
+}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slow:
+    """A server whose engine waits for a gate."""
+
+    served: Served
+    folder: Path
+
+    def ask(self, number: float = 1.0) -> Response:
+        """One request; negative numbers are the engine's faults."""
+        tensor = {"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [number]}
+        return self.served.ask(json.dumps({"inputs": [tensor]}).encode())
+
+    def wait_until_taken(self) -> None:
+        """Until the engine has a request."""
+        deadline = time.monotonic() + SECONDS
+        while "\ntaken" not in self.served.container.spec.log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def open(self) -> None:
+        """Lets everything through."""
+        (self.folder / "gate").touch()
+
+
+def write_slow(root: Path, *, timeout_us: int = 0) -> Path:
+    """The model's repository; gives the folder of its gate."""
+    folder = root / "slow" / "1"
+    folder.mkdir(parents=True)
+    shutil.copy(SLOW, folder / "model.py")
+    (root / "slow" / "config.pbtxt").write_text(CONFIGURATION % timeout_us)
+    return folder
+
+
+def own_port(root: Path, folder: Path) -> Served:
+    """Triton's own HTTP port, which `serve` leaves off, in the place of its SageMaker port."""
+    variables = serve_environment("slow")
+    variables[ADDITIONAL_ARGS] += " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
+    container = start("triton-sme", root, folder, **variables)
+    client = ServerClient(container.connection)
+    wait_until_healthy(container, client, "/v2/health/ready")
+    return Served(kind="triton-kserve", container=container, client=client, infer_path="/v2/models/slow/infer")
+
+
+@contextmanager
+def slow(kind: str, folder: Path, *, timeout_us: int = 0) -> Iterator[Slow]:
+    """A slow server, stopped at the end."""
+    gate = write_slow(folder / "model", timeout_us=timeout_us)
+    root, place = folder / "model", folder / "server"
+    served = own_port(root, place) if kind == "triton-kserve" else serve(kind, root, place, model="slow")
+    try:
+        yield Slow(served=served, folder=gate)
+    finally:
+        served.client.close()
+        served.container.stop(5)
+
+
+def reply(name: str, kind: str) -> Reply:
+    """What the list says."""
+    return next(exchange for exchange in BAD_HOURS if exchange.name == name).replies[kind]
+
+
+@pytest.mark.parametrize("kind", TRITONS)
+def test_full_queue_and_failing_engine_are_answered_as_listed(kind, tmp_path):
+    with slow(kind, tmp_path) as server, ThreadPoolExecutor(6) as clients:
+        for name, number in FAULTS.items():
+            answer = server.ask(number)
+            assert is_said(answer, reply(name, kind)), (name, answer)
+        first = clients.submit(server.ask)
+        server.wait_until_taken()
+        others = [clients.submit(server.ask) for _ in range(4)]
+        turned_away = [next(done).result() for done in [as_completed(others)] for _ in range(3)]
+        server.open()
+        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away), turned_away
+        assert all("Exceeds maximum queue size" in answer.body.decode() for answer in turned_away)
+        assert all("retry-after" not in answer.headers for answer in turned_away)
+        assert first.result().status == 200
+        assert sorted(other.result().status for other in others)[0] == 200
+
+
+@pytest.mark.parametrize("kind", TRITONS)
+def test_wait_that_is_too_long_is_answered_as_listed(kind, tmp_path):
+    with slow(kind, tmp_path, timeout_us=20_000) as server, ThreadPoolExecutor(2) as clients:
+        first = clients.submit(server.ask)
+        server.wait_until_taken()
+        late = clients.submit(server.ask).result()
+        server.open()
+        assert is_said(late, reply("the wait in the queue is too long", kind)), late
+        assert json.loads(late.body) == {"error": "Request timeout expired"}
+        assert first.result().status == 200
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("python-")])
+def test_full_queue_of_the_python_server_says_when_to_come_back(kind, archive, tmp_path):
+    limits = {"ROUNDHOUSE_QUEUE_ROWS": "1000", "ROUNDHOUSE_MAX_REQUEST_ROWS": "1000"}
+    served = serve(kind, archive, tmp_path, model=MODEL, **limits)
+    body = json_request(["the cat sat on the mat"] * 1000)
+    try:
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(lambda _: served.ask(body), range(16)))
+        turned_away = [answer for answer in answers if answer.status != 200]
+        assert turned_away and len(turned_away) < len(answers)
+        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away)
+        assert all(int(answer.headers["retry-after"]) > 0 for answer in turned_away)
+        assert served.client.request("GET", "/ping").status == 200
+    finally:
+        served.client.close()
+        served.container.stop(10)
+
+
+def write_too_large(kind: str, root: Path) -> None:
+    """An archive that wants more memory than there is."""
+    if kind == "python-mme":
+        write_archive(root, host_memory_mib=1e9)
+    else:
+        (write_slow(root) / "no-memory").touch()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
+def test_load_without_memory_asks_sagemaker_to_unload_others(kind, launched, tmp_path):
+    served = launched(kind)
+    write_too_large(kind, tmp_path / "model")
+    answer = load(served.client, tmp_path / "model", name="large", target="large/model.tar.gz")
+    assert is_said(answer, reply("load while memory is short", kind)), answer
+    assert served.client.request("GET", "/ping").status == 200
+    assert served.ask(json_request(["a dog"])).status == 200
+
+
+def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tmp_path):
+    variables = {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}
+    served = serve("triton-mme", archive, tmp_path, model=MODEL, **variables)
+    try:
+        (write_slow(tmp_path / "bad" / "model") / "no-memory").touch()
+        assert load(served.client, tmp_path / "bad" / "model", name="large", target="large/model.tar.gz").status == 507
+        assert served.client.request("GET", "/ping").status == 400
+        assert served.ask(json_request(["a dog"])).status == 200
+    finally:
+        served.client.close()
+        served.container.stop(5)
+
+
+@pytest.mark.skipif(not namespaces(own_network=True), reason="this kernel allows no network namespace")
+@pytest.mark.parametrize("kind", KINDS)
+def test_port_is_open_to_whom_the_list_says(kind, launched):
+    lines = Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text().splitlines()[1:]
+    listening = [line.split()[1] for line in lines if line.split()[3] == "0A"]
+    address, port = listening[0].split(":")
+    found = socket.inet_ntoa(struct.pack("=I", int(address, 16)))
+    assert (len(listening), int(port, 16)) == (1, 8080)
+    assert {"0.0.0.0": "every interface"}.get(found, found) == reply("told to listen on 127.0.0.1, it listens on", kind).says
+
+
+def test_every_reply_is_of_a_known_word():
+    said = {reply.says for exchange in PRESSED for reply in exchange.replies.values()}
+    assert said <= set(SAYS)

@@ -1,0 +1,187 @@
+"""Whose turn it is: nothing starves, large requests hold nobody up, the counts are exact, the dead take no room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from container.server.batching.choice import Room, choice
+from container.server.batching.costs import LinearCosts
+from container.server.batching.fair_queue import UNIT, FairQueue
+from container.server.batching.job import Job
+from tests.unit.container.batching.bench import Row, run
+
+ROOM = Room(max_rows=4, max_tokens=400)
+
+
+class Line:
+    """A queue, and batches taken out of it."""
+
+    def __init__(self, room: Room = ROOM, buckets: tuple[int, ...] | None = None) -> None:
+        self.room = room
+        self.queue = FairQueue(room=room, buckets=buckets)
+        self.rows_ever = 0
+        self.left: list[set[tuple[Job, int]]] = []
+
+    def add(self, lengths: Sequence[int]) -> Job:
+        rows = [Row((0, place), length) for place, length in enumerate(lengths)]
+        leave = lambda job, reason: self.queue.leave(job)  # noqa: E731
+        job = Job(rows, self.rows_ever, 0.0, leave, asyncio.get_running_loop())
+        self.rows_ever += job.size
+        self.queue.add(job)
+        return job
+
+    def take(self) -> list[tuple[Job, int]]:
+        """The next batch as (request, place of the row)."""
+        head = self.queue.head()
+        count = lambda length: self.queue.count(head.shelf, length)  # noqa: E731
+        picks = choice(head.shelf.lengths, head.at, count, room=self.room, costs=LinearCosts())
+        places = self.queue.take(head, picks)
+        assert head.place in places
+        for _, _, job in places:
+            job.queued -= 1
+        return [(job, number - job.base) for _, number, job in places]
+
+    def batches_until(self, job: Job) -> int:
+        """Batches until all of a request has left."""
+        taken = 0
+        while job.queued:
+            self.take()
+            taken += 1
+        return taken
+
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=20)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(LENGTHS, min_size=1, max_size=6), st.integers(1, 5), st.sampled_from([[7], [30], [7, 30], [1, 60, 7, 7, 7]]))
+def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths):
+    """Newcomers come as fast as batches leave; all that waited before them is gone within a bound."""
+
+    async def scenario() -> None:
+        line = Line()
+        jobs = [line.add(request) for request in requests]
+        room_for = line.queue.live + 2 * ROOM.max_rows * newcomers
+        batchfuls = max(map(len, requests))
+        taken = 0
+        while any(job.queued for job in jobs):
+            while line.queue.live < room_for:
+                line.add(lengths)
+            line.take()
+            taken += 1
+            assert taken <= UNIT * (batchfuls + 1) * room_for
+
+    run(scenario())
+
+
+def test_newcomers_do_not_keep_a_large_request_from_its_turns():
+    """Two full batches of single rows wait always; a request of ten batches gets its share of all that run."""
+
+    async def scenario() -> None:
+        line = Line()
+        large = line.add([50] * 4 * 10)
+        taken = 0
+        while large.queued:
+            while line.queue.live - large.queued < 8:
+                line.add([5])
+            line.take()
+            taken += 1
+        assert taken <= 10 * (UNIT + 1)
+
+    run(scenario())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.integers(0, 60), st.sampled_from([[5], [5, 5], [5, 5, 5, 5]]))
+def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, before, newcomer):
+    """However long they have waited and however many rows they have."""
+
+    async def scenario() -> None:
+        line = Line()
+        jobs = [line.add([5] * 4 * count) for count in batchfuls]
+        for _ in range(min(before, sum(batchfuls) - 1)):
+            line.take()
+        waiting = sum(job.queued > 0 for job in jobs)
+        assert line.batches_until(line.add(newcomer)) <= waiting + 1
+
+    run(scenario())
+
+
+def test_thousand_rows_let_the_next_row_pass():
+    async def scenario() -> None:
+        line = Line(Room(max_rows=32, max_tokens=10_000))
+        large = line.add([16] * 1024)
+        line.take()
+        line.take()
+        singles = [line.add([length]) for length in (16, 16, 16)]
+        assert sum(job in singles for job, _ in line.take()) == 3
+        assert large.queued == 1024 - 3 * 32 + 3
+
+    run(scenario())
+
+
+def test_batchful_counts_tokens_too():
+    """Rows of which two fill a batch: every second one starts a turn of its own."""
+
+    async def scenario() -> None:
+        line = Line(Room(max_rows=32, max_tokens=200))
+        line.add([100] * 20)
+        line.take()
+        single = line.add([100])
+        assert line.batches_until(single) == 1
+
+    run(scenario())
+
+
+def test_rows_of_one_bucket_leave_by_arrival():
+    async def scenario() -> None:
+        line = Line(buckets=(16, 32))
+        jobs = [line.add([length]) for length in (16, 3, 9, 1, 12, 2, 20)]
+        order = [jobs.index(job) for _ in range(3) for job, _ in line.take()]
+        assert order == [0, 1, 2, 3, 4, 5, 6]
+
+    run(scenario())
+
+
+def test_row_beyond_the_last_bucket_has_its_own_length():
+    async def scenario() -> None:
+        line = Line(buckets=(16, 32))
+        job = line.add([40, 16, 33])
+        assert line.queue.head().shelf.lengths == [16, 33, 40]
+        line.batches_until(job)
+        assert line.queue.live == 0
+
+    run(scenario())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["add", "add", "take", "leave"]), LENGTHS, st.integers(0, 30)), max_size=60))
+def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps):
+    async def scenario() -> None:
+        line, jobs = Line(), []
+        gone: set[tuple[Job, int]] = set()
+        for verb, lengths, which in steps:
+            if verb == "add":
+                jobs.append(line.add(lengths))
+            elif verb == "leave" and which < len(jobs):
+                jobs[which].cancel()
+            elif verb == "take" and line.queue.live:
+                batch = line.take()
+                assert not any(job.done() for job, _ in batch)
+                assert not gone & set(batch)
+                gone |= set(batch)
+            assert line.queue.live == sum(job.queued for job in jobs if not job.done())
+            assert line.queue.dead <= line.queue.live
+            assert tuples(line.queue) == line.queue.live + line.queue.dead
+            assert line.queue.jobs() == {job for job in jobs if job.queued and not job.done()}
+
+    run(scenario())
+
+
+def tuples(queue: FairQueue) -> int:
+    """Everything that the queue's lanes hold."""
+    return sum(len(lane) for shelf in queue._shelves.values() for lane in shelf.lanes.values())

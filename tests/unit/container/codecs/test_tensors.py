@@ -1,0 +1,189 @@
+"""Tensors as bytes: what is written is read back in every datatype, and nothing malformed gets past as anything but a fault."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container.server.codecs.envelope import BINARY_TYPE
+from container.server.codecs.tensors import DATATYPES, TensorRequest, TensorRows, decoded, encoded
+from container.server.types import RequestFault, TensorSignature
+from onboarding.manifest import TensorRecord
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner),
+    max_leaves=8,
+)
+
+
+def signature(datatype="FP32"):
+    return TensorSignature(
+        model="tiny",
+        inputs=(
+            TensorRecord(name="x", datatype=datatype, shape=(-1, 2, -1)),
+            TensorRecord(name="scale", datatype="INT64", shape=(-1, 1)),
+        ),
+        outputs=(
+            TensorRecord(name="y", datatype=datatype, shape=(-1, 2)),
+            TensorRecord(name="count", datatype="INT64", shape=(-1, 1)),
+        ),
+    )
+
+
+def tensor(**changes):
+    return {"name": "x", "shape": [1, 2, 2], "datatype": "FP32", "data": [1, 2.5, 3, 4]} | changes
+
+
+SCALE = {"name": "scale", "shape": [1, 1], "datatype": "INT64", "data": [7]}
+
+
+def body(*tensors, **changes):
+    return json.dumps({"inputs": list(tensors or (tensor(), SCALE))} | changes).encode()
+
+
+def binary(arrays, *, sizes=None, datatype="FP32", tail=b""):
+    data = [array.tobytes() for array in arrays]
+    sizes = [len(each) for each in data] if sizes is None else sizes
+    described = [
+        {"name": name, "shape": list(array.shape), "datatype": kind, "parameters": {"binary_data_size": size}}
+        for name, kind, array, size in zip(("x", "scale"), (datatype, "INT64"), arrays, sizes, strict=True)
+    ]
+    header = json.dumps({"inputs": described}).encode()
+    return header + b"".join(data) + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
+
+
+def rows_of(request):
+    """The arrays of a request's rows."""
+    return [np.stack(column) for column in zip(*list(request.rows), strict=True)]
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
+    values = np.array([[[0, 1, 1], [1, 0, 1]], [[1, 1, 0], [0, 0, 1]]]).astype(DATATYPES[datatype])
+    scale = np.array([[3], [-4]], np.int64)
+    told = {"name": "x", "shape": [2, 2, 3], "datatype": datatype, "data": values.tolist()}
+    others = {"name": "scale", "shape": [2, 1], "datatype": "INT64", "data": [3, -4]}
+    for request in (
+        decoded(body(told, others), "application/json", signature(datatype)),
+        decoded(body(others, told), "application/json", signature(datatype)),
+        decoded(*binary([values, scale], datatype=datatype), signature(datatype)),
+    ):
+        found = rows_of(request)
+        assert np.array_equal(found[0], values) and found[0].dtype == values.dtype
+        assert np.array_equal(found[1], scale)
+        assert len(request.rows) == 2
+
+
+@given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=2), min_size=1))
+def test_answers_in_json_and_binary_are_the_same_numbers(values):
+    arrays = (np.array(values, np.float32), np.arange(len(values), dtype=np.int64)[:, None])
+    for is_binary in (False, True):
+        request = TensorRequest(rows=TensorRows(arrays), wanted=((1, is_binary), (0, is_binary)), id="7")
+        data, content_type = encoded(arrays, request, signature())
+        _, marker, size = content_type.partition("json-header-size=")
+        document = json.loads(data[: int(size)] if marker else data)
+        assert [(each["name"], each["datatype"]) for each in document["outputs"]] == [("count", "INT64"), ("y", "FP32")]
+        assert document["id"] == "7"
+        if is_binary:
+            split = int(size) + arrays[1].nbytes
+            assert np.array_equal(np.frombuffer(data[split:], "<f4").reshape(arrays[0].shape), arrays[0])
+        else:
+            assert np.array_equal(np.array(document["outputs"][1]["data"], np.float32).reshape(arrays[0].shape), arrays[0])
+
+
+def test_request_says_which_outputs_it_wants():
+    outputs = [{"name": "count", "parameters": {"binary_data": True}}]
+    assert decoded(body(outputs=outputs), "", signature()).wanted == ((1, True),)
+    assert decoded(body(), "", signature()).wanted == ((0, False), (1, False))
+    assert decoded(body(parameters={"binary_data_output": True}), "", signature()).wanted == ((0, True), (1, True))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"{}", 'no "inputs"'),
+        (body(inputs="a"), "must be a list of tensors"),
+        (body(tensor(name="z"), SCALE), "Unknown input 'z'; the model takes 'x', 'scale'"),
+        (body(tensor()), "has 1 inputs; the model takes each of these once: 'x', 'scale'"),
+        (body(tensor(), tensor()), "has 2 inputs; the model takes each of these once"),
+        (body(tensor(datatype="FP64"), SCALE), "datatype 'FP64'; it must be 'FP32'"),
+        (body(tensor(shape=[1, 4]), SCALE), r"shape \[1, 4\]; it must be \[-1, 2, -1\]"),
+        (body(tensor(shape=[1, 4, 1]), SCALE), r"shape \[1, 4, 1\]; it must be \[-1, 2, -1\]"),
+        (body(tensor(shape=[1, 2, 3]), SCALE), r"shape \[1, 2, 3\] but 4 values"),
+        (body(tensor(shape=[-1, 2, 2]), SCALE), r"shape \[-1, 2, 2\]; it must be"),
+        (body(tensor(data=None), SCALE), 'needs "data"'),
+        (body(tensor(data=["1"] * 4), SCALE), "is FP32, so its data must be numbers"),
+        (body(tensor(data=[None] * 4), SCALE), "is FP32, so its data must be numbers"),
+        (body(tensor(data=[True] * 4), SCALE), "is FP32, so its data must be numbers"),
+        (body(tensor(data=[[1, 2], [3]]), SCALE), "lists differ in length"),
+        (body(tensor(data=[1e39] * 4), SCALE), "holds a number that FP32 cannot"),
+        (body(tensor(), SCALE | {"data": [1.5]}), "is INT64, so its data must be whole numbers"),
+        (body(tensor(), SCALE | {"data": [2**63]}), "holds a number that INT64 cannot"),
+        (body(tensor(), SCALE | {"data": [2**80]}), "is INT64, so its data must be whole numbers"),
+        (body(tensor(), SCALE | {"shape": [2, 1], "data": [1, 2]}), "different numbers of rows: 'x' 1, 'scale' 2"),
+        (body(tensor(data=[True, 1, 2, 3]), SCALE), "is FP32, so its data must be numbers"),
+        (body(tensor(), SCALE | {"data": [True]}), "is INT64, so its data must be whole numbers"),
+        (body(tensor(shape=[2**62, 2, 4]), SCALE), "but 4 values"),
+        (body(tensor(shape=[0, 2, 2**62], data=[]), SCALE), "larger than any array"),
+        (body(tensor(shape=[0, 2, 2**63], data=[]), SCALE), "larger than any array"),
+        (body(tensor(data=[1e400] * 4), SCALE), "not JSON"),
+        (body(outputs=[{"name": "y"}] * 3), "names 3 outputs; the model gives 2, each to be asked for once"),
+        (body(outputs=[{"name": "y"}] * 2), "asks for the same output twice"),
+        (body(parameters=[]), '"parameters" must be an object, not a list'),
+        (body(outputs=[{"name": "z"}]), "Unknown output 'z'; the model gives 'y', 'count'"),
+        (body(id=7), '"id" must be a string'),
+    ],
+)
+def test_refuses_malformed_json(data, sentence):
+    with pytest.raises(RequestFault, match=sentence):
+        decoded(data, "application/json", signature())
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sizes": [17, 8]}, "has 17 bytes, no whole number of FP32 values|binary_data_size 8 but the body carries 7"),
+        ({"sizes": [12, 8]}, r"shape \[1, 2, 2\] but 3 values|4 bytes after its header that no input claims"),
+        ({"sizes": [16, 99]}, "'scale' has binary_data_size 99 but the body carries 8 more bytes"),
+        ({"sizes": [-1, 8]}, "binary_data_size -1"),
+        ({"tail": b"more"}, "carries 4 bytes after its header that no input claims"),
+    ],
+)
+def test_refuses_malformed_binary(changes, sentence):
+    arrays = [np.zeros((1, 2, 2), np.float32), np.zeros((1, 1), np.int64)]
+    with pytest.raises(RequestFault, match=sentence):
+        decoded(*binary(arrays, **changes), signature())
+
+
+@given(JSON)
+def test_refuses_any_tensor_only_as_a_request_fault(value):
+    for document in ({"inputs": value}, {"inputs": [value, SCALE]}, {"inputs": [tensor(data=value), SCALE]}):
+        try:
+            decoded(json.dumps(document).encode(), "", signature())
+        except RequestFault as fault:
+            assert str(fault)
+
+
+@given(st.binary(max_size=60), st.sampled_from(["", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"]))
+def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
+    with pytest.raises(RequestFault):
+        decoded(data, content_type, signature())
+
+
+def test_answer_has_null_where_json_has_no_word_and_the_binary_the_number():
+    arrays = (np.array([[np.nan, np.inf]], np.float32), np.ones((1, 1), np.int64))
+    request = TensorRequest(rows=TensorRows(arrays), wanted=((0, False),))
+    assert json.loads(encoded(arrays, request, signature())[0])["outputs"][0]["data"] == [None, None]
+    data, _ = encoded(arrays, TensorRequest(rows=TensorRows(arrays), wanted=((0, True),)), signature())
+    assert data.endswith(arrays[0].tobytes())
+
+
+def test_request_says_how_long_it_waits():
+    assert decoded(body(parameters={"timeout": 1_500_000}), "", signature()).timeout_seconds == 1.5
+    assert decoded(body(parameters={"timeout": 0}), "", signature()).timeout_seconds is None
+    assert decoded(body(parameters=None), "", signature()).timeout_seconds is None

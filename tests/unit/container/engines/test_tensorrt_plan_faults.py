@@ -1,0 +1,107 @@
+"""Plans that do not fit, do not run, or are asked what they cannot answer; nothing is left behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from container.server.engines.engine import EngineOutOfMemory
+from container.tensorrt.faults import DeviceFault, PlanRefused
+from tests.fixtures.recorded_gpu.cuda import Error
+from tests.fixtures.recorded_gpu.tensorrt import arithmetic, embedder
+from tests.unit.container.engines.plan_archives import LONG, SMALL, GpuMachine, answered, tensor_archive, text_archive, texts
+
+
+@pytest.fixture
+def machine():
+    return GpuMachine()
+
+
+def test_refuses_a_plan_that_the_gpu_has_no_memory_for(machine, tmp_path):
+    machine.trt.short_of_memory = "plan"
+    with pytest.raises(EngineOutOfMemory, match=r"model\.plan does not fit the GPU memory that is left: .*out of memory"):
+        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+
+
+@pytest.mark.parametrize("contexts", [0, 1])
+def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, contexts):
+    machine.trt.short_of_memory, machine.trt.short_after = "context", contexts
+    with pytest.raises(EngineOutOfMemory, match=r"gets no execution context .*OutOfMemory"):
+        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    assert machine.is_empty()
+
+
+def test_refuses_graph_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path):
+    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    machine.trt.short_of_memory = "context"
+    with pytest.raises(EngineOutOfMemory):
+        engine.warm_up()
+    engine.close()
+    assert machine.is_empty()
+
+
+@pytest.mark.parametrize("slots_that_fit", [0, 1])
+def test_refuses_buffers_that_the_gpu_has_no_memory_for(tmp_path, slots_that_fit):
+    machine = GpuMachine(total=(8 << 20) + slots_that_fit * (4 << 20) + 1000)
+    with pytest.raises(EngineOutOfMemory, match=r"CUDA fails with out of memory \(2\)"):
+        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    assert machine.is_empty()
+
+
+def test_refuses_page_locked_memory_that_the_host_lacks(machine, tmp_path):
+    machine.cuda.fails["cudaMallocHost"] = Error.cudaErrorMemoryAllocation
+    with pytest.raises(EngineOutOfMemory, match="out of memory"):
+        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    assert machine.is_empty()
+
+
+def test_closing_gives_back_what_a_broken_gpu_still_takes(machine, tmp_path):
+    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    engine.warm_up()
+    machine.cuda.fails["cudaGraphExecDestroy"] = Error.cudaErrorIllegalAddress
+    with pytest.raises(DeviceFault, match="illegal memory access"):
+        engine.close()
+    assert (machine.cuda.blocks, machine.cuda.host, machine.cuda.queues) == ({}, {}, {})
+
+
+def test_refuses_a_plan_that_takes_none_of_its_manifests_sizes(machine, tmp_path):
+    with pytest.raises(ValueError, match="has no size at which a batch could run"):
+        machine.open(text_archive(tmp_path, embedder([LONG]), ((4, 4, 4), (4, 8, 8))))
+
+
+def test_refuses_a_text_plan_with_foreign_inputs(machine, tmp_path):
+    plan = embedder([SMALL], inputs=("input_ids", "attention_mask", "pixels"))
+    with pytest.raises(ValueError, match="inputs are input_ids, attention_mask, pixels; a text model's are input_ids"):
+        machine.open(text_archive(tmp_path, plan, SMALL))
+
+
+def test_refuses_outputs_whose_shape_follows_from_values(machine, tmp_path):
+    with pytest.raises(PlanRefused, match="the shape of output embedding follows from values"):
+        machine.open(text_archive(tmp_path, embedder([SMALL], data_dependent=["embedding"]), SMALL))
+    assert machine.is_empty()
+
+
+def test_refuses_rows_longer_than_any_profile(machine, tmp_path):
+    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    with pytest.raises(ValueError, match="takes 17 tokens; allowed: 4 to 16"):
+        engine.prepare(texts(17))
+
+
+def test_refuses_tensors_of_a_length_that_no_profile_takes(machine, tmp_path):
+    engine = machine.open(tensor_archive(tmp_path, arithmetic((1, 4, 8), (2, 16, 64)), (1, 4, 8), sequence=(2, 16, 64)))
+    with pytest.raises(ValueError, match="takes a length of 65; allowed: 2 to 64"):
+        engine.prepare([(np.zeros(65, np.float32), np.array([1]))])
+
+
+def test_refuses_a_run_that_cannot_be_queued(machine, tmp_path):
+    engine = machine.open(text_archive(tmp_path, embedder([SMALL], refuses_to_run=True), SMALL))
+    with pytest.raises(PlanRefused, match="it cannot be queued"):
+        answered(engine, texts(4))
+
+
+def test_refuses_in_cudas_words_what_fails_on_the_gpu(machine, tmp_path):
+    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine.warm_up()
+    machine.cuda.fails["cudaStreamSynchronize"] = Error.cudaErrorIllegalAddress
+    with pytest.raises(DeviceFault, match=r"an illegal memory access \(700\)"):
+        answered(engine, texts(4))

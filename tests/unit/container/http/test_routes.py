@@ -1,0 +1,225 @@
+"""Requests to answers, without a connection: paths, faults, deadlines, stages."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from container.server.codecs.envelope import BINARY_TYPE
+from container.server.http.message import Request
+from container.server.http.metadata import VERSION
+from container.server.http.routes import answering
+from container.server.types import DeadlinePassed, Signature, TensorSignature, TooLarge
+from onboarding.manifest import TensorRecord
+
+ROOT = Path(__file__).parents[4]
+TEXTS = Signature(model="tiny", input_name="text", output_name="embedding")
+TENSORS = TensorSignature(
+    model="tiny",
+    inputs=(TensorRecord(name="x", datatype="FP32", shape=(-1, 2)),),
+    outputs=(TensorRecord(name="y", datatype="FP32", shape=(-1, 2)), TensorRecord(name="z", datatype="INT64", shape=(-1, 1))),
+)
+ASK = json.dumps({"inputs": ["a cat", "a dog"]}).encode()
+
+
+class Plane:
+    """A model that answers each text with its length, twice, and tensors with themselves."""
+
+    def __init__(self, signature=TEXTS, *, ready=True, fault=None, never=False):
+        self.signature, self.ready, self._fault, self._never = signature, ready, fault, never
+        self.deadlines: list[float] = []
+        self.coming: asyncio.Future | None = None
+
+    async def submit(self, rows, *, deadline=None):
+        self.deadlines.append(deadline - asyncio.get_running_loop().time())
+        self.coming = asyncio.get_running_loop().create_future()
+        if self._fault is not None:
+            raise self._fault
+        if not self._never:
+            self.coming.set_result(self._answer(rows))
+        return self.coming
+
+    def _answer(self, rows):
+        if isinstance(self.signature, TensorSignature):
+            return np.stack([x for (x,) in rows]), np.arange(len(rows), dtype=np.int64)[:, None]
+        return (np.array([[len(text)] * 2 for text in rows], np.float32),)
+
+
+class Observer(list):
+    """Remembers what it hears."""
+
+    def request_over(self, path_kind, status, seconds, stages, *, model=None):
+        assert seconds >= sum(stages.values()) >= 0
+        self.append((path_kind, status, list(stages), model))
+
+
+async def numbers():
+    return b"roundhouse_requests_total 7\n"
+
+
+def answer_to(plane, **more):
+    return answering(
+        plane,
+        **{"max_body_bytes": 100_000, "deadline_seconds": 60, "platform": "echo", "metrics": numbers, "failed": FAILED.append}
+        | more,
+    )
+
+
+FAILED: list[BaseException] = []
+
+
+def ask(path="/invocations", body=ASK, *, method="POST", plane=None, headers=None, **more):
+    made = answer_to(Plane() if plane is None else plane, **more)
+    return asyncio.run(made(Request(method, path, headers or {}, body)))
+
+
+def sentence(response):
+    document = json.loads(response.body)
+    assert list(document) == ["error"]
+    return document["error"]
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v2/models/tiny/infer", "/v2/models/tiny/versions/1/infer"])
+def test_texts_are_answered(path):
+    response = ask(path)
+    assert (response.status, response.content_type) == (200, "application/json")
+    assert json.loads(response.body) == {"outputs": [[5, 5], [5, 5]]}
+
+
+def test_tensors_are_answered_with_all_outputs():
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}).encode()
+    outputs = json.loads(ask(body=body, plane=Plane(TENSORS)).body)["outputs"]
+    assert {output["name"]: output["data"] for output in outputs} == {"y": [1, 2], "z": [0]}
+
+
+def test_body_may_be_packed():
+    for packed, encoding in (
+        (gzip.compress(ASK), b"gzip"),
+        (gzip.compress(ASK * 1 + b" " * 50_000), b"GZIP"),
+        (ASK, b"identity"),
+    ):
+        assert ask(body=packed, headers={b"content-encoding": encoding}).status == 200
+
+
+def test_header_length_header_makes_a_body_binary():
+    tail = np.array([1, 2], "<f4").tobytes()
+    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": len(tail)}}
+    header = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    headers = {b"inference-header-content-length": b"%d" % len(header), b"content-type": b"application/octet-stream"}
+    response = ask(body=header + tail, plane=Plane(TENSORS), headers=headers)
+    assert response.content_type.startswith(BINARY_TYPE) and tail in response.body
+
+
+@pytest.mark.parametrize("path", ["/ping", "/v2/health/ready", "/v2/models/tiny/ready"])
+def test_health_is_good_only_while_requests_are_answered(path):
+    assert ask(path, method="GET") == (200, b"", "application/json", ())
+    response = ask(path, method="GET", plane=Plane(ready=False))
+    assert (response.status, response.headers) == (503, ((b"retry-after", b"1"),))
+    assert ask("/v2/health/live", method="GET", plane=Plane(ready=False)).status == 200
+
+
+def test_server_and_model_are_described():
+    assert json.loads(ask("/v2", method="GET").body) == {
+        "name": "roundhouse",
+        "version": VERSION,
+        "extensions": ["binary_tensor_data"],
+    }
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    for path in ("/v2/models/tiny", "/v2/models/tiny/versions/1"):
+        assert json.loads(ask(path, method="GET").body) == {
+            "name": "tiny",
+            "versions": ["1"],
+            "platform": "echo",
+            "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}],
+            "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, -1]}],
+        }
+    described = json.loads(ask("/v2/models/tiny", method="GET", plane=Plane(TENSORS)).body)
+    assert described["outputs"][1] == {"name": "z", "datatype": "INT64", "shape": [-1, 1]}
+
+
+def test_metrics_are_told():
+    assert ask("/metrics", method="GET")[:3] == (
+        200,
+        b"roundhouse_requests_total 7\n",
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 60), (0, 60), (2_000_000, 2), (10**12, 60)])
+def test_deadline_is_the_sooner_of_the_clients_and_the_servers(timeout, seconds):
+    plane = Plane()
+    document = {"inputs": ["a"]} | ({} if timeout is None else {"parameters": {"timeout": timeout}})
+    assert ask(body=json.dumps(document).encode(), plane=plane).status == 200
+    assert plane.deadlines == [pytest.approx(seconds, abs=1)]
+
+
+def test_observer_hears_of_every_request():
+    heard = Observer()
+    ask(observer=heard)
+    ask(body=b"{", observer=heard)
+    ask("/nowhere", observer=heard)
+    ask("/ping", observer=heard)
+    stages = ["decode", "tokenize", "wait", "encode"]
+    assert heard == [
+        ("infer", 200, stages, None),
+        ("infer", 400, [], None),
+        ("elsewhere", 404, [], None),
+        ("health", 405, [], None),
+    ]
+
+
+def test_client_that_leaves_cancels_its_rows_and_is_counted():
+    async def scenario():
+        plane, heard = Plane(never=True), Observer()
+        task = asyncio.ensure_future(answer_to(plane, observer=heard)(Request("POST", "/invocations", {}, ASK)))
+        while plane.coming is None:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert plane.coming.cancelled() and heard == [("infer", 499, ["decode", "tokenize"], None)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ({"path": "/nowhere"}, 404, "There is no '/nowhere' here; GET /ping and POST /invocations are, with model 'tiny'."),
+        ({"path": "/v2/models/other/infer"}, 404, "There is no"),
+        ({"path": "/models"}, 404, "There is no '/models'"),
+        ({"method": "GET"}, 405, "/invocations takes POST, not GET"),
+        ({"method": "HEAD", "path": "/ping"}, 405, "/ping takes GET, not HEAD"),
+        ({"body": b"{"}, 400, "not JSON"),
+        ({"headers": {b"content-type": b"text/csv"}}, 415, "Content-Type is 'text/csv'"),
+        ({"headers": {b"content-encoding": b"br"}}, 415, "Content-Encoding is 'br'; gzip, deflate and identity are read."),
+        ({"headers": {b"content-encoding": b"gzip, gzip"}}, 415, "Content-Encoding"),
+        ({"body": gzip.compress(b" " * 200_000), "headers": {b"content-encoding": b"gzip"}}, 413, "100000 bytes once unpacked"),
+        ({"headers": {b"content-encoding": b"gzip"}}, 400, "The body is not gzip"),
+        ({"body": gzip.compress(ASK)[:-9], "headers": {b"content-encoding": b"gzip"}}, 400, "ends too early"),
+        ({"body": gzip.compress(ASK) * 2, "headers": {b"content-encoding": b"gzip"}}, 400, "send one stream"),
+        ({"body": b'{"inputs": ["a"], "parameters": {"timeout": -1}}'}, 400, "whole number of microseconds"),
+        ({"body": b'{"inputs": ["a"], "parameters": {"timeout": true}}'}, 400, "whole number of microseconds"),
+        ({"plane": Plane(fault=TooLarge("too many"))}, 413, "too many"),
+        ({"plane": Plane(fault=DeadlinePassed("too late"))}, 503, "too late"),
+    ],
+)
+def test_refuses_with_one_sentence(arguments, status, words):
+    response = ask(**arguments)
+    assert response.status == status and words in sentence(response)
+    headers = dict(response.headers)
+    assert (b"retry-after" in headers) == (status == 503)
+    assert (b"allow" in headers) == (status == 405)
+
+
+def test_faults_of_ours_are_answered_500_and_told_with_their_traceback():
+    FAILED.clear()
+    response = ask(plane=Plane(fault=KeyError("secret")))
+    assert response.status == 500 and "secret" not in sentence(response)
+    assert [str(fault) for fault in FAILED] == ["'secret'"] and FAILED[0].__traceback__ is not None

@@ -1,0 +1,116 @@
+"""An engine that answers every text with the sum of its tokens, or waits until it is told; and HTTP clients without a library."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.costs import LinearCosts
+from container.server.engines.rows import Tokens
+
+POISON = 13
+"""Rows of so many tokens make the engine fail."""
+
+
+class EchoEngine:
+    """Float32 [rows, 2]: the sum of a row's ids, and its length."""
+
+    slots, max_rows, sequence_buckets = 1, 32, None
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.running = threading.Event()
+        """Set from the first batch on."""
+        self.dead = False
+
+    def prepare(self, rows: Sequence[Tokens]) -> list[Tokens]:
+        return list(rows)
+
+    def run(self, prepared: list[Tokens], slot: int) -> tuple[np.ndarray]:
+        self.running.set()
+        self.go_on.wait(30)
+        if self.dead or any(len(row) == POISON for row in prepared):
+            raise RuntimeError("poison")
+        return (np.array([[row.ids.sum(), len(row)] for row in prepared], np.float32),)
+
+    def warm_up(self) -> LinearCosts:
+        return LinearCosts()
+
+    def close(self) -> None: ...
+
+
+def batcher(engine: EchoEngine, **arguments: Any) -> Batcher:
+    limits = Limits(max_tokens=4096, queue_rows=64)
+    return Batcher(engine=engine, probe=[tokens(1)], limits=limits, **arguments)
+
+
+def tokens(*ids: int) -> Tokens:
+    return Tokens(np.array(ids, np.int32))
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def rows(self) -> list[list[float]]:
+        return json.loads(self.body)["outputs"]
+
+    @property
+    def sentence(self) -> str:
+        return json.loads(self.body)["error"]
+
+
+class Client:
+    """One keep-alive connection."""
+
+    @classmethod
+    async def connected(cls, port: int) -> Client:
+        client = cls()
+        client.reader, client.writer = await asyncio.open_connection("127.0.0.1", port)
+        OPEN.append(client)
+        return client
+
+    async def ask(self, *texts: str) -> Answer:
+        return await self.request("POST", "/invocations", json.dumps({"inputs": list(texts)}).encode())
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> Answer:
+        self.send(method, path, body)
+        return await self.answer()
+
+    async def samples(self) -> dict[str, float]:
+        """The metrics."""
+        lines = (await self.request("GET", "/metrics")).body.decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+    def send(self, method: str, path: str, body: bytes = b"") -> None:
+        self.writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    async def answer(self) -> Answer:
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        return Answer(int(head.split()[1]), await asyncio.wait_for(self.reader.readexactly(length), 30))
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+OPEN: list[Client] = []
+
+
+async def close_clients() -> None:
+    """Closes every connection that a test has left open."""
+    while OPEN:
+        OPEN[-1].close()
+        with contextlib.suppress(OSError):
+            await OPEN.pop().writer.wait_closed()

@@ -1,0 +1,103 @@
+"""Memory, queue and graphs of a device, on CUDA recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from container.tensorrt.device import Device
+from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
+from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
+
+
+@pytest.fixture
+def cuda():
+    return RecordedCuda()
+
+
+@pytest.fixture
+def device(cuda):
+    return Device(cuda)
+
+
+def test_values_come_back_as_they_were_sent(device):
+    values = np.arange(12, dtype=np.int64).reshape(3, 4)
+    device.send("ids", values)
+    found = device.bring("ids", (3, 4), np.int64)
+    device.wait()
+    assert np.array_equal(found, values)
+
+
+def test_nothing_happens_before_somebody_waits(device, cuda):
+    address = device.send("ids", np.arange(4))
+    assert (cuda.blocks[address] == 0xAB).all()
+    device.wait()
+    assert not (cuda.blocks[address] == 0xAB).all()
+
+
+def test_buffers_grow_and_never_shrink(device, cuda):
+    small, large = device.buffer("ids", 10), device.buffer("ids", 1000)
+    assert small not in cuda.blocks and device.buffer("ids", 10) == large
+    assert device.buffer("mask", 10) != large
+
+
+def test_pinned_memory_is_the_hosts_and_stays(device, cuda):
+    block = device.pinned("inputs", 64)
+    block[:] = 7
+    assert block.ctypes.data in cuda.host and (device.pinned("inputs", 8) == 7).all()
+
+
+def test_recording_runs_nothing_until_it_is_launched(device, cuda):
+    values, found = np.arange(4), np.zeros(4, np.int64)
+    device.buffer("ids", values.nbytes)
+
+    def queue():
+        device.send("ids", values)
+        device.bring_into("ids", found)
+        return True
+
+    graph = device.recorded(queue)
+    device.wait()
+    assert found.tolist() == [0, 0, 0, 0]
+    values[:] = 9
+    device.launch(graph)
+    device.wait()
+    assert found.tolist() == [9, 9, 9, 9]
+    device.forget(graph)
+    assert cuda.graphs == {}
+
+
+def test_recording_that_is_given_up_ends_all_the_same(device, cuda):
+    def fail():
+        raise DeviceFault("no")
+
+    assert device.recorded(lambda: False) is None and device.recorded(fail) is None
+    assert cuda.recording == {} and cuda.count("cudaGetLastError") == 2
+
+
+def test_closed_device_leaves_nothing(device, cuda):
+    device.buffer("ids", 10)
+    device.pinned("inputs", 10)
+    device.close()
+    assert (cuda.blocks, cuda.host, cuda.queues) == ({}, {}, {})
+
+
+def test_closing_gives_back_what_it_can(device, cuda):
+    device.buffer("ids", 10)
+    device.pinned("inputs", 10)
+    cuda.fails["cudaFree"] = Error.cudaErrorIllegalAddress
+    with pytest.raises(DeviceFault, match="illegal memory access"):
+        device.close()
+    assert (cuda.host, cuda.queues) == ({}, {})
+
+
+def test_refuses_more_memory_than_there_is():
+    with pytest.raises(DeviceOutOfMemory, match=r"CUDA fails with out of memory \(2\); free the GPU"):
+        Device(RecordedCuda(total=100)).buffer("ids", 101)
+
+
+def test_refuses_what_fails_on_the_device_when_somebody_waits(device, cuda):
+    cuda.fails["cudaStreamSynchronize"] = Error.cudaErrorIllegalAddress
+    with pytest.raises(DeviceFault, match="illegal memory access") as caught:
+        device.wait()
+    assert not isinstance(caught.value, DeviceOutOfMemory)

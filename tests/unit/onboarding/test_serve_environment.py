@@ -1,0 +1,31 @@
+"""The environment of Triton's `serve`: what we set, told once."""
+
+import pytest
+
+from onboarding.serve_environment import ADDITIONAL_ARGS, DEFAULT_MODEL, VARIABLES, serve_environment
+
+pytestmark = pytest.mark.unit
+
+
+def test_single_model_is_named_and_a_multi_model_server_names_none():
+    one, several = serve_environment("embedder"), serve_environment(None)
+    assert one.pop(DEFAULT_MODEL) == "embedder"
+    assert one == several == {
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        "SAGEMAKER_TRITON_PING_MODE": "ready",
+        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config",
+    }  # fmt: skip
+
+
+def test_wishes_of_models_become_arguments():
+    found = serve_environment(None, version_compatible=True, response_cache=True)[ADDITIONAL_ARGS]
+    assert found.split() == [
+        "--disable-auto-complete-config",
+        "--backend-config=tensorrt,version-compatible=true",
+        "--cache-config=local,size=67108864",
+    ]
+
+
+def test_every_variable_has_its_reason():
+    told = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
+    assert told == set(serve_environment("embedder"))

@@ -1,0 +1,1 @@
+"""The load tool: what `roundhouse bench` does."""

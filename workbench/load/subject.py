@@ -1,0 +1,98 @@
+"""What is loaded: a deployed endpoint or a server's URL, with the inputs and the SLO of its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from workbench.errors import RoundhouseError
+from workbench.load.asked import Asked
+from workbench.load.circumstances import cores
+from workbench.load.destination import Destination, server_url
+from workbench.load.inputs import inputs
+from workbench.load.traffic import latency_stop
+from workbench.load.wishes import Wishes, phases, require_sound
+from workbench.places import Places
+from workbench.report import Report
+
+if TYPE_CHECKING:
+    from onboarding.model_spec import ModelSpec
+    from onboarding.tree import Tree
+
+TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
+
+
+def asked(at: Places, report: Report, wishes: Wishes) -> Asked:
+    """The whole load test. Raises RoundhouseError, DeskError, FaultsError."""
+    require_sound(wishes)
+    made = phases(wishes)
+    stop = None if wishes.stop is None else latency_stop(wishes.stop)
+    subject, destination, model, slo = _server(at, wishes) if wishes.url is not None else _endpoint(at, report, wishes)
+    slo = slo if wishes.slo_ms is None else wishes.slo_ms
+    if slo is None and not made:
+        raise RoundhouseError("The search for the saturation point needs an SLO; give --slo MILLISECONDS, or a load with --rate.")
+    return Asked(
+        subject=subject,
+        destination=destination,
+        inputs=inputs(_input_file(at, wishes, model), rows_per_request=wishes.rows_per_request, binary=wishes.binary),
+        slo_ms=slo,
+        phases=made,
+        first_rate=wishes.first_rate,
+        step_seconds=wishes.step_seconds,
+        warm_up_seconds=wishes.warm_up_seconds,
+        stop=stop,
+        most_requests=wishes.most_requests,
+        arrivals=wishes.arrivals,
+        seed=wishes.seed,
+        workers=wishes.workers,
+        most_workers=max(1, cores() - 1),
+        most_connections=wishes.most_connections,
+        timeout_seconds=wishes.timeout_seconds,
+        expected_interval_ms=wishes.expected_interval_ms,
+        command=wishes.command,
+    )
+
+
+def _endpoint(at: Places, report: Report, wishes: Wishes) -> tuple[str, Destination, ModelSpec, float | None]:
+    """A SageMaker endpoint's address is boto3's own, so that the local cloud and VPC endpoints are found as boto3 finds them."""
+    from workbench import asking
+    from workbench.road import open_road
+
+    assert wishes.endpoint is not None and wishes.environment is not None
+    road = open_road(at, report, wishes.environment)
+    deployments = road.deployments()
+    to, target = asking.address(deployments, wishes.endpoint, wishes.model)
+    slo = next(each.endpoint.latency_slo_ms for each in deployments if target in each.targets)
+    url = f"{road.clients('sagemaker-runtime').meta.endpoint_url}/endpoints/{to.endpoint}/invocations"
+    headers = () if to.target_model is None else ((TARGET_MODEL, to.target_model),)
+    subject = to.endpoint if to.target_model is None else f"{to.endpoint}, {target.model.name}"
+    return subject, Destination(url=url, headers=headers, region=road.environment.region), target.model, slo
+
+
+def _server(at: Places, wishes: Wishes) -> tuple[str, Destination, ModelSpec | None, float | None]:
+    assert wishes.url is not None
+    url = server_url(wishes.url)
+    if wishes.model is None:
+        return urlsplit(url).netloc, Destination(url=url), None, None
+    from workbench.road import sound_tree
+
+    tree = sound_tree(at)
+    if wishes.model not in tree.models:
+        raise RoundhouseError(f"--model {wishes.model}: no such model; allowed: {', '.join(sorted(tree.models))}.")
+    model = tree.models[wishes.model]
+    return f"{model.name} at {urlsplit(url).netloc}", Destination(url=url), model, _slo(tree, model)
+
+
+def _slo(tree: Tree, model: ModelSpec) -> float | None:
+    place = tree.endpoints.get(model.endpoint) if isinstance(model.endpoint, str) else model.endpoint
+    return None if place is None else place.latency_slo_ms
+
+
+def _input_file(at: Places, wishes: Wishes, model: ModelSpec | None) -> Path:
+    """What was given, else the samples that the model is judged by: a real mix of lengths."""
+    if wishes.input is not None:
+        return wishes.input
+    if model is None:
+        raise RoundhouseError("--url: knows no inputs; give --input FILE, or --model NAME for those of models/NAME.yaml.")
+    return at.tree / model.accuracy.dataset

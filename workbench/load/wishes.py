@@ -1,0 +1,92 @@
+"""The command line's wishes, and the phases that they come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.errors import RoundhouseError
+from workbench.load.traffic import Arrivals, Loop, Phase, phase
+
+SECONDS = 30.0
+USERS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What was typed; None is not said."""
+
+    endpoint: str | None = None
+    environment: str | None = None
+    model: str | None = None
+    url: str | None = None
+    closed_loop: bool = False
+    rate: float | None = None
+    users: int | None = None
+    spawn: float | None = None
+    seconds: float | None = None
+    phases: tuple[str, ...] = ()
+    slo_ms: float | None = None
+    stop: str | None = None
+    most_requests: int | None = None
+    first_rate: float | None = None
+    step_seconds: float = 10.0
+    warm_up_seconds: float = 3.0
+    input: Path | None = None
+    rows_per_request: int = 1
+    binary: bool | None = None
+    arrivals: Arrivals = Arrivals.poisson
+    seed: int = 1
+    workers: int | None = None
+    most_connections: int = 512
+    timeout_seconds: float = 60.0
+    expected_interval_ms: float | None = None
+    output: Path | None = None
+    command: str = ""
+
+    @property
+    def loop(self) -> Loop | None:
+        """Open or closed; None where the saturation point is searched for."""
+        if self.closed_loop:
+            return Loop.closed
+        return Loop.open if self.rate is not None or self.phases else None
+
+
+def require_sound(wishes: Wishes) -> None:
+    """Refuses wishes that exclude each other. Raises RoundhouseError."""
+    refused = (
+        (wishes.closed_loop and wishes.rate is not None, "--closed-loop and --rate: a closed loop has no rate; give --users"),
+        (
+            wishes.loop is not Loop.closed and wishes.users is not None,
+            "--users: belongs to --closed-loop; an open loop has --rate",
+        ),
+        (bool(wishes.phases) and (wishes.rate, wishes.users, wishes.spawn, wishes.seconds) != (None,) * 4, PHASES_ALONE),
+        (wishes.loop is None and (wishes.spawn, wishes.seconds) != (None, None), SEARCH_STEPS),
+        (wishes.loop is None and (wishes.stop, wishes.most_requests) != (None, None), "--stop and --max-requests: " + NEEDS_LOAD),
+        (wishes.loop is not None and wishes.first_rate is not None, "--first-rate: belongs to the search, which takes no phases"),
+        (wishes.loop is not Loop.closed and wishes.expected_interval_ms is not None, INTERVAL),
+        ((wishes.endpoint is None) == (wishes.url is None), "ENDPOINT or --url: give one of them"),
+        (wishes.endpoint is not None and wishes.environment is None, "--env: is missing; an endpoint belongs to an environment"),
+    )
+    for wrong, sentence in refused:
+        if wrong:
+            raise RoundhouseError(f"{sentence}.")
+
+
+PHASES_ALONE = "--phase: says start, spawn and seconds itself; leave --rate, --users, --spawn and --seconds out"
+NEEDS_LOAD = "belong to --rate, --closed-loop or --phase; the search stops by itself"
+SEARCH_STEPS = "--spawn and --seconds: belong to --rate or --closed-loop; the search has --step-seconds"
+INTERVAL = "--expected-interval: belongs to --closed-loop; an open loop needs no correction"
+
+
+def phases(wishes: Wishes) -> tuple[Phase, ...]:
+    """The phases; none where the saturation point is searched for. Raises RoundhouseError."""
+    loop = wishes.loop
+    if loop is None:
+        return ()
+    if wishes.phases:
+        return tuple(phase(text, loop, number) for number, text in enumerate(wishes.phases, 1))
+    users = USERS if wishes.users is None else wishes.users
+    start = float(users) if loop is Loop.closed else wishes.rate
+    seconds = SECONDS if wishes.seconds is None else wishes.seconds
+    return (phase(f"start={start},spawn={0.0 if wishes.spawn is None else wishes.spawn},seconds={seconds}", loop, 1),)
