@@ -44,9 +44,9 @@ class EndpointClient:
     """One endpoint, and on a multi-model endpoint one target model; `runtime` is boto3's `sagemaker-runtime` client.
 
     What may succeed later is asked again with growing, jittered pauses (see `is_retried`); nothing else is. `output_name` None is
-    the model's only output. Bodies of `gzip_from_bytes` and more are compressed: our server and Triton read them, but
-    InvokeEndpoint has no field for the encoding and AWS does not say whether it passes the header on, so try it before you rely
-    on it. Every method raises EndpointFault with one sentence: what the server said.
+    the model's only output. Bodies of `gzip_from_bytes` and more are compressed: our server reads them, Triton does
+    not; InvokeEndpoint has no field for the encoding and AWS does not say whether it passes the header on, so try it before you
+    rely on it. Every method raises EndpointFault with one sentence: what the server said.
     """
 
     runtime: SageMakerRuntime

@@ -109,22 +109,26 @@ def datatype(array: Array) -> str:
 def _raw(array: Array) -> bytes:
     name = datatype(array)
     if name != BYTES:
-        return np.ascontiguousarray(array, DATATYPES[name]).tobytes()
+        numbers: bytes = np.ascontiguousarray(array, DATATYPES[name]).tobytes()
+        return numbers
     items = (each if isinstance(each, bytes) else str(each).encode() for each in array.reshape(-1))
     return b"".join(struct.pack("<I", len(item)) + item for item in items)
 
 
 def _listed(output: Mapping[str, Any]) -> Array:
     name = output.get("datatype", "FP32")
-    return np.array(output["data"], object if name == BYTES else DATATYPES[name])
+    values: Array = np.array(output["data"], object if name == BYTES else DATATYPES[name])
+    return values
 
 
 def _unpacked(data: bytes, name: str) -> Array:
     if name != BYTES:
-        return np.frombuffer(data, DATATYPES[name])
-    texts, offset = [], 0
+        numbers: Array = np.frombuffer(data, DATATYPES[name])
+        return numbers
+    items, offset = [], 0
     while offset < len(data):
         (length,) = struct.unpack_from("<I", data, offset)
-        texts.append(data[offset + 4 : offset + 4 + length].decode())
+        items.append(data[offset + 4 : offset + 4 + length].decode())
         offset += 4 + length
-    return np.array(texts, object)
+    texts: Array = np.array(items, object)
+    return texts

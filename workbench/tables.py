@@ -13,7 +13,7 @@ from workbench.asking import Scores, Vector, cosine
 from workbench.state import State
 
 if TYPE_CHECKING:
-    from workbench.load.result import LoadResult
+    from workbench.load.report.result import LoadResult
 
 
 def faults_table(faults: Sequence[Fault]) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,11 @@ from container.server.serving.model import Model, model_of
 from container.server.settings import Settings, SettingsFault, available_cores, process_environment, process_settings
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
+Opened = Callable[[EngineArchive, Settings], Engine]
 
 
-def main(arguments: list[str]) -> int:
-    """The exit code of the whole server."""
+def main(arguments: list[str], opened: Opened | None = None) -> int:
+    """The exit code of the whole server; `opened` opens engines, by default as their manifests say."""
     if arguments not in ([], ["serve"]):
         return _refused(
             SETTING, f"Unknown arguments {arguments}; use `serve` or none, and set the server by environment variables."
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
     try:
         settings = process_settings()
         with _listener(settings) as listener:
-            return _served(settings, listener)
+            return _served(settings, listener, _engine if opened is None else opened)
     except SettingsFault as fault:
         return _refused(SETTING, str(fault))
     except ArchiveRefused as fault:
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
         return _refused(ENGINE, f"Cannot listen on {place} ({fault.strerror}); set SAGEMAKER_BIND_TO_PORT to a free port.")
 
 
-def _served(settings: Settings, listener: socket.socket) -> int:
+def _served(settings: Settings, listener: socket.socket, opened: Opened) -> int:
     here = running()
     if settings.multi_model:
 
@@ -60,11 +61,11 @@ def _served(settings: Settings, listener: socket.socket) -> int:
 
         log = FailureLog(stderr)
         serving = serve_many_models(
-            settings, listener, verify=verify, load=lambda archive: _engine(archive, settings), log=log, say=_say
+            settings, listener, verify=verify, load=lambda archive: opened(archive, settings), log=log, say=_say
         )
         return _run(serving, log)
     archive = verified_archive(settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256)
-    model, log = _model(archive, settings), FailureLog(stderr, model=archive.manifest.model)
+    model, log = _model(archive, settings, opened), FailureLog(stderr, model=archive.manifest.model)
     try:
         if settings.http_processes == 1:
             return _run(serve_one_process(settings, model, listener, log=log, say=_say), log)
@@ -87,9 +88,9 @@ def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
     return 0 if code is None else code
 
 
-def _model(archive: EngineArchive, settings: Settings) -> Model:
+def _model(archive: EngineArchive, settings: Settings, opened: Opened) -> Model:
     try:
-        return model_of(archive, settings, lambda: _engine(archive, settings))
+        return model_of(archive, settings, lambda: opened(archive, settings))
     except Exception as fault:
         raise Unloadable(f"its tokenizer does not load ({fault})") from fault
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.load.destination import Body, Destination
-from workbench.load.inputs import Inputs
+from workbench.load.requests.destination import Body, Destination
+from workbench.load.requests.inputs import Inputs
 from workbench.load.traffic import Arrivals, LatencyStop, Phase
 
 

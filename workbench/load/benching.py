@@ -17,16 +17,16 @@ from rich.markup import escape
 
 from workbench.errors import AnswerWrong, RoundhouseError
 from workbench.load.asked import Asked
-from workbench.load.circumstances import circumstances
 from workbench.load.conducting import Conductor, Done
-from workbench.load.measured import Measured
-from workbench.load.page import load_page
+from workbench.load.judgement.measured import Measured
+from workbench.load.judgement.verdict import Outcome, Verdict
 from workbench.load.preflight import require_answer
-from workbench.load.result import LoadResult
+from workbench.load.report.circumstances import circumstances
+from workbench.load.report.page import load_page
+from workbench.load.report.result import LoadResult
+from workbench.load.report.summary import load_result
 from workbench.load.subject import asked
-from workbench.load.summary import load_result
 from workbench.load.traffic import Loop
-from workbench.load.verdict import Outcome, Verdict
 from workbench.load.wishes import Wishes
 from workbench.load.wording import milliseconds, rate
 from workbench.places import Places

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from workbench.errors import AnswerWrong
 from workbench.load.asked import Asked
-from workbench.load.crew import Crew, crew
+from workbench.load.driving.crew import Crew, crew
+from workbench.load.driving.orders import Job, Second
+from workbench.load.judgement.measured import Measured
+from workbench.load.judgement.saturation import FIRST_SHARE, Tried, next_rate
+from workbench.load.judgement.verdict import SLO_PERCENTILE, Outcome, Verdict, tool_limit, verdict
 from workbench.load.latencies import enough
-from workbench.load.measured import Measured
-from workbench.load.orders import Job, Second
-from workbench.load.saturation import FIRST_SHARE, Tried, next_rate
 from workbench.load.traffic import LatencyStop, Loop, Phase
-from workbench.load.verdict import SLO_PERCENTILE, Outcome, Verdict, tool_limit, verdict
 from workbench.load.wording import milliseconds, rate
 
 PER_WORKER = 12_000.0

@@ -6,7 +6,7 @@ import base64
 import math
 from collections.abc import Sequence
 
-from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped, unused-ignore]
+from hdrh.histogram import HdrHistogram
 
 LONGEST_MICROSECONDS = 600_000_000
 DIGITS = 3

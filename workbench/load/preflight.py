@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from workbench.errors import AnswerWrong, DeskError, RoundhouseError
 from workbench.load.asked import Asked
-from workbench.load.signing import signer
+from workbench.load.requests.signing import signer
 from workbench.load.wording import status_words
 
 KEPT_BYTES = 4096

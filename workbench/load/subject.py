@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from workbench.errors import RoundhouseError
 from workbench.load.asked import Asked
-from workbench.load.circumstances import cores
-from workbench.load.destination import Destination, server_url
-from workbench.load.inputs import inputs
+from workbench.load.report.circumstances import cores
+from workbench.load.requests.destination import Destination, server_url
+from workbench.load.requests.inputs import inputs
 from workbench.load.traffic import latency_stop
 from workbench.load.wishes import Wishes, phases, require_sound
 from workbench.places import Places

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from container.server.batching.batch import Batch
-from container.server.batching.choice import Pick, Room, choice, row_edges, total_rows
+from container.server.batching.choice import Pick, Room, choice, reach_rows, row_edges, total_rows
 from container.server.batching.costs import Costs, LinearCosts
 from container.server.batching.deadlines import Deadlines
 from container.server.batching.fair_queue import FairQueue, Head
@@ -22,6 +22,8 @@ from container.server.batching.slots import Outcome, Slots
 from container.server.engines.engine import Engine
 from container.server.types import Arrays, DeadlinePassed, EngineRefused, QueueFull, RequestFault, TooLarge, Unavailable
 
+USUAL_LENGTH = 16
+"""Tokens of a short text."""
 BROKEN = "The engine fails on every request; this server waits to be replaced."
 CLOSED = "This server is stopping; try again in a second."
 LATE = "The request's time was over before it could wait for the engine; try again in a second."
@@ -61,11 +63,14 @@ class Batcher:
         self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
         longest = limits.max_tokens // engine.max_rows if engine.sequence_buckets is None else engine.sequence_buckets[-1]
         self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
+        usual = USUAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
+        self._reach = reach_rows(self._costs, max_rows=engine.max_rows, length=usual)
         self._queue = FairQueue(room=self._room, buckets=engine.sequence_buckets, kind=kind)
         self._deadlines = Deadlines(self._deadline_passed)
         self._slots = Slots(engine, threads)
         self._may_hold = engine.slots == 1
         self._in_hand = False
+        self._dispatching = False
         self._look_from: float = math.inf
         """Rows that must wait before another look whether they make a full batch; infinite while one is in hand."""
         self._rows_ever = 0
@@ -97,8 +102,10 @@ class Batcher:
         self._queue.add(job)
         if deadline is not None:
             self._deadlines.add(deadline, job)
-        if self._slots.idle or self._queue.live >= self._look_from:
-            self._dispatch()
+        if not self._dispatching and (self._slots.idle or self._queue.live >= self._look_from):
+            # At the end of this turn of the loop: what came in the same turn shares a batch.
+            self._dispatching = True
+            loop.call_soon(self._dispatch)
         return job
 
     async def drained(self) -> None:
@@ -151,6 +158,7 @@ class Batcher:
 
     def _dispatch(self) -> None:
         """Keeps every slot busy and, of an engine of one slot, the hand full."""
+        self._dispatching = False
         while self._slots.idle and self._queue.live:
             head = self._queue.head()
             self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
@@ -182,7 +190,7 @@ class Batcher:
         return self._picks(head, Room(max_rows=share, max_tokens=self._room.max_tokens))
 
     def _picks(self, head: Head, room: Room) -> list[Pick]:
-        lengths, count = head.shelf.lengths, partial(self._queue.count, head.shelf)
+        lengths, count = head.shelf.lengths, partial(self._queue.count, head.shelf, before=head.place[1] + self._reach)
         return choice(lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
 
     def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:

@@ -8,6 +8,7 @@ have; and because the virtual time moves on with every batch, no stream of newco
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import itemgetter
@@ -78,10 +79,13 @@ class FairQueue:
         (length, lane), shelf = min(heads, key=lambda head: head[0][1])
         return Head(shelf, bisect_left(shelf.lengths, length), lane[0])
 
-    def count(self, shelf: Shelf, length: int) -> int:
-        """Rows of a lane that wait; counting stops at a full batch. They are the lane's first rows from now on."""
+    def count(self, shelf: Shelf, length: int, before: float = math.inf) -> int:
+        """A lane's first rows that are numbered below `before`; counting stops at a full batch, and they all wait."""
         lane = shelf.lanes[length]
-        return self._living(lane) if self.dead else len(lane)
+        rows = self._living(lane) if self.dead else len(lane)
+        if not rows or lane[-1][1] < before:
+            return rows
+        return next((at for at, place in enumerate(lane[:rows]) if place[1] >= before), rows)
 
     def take(self, head: Head, picks: Sequence[Pick]) -> list[Place]:
         """Takes rows that were counted out of the queue: each request's together, in order."""

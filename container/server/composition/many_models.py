@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from container.archive import ArchiveRefused, EngineArchive
 from container.server.composition.parts import Say, limits_of, place_of, stop_on_signals
@@ -12,7 +13,9 @@ from container.server.engines.engine import Engine
 from container.server.http.message import Answering
 from container.server.http.multi_model_routes import multi_model_answering
 from container.server.http.server import HttpServer
+from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
+from container.server.serving.interpreter import share_interpreter
 from container.server.serving.memory import free_mib
 from container.server.serving.metrics import BatchMetrics, RequestMetrics, exposition, gauge
 from container.server.serving.model import Model, batcher_of, model_of, plane_of
@@ -28,6 +31,7 @@ async def serve_many_models(
     settings: Settings, listener: socket.socket, *, verify: Verify, load: Load, log: FailureLog, say: Say
 ) -> None:
     """Serves whatever models requests load, until a signal drains it; healthy from the start, as SageMaker wants it."""
+    share_interpreter()
     samples, stop = Samples(), stop_on_signals()
     models = _models(settings, samples, verify=verify, load=load, log=log)
     server = HttpServer(_answering(settings, models, samples, log), limits=limits_of(settings))
@@ -41,22 +45,28 @@ async def serve_many_models(
 
 
 def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog) -> Models:
-    def described(archive: EngineArchive) -> Model:
+    known: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
+
+    def planned(archive: EngineArchive) -> DataPlane:
         try:
-            return model_of(archive, settings, lambda: load(archive))
+            model = model_of(archive, settings, lambda: load(archive))
         except Exception as fault:
             raise ArchiveRefused(f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again.") from fault
+        plane = plane_of(model, settings)
+        known[plane] = model
+        return plane
 
-    def backend(name: str, found: Opened) -> ModelBackend:
-        return batcher_of(described(found.archive), found.engine, found.costs, settings, BatchMetrics(samples, name, log=log))
+    def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
+        return batcher_of(known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log))
 
     return Models(
         verify=verify,
         open_engine=load,
-        plane=lambda archive: plane_of(described(archive), settings),
+        plane=planned,
         backend=backend,
         free_mib=free_mib,
         log=log,
+        unloaded=samples.forget,
     )
 
 

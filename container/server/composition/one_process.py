@@ -10,6 +10,7 @@ from container.server.http.routes import answering
 from container.server.http.server import HttpServer
 from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
+from container.server.serving.interpreter import share_interpreter
 from container.server.serving.metrics import RequestMetrics, exposition, gauge
 from container.server.serving.model import Model, opened, plane_of
 from container.server.serving.samples import Samples
@@ -18,6 +19,7 @@ from container.server.settings import Settings
 
 async def serve_one_process(settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say) -> None:
     """Serves until a signal drains it: /ping answers 503 while the engine loads. Raises Unloadable and StoppedLoading."""
+    share_interpreter()
     samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
     server = HttpServer(_answering(settings, model, plane, samples, log), limits=limits_of(settings))
     gauge(samples, "roundhouse_connections", lambda: server.connections)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from container.server.codecs import tensors, texts
@@ -40,7 +40,7 @@ async def infer(
     codec: Any = tensors if isinstance(signature, TensorSignature) else texts
     headers = request.headers
     begun = perf_counter()
-    deadline = asyncio.get_running_loop().time() + deadline_seconds
+    deadline = monotonic() + deadline_seconds
     body = await plain_body(request.body, headers.get(b"content-encoding"), max_body_bytes)
     asked = codec.decoded(body, content_type(request), signature)
     if asked.timeout_seconds is not None:

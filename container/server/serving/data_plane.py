@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Protocol
 
 from container.server.serving.backend import Backend
@@ -77,7 +78,7 @@ class DataPlane:
         """
         backend = self._open_backend()
         self._refuse_size(len(rows))
-        latest = asyncio.get_running_loop().time() + self._deadline_seconds
+        latest = monotonic() + self._deadline_seconds
         deadline = latest if deadline is None or deadline > latest else deadline
         if self._encoder is None:
             return backend.submit(rows, deadline=deadline)
@@ -93,7 +94,7 @@ class DataPlane:
                 self._encoded_all.set_result(None)
 
     def _submitted(self, backend: Backend, rows: Sequence[Any], deadline: float) -> asyncio.Future[Arrays]:
-        if asyncio.get_running_loop().time() >= deadline:
+        if monotonic() >= deadline:
             raise DeadlinePassed("The request's time passed while its texts were tokenized; send fewer, or try again.")
         return backend.submit(rows, deadline=deadline)
 

@@ -12,8 +12,8 @@ from container.server.batching.batcher import Batcher, Limits
 from container.server.batching.costs import Costs
 from container.server.batching.slot_thread import SlotThread
 from container.server.engines.engine import Engine
-from container.server.engines.onnxruntime_cpu import zeros
 from container.server.engines.rows import TextEncoder
+from container.server.engines.shaping import zeros
 from container.server.engines.sizes import longest_sequence
 from container.server.serving.data_plane import DataPlane, Encoder
 from container.server.serving.failure_log import FailureLog

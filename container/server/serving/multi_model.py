@@ -68,15 +68,15 @@ class Models:
         verify: Callable[[Path], EngineArchive],
         open_engine: Callable[[EngineArchive], Engine],
         plane: Callable[[EngineArchive], DataPlane],
-        backend: Callable[[str, Opened], ModelBackend],
+        backend: Callable[[str, Opened, DataPlane], ModelBackend],
         free_mib: Callable[[], float | None],
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
     ) -> None:
         """`verify` raises ArchiveRefused, `open_engine` EngineOutOfMemory; both, and warming up, run in a thread.
 
-        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name, on the event loop; `unloaded` hears
-        the name of a model that is gone.
+        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane, on the event loop;
+        `unloaded` hears the name of a model that is gone.
         """
         self._verify, self._open_engine, self._plane, self._backend = verify, open_engine, plane, backend
         self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
@@ -156,7 +156,7 @@ class Models:
         archive = await asyncio.to_thread(self._verify, _folder(url))
         self._claim(name, archive.manifest.host_memory_mib)
         opened, plane = await asyncio.to_thread(self._opened, archive)
-        backend = self._backend(name, opened)
+        backend = self._backend(name, opened, plane)
         plane.open(backend)
         return _Loaded(entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane)
 

@@ -35,10 +35,20 @@ class ClockLoop(asyncio.SelectorEventLoop):
         return self.now
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Runs a scenario on a loop of its own."""
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    """Runs a scene on a loop of its own."""
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
-        runner.run(scenario)
+        runner.run(scene)
+
+
+def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A coroutine test as one that runs on a loop of its own."""
+
+    def scene() -> None:
+        run(test())
+
+    scene.__name__ = test.__name__
+    return scene
 
 
 async def settle() -> None:
@@ -146,6 +156,12 @@ class Bench:
         """Submits a request; `poison` is the place of a poisoned row."""
         rows = [Row((number, place), length, poison=place == poison, kind=kind) for place, length in enumerate(lengths)]
         return self.batcher.submit(rows, deadline=deadline)
+
+    async def asked(self, number: int, lengths: Sequence[int], **options: Any) -> asyncio.Future[Arrays]:
+        """Submits a request in a turn of the event loop that it has for itself."""
+        future = self.ask(number, lengths, **options)
+        await asyncio.sleep(0)
+        return future
 
     async def release(self, slot: int = 0) -> None:
         """Runs one batch of a slot and lets the loop deliver it."""

@@ -22,10 +22,15 @@ STEPPED = BucketCosts(
     measured={(rows, length): 1 + rows * length / 50 for rows in (1, 2, 4) for length in (8, 16, 32)},
 )
 LENGTHS = st.lists(st.integers(1, 31), min_size=1, max_size=11)
-STEPS = st.one_of(
+ASK = st.one_of(
     st.tuples(st.just("ask"), LENGTHS, st.none() | st.integers(0, 20), st.integers(0, 1), st.none() | st.integers(1, 4)),
     st.tuples(st.just("ask"), st.just([5]), st.none(), st.just(0), st.none()),
-    st.tuples(st.just("cancel"), st.integers(0, 30)),
+)
+CANCEL = st.tuples(st.just("cancel"), st.integers(0, 30))
+STEPS = st.one_of(
+    ASK,
+    CANCEL,
+    st.tuples(st.just("turn"), st.lists(ASK | CANCEL, min_size=2, max_size=5)),
     st.tuples(st.just("release"), st.integers(0, 2), st.none() | st.integers(0, 30)),
     st.tuples(st.just("tick")),
 )
@@ -99,10 +104,13 @@ class Trial:
             self.asked.append(Asked(rows, future, deadline))
 
     async def step(self, step: tuple[Any, ...]) -> None:
-        if step[0] == "ask":
-            self.ask(*step[1:])
-        elif step[0] == "cancel":
-            self.cancel(step[1])
+        if step[0] == "turn":  # all in one turn of the event loop
+            for part in step[1]:
+                self.act(part)
+            await settle()
+        elif step[0] in ("ask", "cancel"):
+            self.act(step)
+            await settle()
         elif step[0] == "release":
             await self.release(step[1] % self.bench.engine.slots, step[2])
         elif step[0] == "tick":
@@ -111,6 +119,12 @@ class Trial:
             now = asyncio.get_running_loop().time()
             assert all(asked.future.done() for asked in self.asked if asked.deadline is not None and asked.deadline <= now)
         self.check()
+
+    def act(self, step: tuple[Any, ...]) -> None:
+        if step[0] == "ask":
+            self.ask(*step[1:])
+        else:
+            self.cancel(step[1])
 
     def cancel(self, number: int) -> None:
         if number < len(self.asked) and self.asked[number].future.cancel():
@@ -217,6 +231,7 @@ def test_refuses_nothing_that_the_property_would_miss():
         honest = trial.bench.engine.answer
         trial.bench.engine.answer = lambda rows: tuple(output[::-1] for output in honest(rows))
         trial.ask([5, 6], None, 0, None)
+        await settle()
         await trial.release(0, None)
         with pytest.raises(AssertionError):
             trial.check_end()

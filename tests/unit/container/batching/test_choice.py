@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.choice import Pick, Room, choice, row_edges, total_rows
+from container.server.batching.choice import Pick, Room, choice, reach_rows, row_edges, total_rows
 from container.server.batching.costs import BucketCosts, Costs, LinearCosts
 
 ROOM = Room(max_rows=32, max_tokens=16384)
@@ -132,3 +132,15 @@ def test_cut_to_a_bucket_keeps_the_head():
 def test_row_edges_are_where_buckets_end():
     assert row_edges(STEPPED, max_rows=32, longest=64) == (1, 4)
     assert row_edges(LinearCosts(), max_rows=32, longest=64) == (1,)
+
+
+def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
+    few, many = LinearCosts(fixed_seconds=8, seconds_per_token=1), LinearCosts(fixed_seconds=1e6, seconds_per_token=1)
+    assert reach_rows(few, max_rows=32, length=16) == 4 * 5
+    assert reach_rows(many, max_rows=32, length=16) == 4 * 30
+
+
+def test_window_leaves_out_lengths_with_no_row_within_reach():
+    rows = {8: 0, 9: 2, 10: 0, 11: 1}
+    room, costs = Room(max_rows=8, max_tokens=1000), LinearCosts(fixed_seconds=100, seconds_per_token=1)
+    assert choice([8, 9, 10, 11], 1, rows.__getitem__, room=room, costs=costs) == [Pick(9, 2), Pick(11, 1)]

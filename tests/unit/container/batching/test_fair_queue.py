@@ -185,3 +185,13 @@ def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps):
 def tuples(queue: FairQueue) -> int:
     """Everything that the queue's lanes hold."""
     return sum(len(lane) for shelf in queue._shelves.values() for lane in shelf.lanes.values())
+
+
+def test_count_stops_at_the_first_row_beyond_reach():
+    async def scenario() -> None:
+        line = Line(Room(max_rows=10, max_tokens=400))
+        line.add([7, 7, 9, 7])
+        head = line.queue.head()
+        assert [line.queue.count(head.shelf, 7, before) for before in (0, 1, 2, 3, 4)] == [0, 1, 2, 2, 3]
+
+    run(scenario())

@@ -62,6 +62,7 @@ def test_slot_thread_ends_when_the_event_loop_is_gone():
     async def scenario() -> None:
         batcher = Batcher(engine=SlowEngine(), probe=[], limits=Limits(max_tokens=40, queue_rows=40))
         batcher.submit([Row((0, 0), 3)])
+        await asyncio.sleep(0)
         assert begun.wait(5)
         batcher.close()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from workbench.load.asked import Asked
 from workbench.load.conducting import Done
-from workbench.load.destination import Body, Destination
-from workbench.load.inputs import Inputs
+from workbench.load.driving.orders import Second
+from workbench.load.judgement.measured import Measured
+from workbench.load.judgement.saturation import Tried
+from workbench.load.judgement.verdict import verdict
 from workbench.load.latencies import Latencies
-from workbench.load.measured import Measured
-from workbench.load.orders import Second
-from workbench.load.result import Circumstances
-from workbench.load.saturation import Tried
-from workbench.load.summary import load_result
+from workbench.load.report.result import Circumstances
+from workbench.load.report.summary import load_result
+from workbench.load.requests.destination import Body, Destination
+from workbench.load.requests.inputs import Inputs
 from workbench.load.traffic import Loop, Phase
-from workbench.load.verdict import verdict
 
 HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
 INPUTS = Inputs(

@@ -100,8 +100,8 @@ def test_refuses_a_load_that_nothing_answered(run):
 def test_refuses_an_endpoint_that_is_not_deployed(monkeypatch):
     from tests.unit.workbench.load.seconds import asked
     from workbench.errors import RoundhouseError
-    from workbench.load.destination import Destination
     from workbench.load.preflight import require_answer
+    from workbench.load.requests.destination import Destination
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")

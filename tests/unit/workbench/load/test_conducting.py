@@ -10,10 +10,10 @@ from tests.unit.workbench.load.answering import Answer, served
 from tests.unit.workbench.load.seconds import asked
 from workbench.errors import AnswerWrong, DeskError
 from workbench.load.conducting import Conductor
-from workbench.load.crew import Crew
-from workbench.load.destination import Destination
+from workbench.load.driving.crew import Crew
+from workbench.load.judgement.verdict import Outcome
+from workbench.load.requests.destination import Destination
 from workbench.load.traffic import Arrivals, LatencyStop, Loop, Phase
-from workbench.load.verdict import Outcome
 
 
 def conducted(url, progress=lambda conductor, measured: None, **changes):

@@ -1,0 +1,85 @@
+"""A crowd of callers that ask one server the same thing all the time, and a watcher that holds its health to its word."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.contract.faulty_server import Answer, Caller, Faulty, Gone, same
+
+TEXTS = ("the cat sat on the mat", "a dog")
+OK, UNAVAILABLE, GONE = "right", "503", "connection ended"
+
+
+@dataclass
+class Caught:
+    """What one caller met, and what none should."""
+
+    met: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    """Its connections', in order."""
+
+
+class Crowd:
+    """Callers in threads, each with a connection that it opens again when it ends."""
+
+    def __init__(self, server: Faulty, right: Sequence[Sequence[float]], *, size: int) -> None:
+        self.server, self._right = server, right
+        self.caught = [Caught() for _ in range(size)]
+        self.health = Caught()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._call, args=(caught,)) for caught in self.caught]
+        self._threads.append(threading.Thread(target=self._watch))
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def met(self, what: str) -> int:
+        """How often the callers met something."""
+        return sum(caught.met[what] for caught in self.caught)
+
+    def wrong(self) -> list[str]:
+        """What nobody should have met."""
+        return [fault for caught in (*self.caught, self.health) for fault in caught.wrong]
+
+    def _call(self, caught: Caught) -> None:
+        while not self._stop.is_set():
+            try:
+                with contextlib.closing(Caller(self.server.port)) as caller:
+                    caught.ports.append(caller.port)
+                    while not self._stop.is_set():
+                        self._judge(caller.ask(*TEXTS), caught)
+            except Gone:
+                caught.met[GONE] += 1
+                self._stop.wait(0.01)
+
+    def _judge(self, answer: Answer, caught: Caught) -> None:
+        if answer.status == 200 and same(answer.vectors, self._right):
+            caught.met[OK] += 1
+        elif answer.status == 503 and answer.sentence and int(answer.headers["retry-after"]) > 0:
+            caught.met[UNAVAILABLE] += 1
+        else:
+            caught.wrong.append(f"{answer.status} {answer.body[:300]!r}")
+
+    def _watch(self) -> None:
+        """A healthy server answers the next request on the same connection, unless the connection ends."""
+        while not self._stop.wait(0.005):
+            with contextlib.suppress(*Gone), contextlib.closing(Caller(self.server.port)) as caller:
+                status = caller.request("GET", "/ping").status
+                self.health.met[str(status)] += 1
+                if status != 200:
+                    continue
+                answer = caller.ask(*TEXTS)
+                if answer.status != 200 or not same(answer.vectors, self._right):
+                    self.health.wrong.append(f"healthy, and then {answer.status} {answer.body[:300]!r}")

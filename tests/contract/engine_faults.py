@@ -1,0 +1,8 @@
+"""What a test may demand of the faulty engine: files in a folder that both know."""
+
+LOADS, HOLDS, FAILS, NO_MEMORY, NO_MEMORY_TO_WARM = "loads", "holds", "fails", "no-memory", "no-memory-to-warm"
+"""While the file is there: loading goes on; a batch goes on; every batch fails; loading fails; warming up fails."""
+TAKEN = "taken"
+"""There once the engine was given a batch."""
+POISON = 13
+"""The engine fails on batches that hold a row of so many tokens."""

@@ -1,0 +1,73 @@
+"""The Python server before an engine that fails on demand: `python -m tests.contract.faulty_engine serve`.
+
+All but the engine's faults is the server's own. Files in the folder FAULTS are the demands, and `taken` there says that the
+engine was given a batch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from container.archive import EngineArchive
+from container.server.__main__ import main
+from container.server.batching.costs import Costs
+from container.server.engines.engine import Engine, EngineOutOfMemory
+from container.server.engines.opening import open_engine
+from container.server.settings import Settings
+from container.server.types import Arrays
+from tests.contract.engine_faults import FAILS, HOLDS, LOADS, NO_MEMORY, NO_MEMORY_TO_WARM, POISON, TAKEN
+
+FAULTS = Path(os.environ["FAULTS"])
+
+
+class FaultyEngine:
+    """An engine, and what befalls it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.slots, self.max_rows, self.sequence_buckets = engine.slots, engine.max_rows, engine.sequence_buckets
+
+    def prepare(self, rows: Sequence[Any]) -> tuple[bool, Any]:
+        """The engine's batch, and whether it is poisoned."""
+        return any(len(row) == POISON for row in rows), self._engine.prepare(rows)
+
+    def run(self, prepared: tuple[bool, Any], slot: int) -> Arrays:
+        """The engine's answer, in its own time."""
+        is_poisoned, batch = prepared
+        (FAULTS / TAKEN).touch()
+        _while(HOLDS)
+        if is_poisoned or (FAULTS / FAILS).exists():
+            raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
+        return self._engine.run(batch, slot)
+
+    def warm_up(self) -> Costs:
+        """The engine's costs."""
+        if (FAULTS / NO_MEMORY_TO_WARM).exists():
+            raise EngineOutOfMemory("Failed to allocate memory for requested buffer of size 1073741824")
+        return self._engine.warm_up()
+
+    def close(self) -> None:
+        """As the engine does."""
+        self._engine.close()
+
+
+def faulty(archive: EngineArchive, settings: Settings) -> Engine:
+    """The archive's engine, opened when nothing holds it up."""
+    _while(LOADS)
+    if (FAULTS / NO_MEMORY).exists():
+        raise EngineOutOfMemory("out of memory")
+    return FaultyEngine(open_engine(archive, slots=settings.slots, threads=settings.threads, cores=1))
+
+
+def _while(name: str) -> None:
+    while (FAULTS / name).exists():
+        threading.Event().wait(0.005)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], faulty))

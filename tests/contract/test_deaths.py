@@ -1,0 +1,166 @@
+"""Servers that are killed, replaced and drained while a crowd asks them: health is honest, and what was taken is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.contract.crowd import GONE, OK, TEXTS, UNAVAILABLE, Crowd
+from tests.contract.engine_faults import LOADS
+from tests.contract.faulty_server import Faulty, Gone, children, ports_served_by, start, terminate, until
+
+PROCESSES = (1, 2)
+CROWD = 6
+
+
+@pytest.fixture(params=PROCESSES, ids=lambda count: f"{count}-process")
+def processes(request: pytest.FixtureRequest) -> str:
+    """How many HTTP processes."""
+    return str(request.param)
+
+
+@pytest.fixture
+def server(processes: str, archive: Path, tmp_path: Path) -> Iterator[Faulty]:
+    """A healthy server of one slot."""
+    one = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_SLOTS="1")
+    try:
+        one.wait_until_ready()
+        yield one
+    finally:
+        one.stop()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_health_is_honest_through_kill_9_under_load_and_restart(server, processes, archive, tmp_path):
+    with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
+        until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
+        fronts = children(server.process.pid)
+        os.kill(server.process.pid, signal.SIGKILL)
+        until(lambda: crowd.met(GONE) >= CROWD, "a crowd that has noticed")
+        until(lambda: not any(map(is_alive, fronts)), "no HTTP process that outlives its owner")
+        server.process.wait()
+        assert server.ping() is None
+        server.demand(LOADS)
+        again = start(archive, tmp_path, port=server.port, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_SLOTS="1")
+        try:
+            refused, answered = crowd.met(UNAVAILABLE), crowd.met(OK)
+            until(lambda: crowd.health.met["503"] > 5 and crowd.met(UNAVAILABLE) > refused + 5, "a server that says it loads")
+            assert crowd.met(OK) == answered
+            server.end(LOADS)
+            until(lambda: crowd.health.met["200"] and crowd.met(OK) > answered + 50, "a crowd that is answered again")
+            assert again.process.poll() is None
+        finally:
+            again.stop()
+    assert crowd.wrong() == []
+    assert b"Traceback" not in server.log.read_bytes()
+
+
+@pytest.mark.parametrize("processes", ["2"])
+def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_replaced(processes, server):
+    with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
+        until(lambda: crowd.met(OK) > 50 and server.metric("roundhouse_http_processes") == 2, "a crowd at two processes")
+        victim, other = children(server.process.pid)
+        theirs = ports_served_by(victim)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: server.metric("roundhouse_http_process_deaths_total") == 1, "a death that is counted")
+        until(lambda: server.metric("roundhouse_http_processes") == 2, "another process in its place")
+        answered = crowd.met(OK)
+        until(lambda: crowd.met(OK) > answered + 50, "a crowd that is answered again")
+        assert other in children(server.process.pid) and victim not in children(server.process.pid)
+    hit = [caught for caught in crowd.caught if caught.ports[0] in theirs]
+    spared = [caught for caught in crowd.caught if caught not in hit]
+    assert hit and spared and all(caught.met[GONE] == 0 and caught.met[UNAVAILABLE] == 0 for caught in spared)
+    assert all(1 <= caught.met[GONE] <= 3 for caught in hit)
+    assert crowd.wrong() == [] and "503" not in crowd.health.met
+    assert [line["exit_code"] for line in server.lines("http_process_died")] == [-9]
+
+
+def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
+    body = json.dumps({"inputs": TEXTS}).encode()
+    header = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    late, idle = server.caller(), server.caller()
+    with ThreadPoolExecutor(13) as pool:
+        with server.held():
+            late.send(header + body[:10])
+            taken = [pool.submit(server.caller().ask, *TEXTS) for _ in range(12)]
+            server.wait_until_taken()
+            until(lambda: server.metric("roundhouse_queue_rows") == 22, "eleven requests that wait behind the one that runs")
+            terminate(server.process)
+            assert idle.read() == b""
+            until(lambda: server.ping() is None, "a server that takes nobody more")
+            late.send(body[10:])
+            turned_away = late.read()
+        assert all(len(answer.result().vectors) == len(TEXTS) for answer in taken)
+    assert turned_away.startswith(b"HTTP/1.1 503 ") and b"retry-after" in turned_away.lower()
+    assert server.ended() == 0
+    assert b"Traceback" not in server.log.read_bytes()
+
+
+def test_sigterm_under_load_gives_whole_answers_or_none(server):
+    with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
+        until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
+        terminate(server.process)
+        assert server.ended() == 0
+    assert crowd.wrong() == []
+    assert b"Traceback" not in server.log.read_bytes()
+
+
+def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archive, tmp_path):
+    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_DRAIN_SECONDS="1")
+    try:
+        server.wait_until_ready()
+        with ThreadPoolExecutor(1) as pool, server.held():
+            stuck = pool.submit(server.caller().ask, *TEXTS)
+            server.wait_until_taken()
+            terminate(server.process)
+            assert isinstance(stuck.exception(20), Gone)
+            assert server.ended() == 0
+    finally:
+        server.stop()
+
+
+def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(archive, tmp_path):
+    variables = {"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_DRAIN_SECONDS": "1"}
+    server = start(archive, tmp_path, **variables)
+    try:
+        server.wait_until_ready()
+        loading = json.dumps({"model_name": "stuck", "url": str(archive)}).encode()
+        assert server.caller().request("POST", "/models", loading).status == 200
+        with ThreadPoolExecutor(1) as pool, server.held():
+            stuck = pool.submit(server.caller().ask, *TEXTS, path="/models/stuck/invoke")
+            server.wait_until_taken()
+            terminate(server.process)
+            assert isinstance(stuck.exception(20), Gone)
+            assert server.ended() == 0
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_signal_while_the_engine_loads_ends_the_server(number, processes, archive, tmp_path):
+    (tmp_path / "faults").mkdir()
+    (tmp_path / "faults" / LOADS).touch()
+    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes)
+    try:
+        until(lambda: server.ping() == 503, "a server that says it loads")
+        server.process.send_signal(number)
+        assert server.ended() == 0
+        assert len(server.log.read_text().splitlines()) <= 1 and "Traceback" not in server.log.read_text()
+    finally:
+        server.stop()
+        with suppress(OSError):
+            server.end(LOADS)

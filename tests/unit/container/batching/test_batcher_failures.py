@@ -1,0 +1,149 @@
+"""An engine that fails: who is blamed, who is answered all the same, and when the batcher gives up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from container.server.batching.batcher import BROKEN
+from container.server.batching.costs import LinearCosts
+from container.server.types import EngineRefused, Unavailable
+from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, expected, identities, read, run, scenario, settle
+
+
+@scenario
+async def test_poisoned_request_fails_alone():
+    bench = Bench()
+    await bench.asked(0, [1])
+    good, bad, other = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0), await bench.asked(3, [2])
+    await bench.release_all()
+    assert (read(good), read(other)) == (expected(1, [2]), expected(3, [2]))
+    assert isinstance(bad.exception(), EngineRefused)
+    assert not bench.batcher.broken
+    assert bench.ledger.failures == [("poison", 3), ("poison", 1)]
+    assert (PROBE,) not in map(tuple, bench.ran)
+
+
+@scenario
+async def test_poisoned_row_of_a_large_request_stops_all_of_it():
+    bench = Bench()
+    large = await bench.asked(0, [3] * 20, poison=0)
+    await bench.release_all()
+    assert isinstance(large.exception(), EngineRefused)
+    assert bench.batcher.waiting == 0
+    assert len(bench.ran) <= 3  # the failed batch, the probe, the batch that was in hand
+
+
+@scenario
+async def test_failing_prepare_is_a_failure_of_the_batch():
+    bench = Bench()
+
+    def refuse(rows):
+        if any(row.poison for row in rows):
+            raise ValueError("no shape for these rows")
+
+    bench.engine.on_prepare = refuse
+    await bench.asked(0, [1])
+    good, bad = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0)
+    await bench.release_all()
+    assert read(good) == expected(1, [2])
+    assert isinstance(bad.exception(), EngineRefused)
+    assert bench.ledger.failures == [("no shape for these rows", 2), ("no shape for these rows", 1)]
+    alone = await bench.asked(3, [2], poison=0)
+    await settle()
+    await bench.release_all()
+    assert isinstance(alone.exception(), EngineRefused)
+    assert not bench.batcher.broken
+
+
+@scenario
+async def test_request_cancelled_while_its_batch_is_taken_apart_does_not_run():
+    bench = Bench()
+    await bench.asked(0, [1])
+    left, bad, gone = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0), await bench.asked(3, [2])
+    await bench.release()
+    await bench.release()
+    left.cancel()  # on its way to the thread
+    gone.cancel()  # not yet
+    await bench.release_all()
+    assert isinstance(bad.exception(), EngineRefused)
+    assert bench.ran == [[(0, 0)], [(1, 0), (2, 0), (3, 0)], [(2, 0)], [PROBE]]
+    assert [rows[0].identity for rows in bench.engine.prepared[2:]] == [(1, 0), (2, 0), PROBE]
+
+
+@scenario
+async def test_request_cancelled_while_it_runs_alone_gets_nothing():
+    bench = Bench()
+    await bench.asked(0, [1])
+    gone, bad = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0)
+    await bench.release()
+    await bench.release()
+    bench.threads[0].works.popleft()()
+    gone.cancel()
+    await settle()
+    await bench.release_all()
+    assert gone.cancelled()
+    assert isinstance(bad.exception(), EngineRefused)
+    assert bench.ledger.drops == [("cancelled", 1), ("refused", 1)]
+
+
+@scenario
+async def test_refuses_everything_once_the_engine_fails_on_its_probe():
+    bench = Bench()
+    bench.engine.dead = True
+    running, waiting = await bench.asked(0, [1]), await bench.asked(1, [1])
+    await bench.release_all()
+    for future in (running, waiting):
+        with pytest.raises(Unavailable, match=BROKEN):
+            await future
+    assert bench.batcher.broken
+    with pytest.raises(Unavailable, match=BROKEN):
+        await bench.asked(2, [1])
+    assert bench.ledger.drops == [("broken", 1)] * 3
+    assert bench.ran == [[(0, 0)], [PROBE]]
+
+
+@scenario
+async def test_other_slots_batch_still_answers_after_the_engine_broke():
+    bench = Bench(HeldEngine(slots=2))
+    first, second = await bench.asked(0, [1]), await bench.asked(1, [1])
+    bench.engine.dead = True
+    await bench.release(0)
+    await bench.release(0)
+    assert bench.batcher.broken
+    bench.engine.dead = False
+    await bench.release(1)
+    assert isinstance(first.exception(), Unavailable)
+    assert read(second) == expected(1, [1])
+
+
+@scenario
+async def test_refuses_an_engine_that_loses_rows():
+    bench = Bench()
+    bench.engine.answer = lambda rows: (np.zeros((len(rows) + 1, 2)),)
+    future = await bench.asked(0, [1, 1])
+    await bench.release_all()
+    assert isinstance(future.exception(), Unavailable)
+    assert bench.ledger.failures[0] == ("the engine gave output 0 the shape [3, 2] for 2 rows", 2)
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype", "outputs"])
+def test_refuses_a_request_whose_answers_do_not_fit_together(change):
+    def uneven(rows):
+        whole = identities(rows)
+        if rows[0].length == 1:
+            return whole
+        return {"shape": (whole[0][:, :1], whole[1]), "dtype": (whole[0], whole[1].astype(int)), "outputs": whole[:1]}[change]
+
+    async def scene() -> None:
+        bench = Bench(costs=LinearCosts(fixed_seconds=0))
+        bench.engine.answer = uneven
+        await bench.asked(0, [1])
+        bad, good = await bench.asked(1, [1, 30]), await bench.asked(2, [1])
+        await bench.release_all()
+        with pytest.raises(EngineRefused, match=r"do not fit together: int64 \[2\], int16 \[\] for some rows, .* for others"):
+            await bad
+        assert read(good) == expected(2, [1])
+        assert bench.ledger.drops == [("refused", 2)]
+
+    run(scene())

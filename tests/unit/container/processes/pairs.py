@@ -1,0 +1,96 @@
+"""Both ends of a link over a real socket pair, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from container.server.processes import frames
+from container.server.processes.answerer import Answerer
+from container.server.processes.link import Link
+
+
+class Held:
+    """A backend that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.waiting = 5
+        self.taken: list[tuple[Any, float | None, asyncio.Future]] = []
+        self.fault: Exception | None = None
+        self.changed = asyncio.Event()
+
+    def submit(self, rows, *, deadline=None):
+        if self.fault is not None:
+            raise self.fault
+        future = asyncio.get_running_loop().create_future()
+        self.taken.append((rows, deadline, future))
+        self.changed.set()
+        return future
+
+    async def holds(self, count: int) -> None:
+        """Waits until so many requests have come."""
+        while len(self.taken) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Pair:
+    """A front's link, the owner's end of it, and what they told."""
+
+    def __init__(self) -> None:
+        self.backend = Held()
+        self.broke: list[bool] = []
+        self.failed: list[BaseException] = []
+        self.serving: list[bool] = []
+        self.states: asyncio.Queue[int] = asyncio.Queue()
+
+    async def open(self, *, state: int = frames.READY, max_rows: int = 100) -> Pair:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        _, self.answerer = await loop.create_unix_connection(lambda: self._answerer(state), sock=ours)
+        _, self.link = await loop.create_unix_connection(lambda: self._link(max_rows), sock=theirs)
+        assert await self.states.get() == state
+        return self
+
+    def _answerer(self, state: int) -> Answerer:
+        return Answerer(
+            state=state,
+            backend=None if state == frames.LOADING else self.backend,
+            serves=lambda: self.serving.append(True),
+            broke=lambda: self.broke.append(True),
+            failed=self.failed.append,
+            samples_of_all=self._samples,
+        )
+
+    def _link(self, max_rows: int) -> Link:
+        return Link(max_rows=max_rows, changed=lambda link: self.states.put_nowait(link.state), samples=lambda: b"front's")
+
+    async def _samples(self) -> bytes:
+        return b"everyone's"
+
+    async def round_trip(self) -> None:
+        """Returns when all that was sent before has arrived."""
+        await self.answerer.ask_samples()
+        await self.link.samples_of_all()
+
+    async def close(self) -> None:
+        self.link.close()
+        await self.answerer.lost.wait()
+
+
+def pairs(test: Callable[[Pair], Coroutine[Any, Any, None]], **arguments: Any) -> None:
+    """Runs a test between the two ends of a link."""
+
+    async def run() -> None:
+        pair = await Pair().open(**arguments)
+        try:
+            await asyncio.wait_for(test(pair), 20)
+        finally:
+            await pair.close()
+
+    uvloop.run(run())

@@ -1,0 +1,1 @@
+"""The load processes: who starts them, how they send, what they count."""
