@@ -20,6 +20,7 @@ from container.server.composition.many_models import serve_many_models
 from container.server.composition.one_process import serve_one_process
 from container.server.composition.parts import StoppedLoading, Unloadable, place_of
 from container.server.composition.several_processes import serve_several_processes
+from container.server.ending import to_the_end
 from container.server.engines.engine import Engine
 from container.server.engines.opening import open_engine, running
 from container.server.processes.owner import FrontSpec
@@ -78,14 +79,13 @@ def _served(settings: Settings, listener: socket.socket, opened: Opened) -> int:
 def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
     """The exit code of what runs on the event loop."""
     try:
-        code = uvloop.run(serving)
+        return uvloop.run(to_the_end(serving, log.close))
     except StoppedLoading:
         _say("Stopped while the engine was loading.")
         # The thread that loads cannot be ended, and waiting for it may take longer than SageMaker waits.
         os._exit(0)
     finally:
         log.close()
-    return 0 if code is None else code
 
 
 def _model(archive: EngineArchive, settings: Settings, opened: Opened) -> Model:

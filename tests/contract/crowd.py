@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tests.contract.faulty_server import Answer, Caller, Faulty, Gone, same
 
 TEXTS = ("the cat sat on the mat", "a dog")
-OK, UNAVAILABLE, GONE = "right", "503", "connection ended"
+OK, UNAVAILABLE, GONE, TURNED = "right", "503", "connection ended", "healthy, and then 503"
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Crowd:
             caught.wrong.append(f"{answer.status} {answer.body[:300]!r}")
 
     def _watch(self) -> None:
-        """A healthy server answers the next request on the same connection, unless the connection ends."""
+        """A healthy server answers the next request on the same connection, unless the connection ends, or it is killed now."""
         while not self._stop.wait(0.005):
             with contextlib.suppress(*Gone), contextlib.closing(Caller(self.server.port)) as caller:
                 status = caller.request("GET", "/ping").status
@@ -81,5 +81,7 @@ class Crowd:
                 if status != 200:
                     continue
                 answer = caller.ask(*TEXTS)
-                if answer.status != 200 or not same(answer.vectors, self._right):
+                if answer.status == 503:
+                    self.health.met[TURNED] += 1
+                elif answer.status != 200 or not same(answer.vectors, self._right):
                     self.health.wrong.append(f"healthy, and then {answer.status} {answer.body[:300]!r}")

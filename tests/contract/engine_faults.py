@@ -3,6 +3,6 @@
 LOADS, HOLDS, FAILS, NO_MEMORY, NO_MEMORY_TO_WARM = "loads", "holds", "fails", "no-memory", "no-memory-to-warm"
 """While the file is there: loading goes on; a batch goes on; every batch fails; loading fails; warming up fails."""
 TAKEN = "taken"
-"""There once the engine was given a batch."""
+"""There once an engine was asked for, or given a batch."""
 POISON = 13
 """The engine fails on batches that hold a row of so many tokens."""

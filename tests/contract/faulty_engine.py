@@ -1,7 +1,6 @@
 """The Python server before an engine that fails on demand: `python -m tests.contract.faulty_engine serve`.
 
-All but the engine's faults is the server's own. Files in the folder FAULTS are the demands, and `taken` there says that the
-engine was given a batch.
+All but the engine's faults is the server's own. Files in the folder FAULTS are the demands.
 """
 
 from __future__ import annotations
@@ -58,6 +57,7 @@ class FaultyEngine:
 
 def faulty(archive: EngineArchive, settings: Settings) -> Engine:
     """The archive's engine, opened when nothing holds it up."""
+    (FAULTS / TAKEN).touch()
     _while(LOADS)
     if (FAULTS / NO_MEMORY).exists():
         raise EngineOutOfMemory("out of memory")

@@ -18,7 +18,7 @@ from tests.contract.hostile_server import PYTHON, free_port
 from tests.contract.requests import JSON_TYPE
 from tests.fixtures.tiny_embedder.archive import REPOSITORY
 
-SECONDS = 30.0
+SECONDS = 12.0
 FOUND = TypeVar("FOUND")
 REAL, FAULTY = "container.server", "tests.contract.faulty_engine"
 Gone = (OSError, http.client.HTTPException)
@@ -121,10 +121,14 @@ class Faulty:
         until(healthy, "a healthy server")
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's samples, all labels and processes together."""
-        with contextlib.closing(Caller(self.port)) as caller:
-            lines = caller.request("GET", "/metrics").body.decode().splitlines()
+        """The sum of a metric's samples, all labels and processes together; asks again where an HTTP process dies on it."""
+        lines = until(self._metrics, "metrics")
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
+
+    def _metrics(self) -> list[str]:
+        with contextlib.suppress(*Gone), contextlib.closing(Caller(self.port)) as caller:
+            return caller.request("GET", "/metrics").body.decode().splitlines()
+        return []
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The failure log's lines of an event."""
@@ -165,7 +169,9 @@ class Faulty:
         self.process.wait()
 
 
-def start(archive: Path, folder: Path, *, module: str = FAULTY, port: int | None = None, limit: str = "", **variables: str) -> Faulty:
+def start(
+    archive: Path, folder: Path, *, module: str = FAULTY, port: int | None = None, limit: str = "", **variables: str
+) -> Faulty:
     """Starts a server, which is not ready when this returns; `limit` are prlimit's arguments."""
     faults, log = folder / "faults", folder / "server.log"
     faults.mkdir(parents=True, exist_ok=True)
@@ -178,6 +184,11 @@ def start(archive: Path, folder: Path, *, module: str = FAULTY, port: int | None
     with log.open("ab") as to:
         process = subprocess.Popen(command, env=environment | variables, cwd=folder, stdout=to, stderr=to)
     return Faulty(process=process, port=port, faults=faults, log=log)
+
+
+def load(caller: Caller, name: str, archive: Path) -> Answer:
+    """As SageMaker loads."""
+    return caller.request("POST", "/models", json.dumps({"model_name": name, "url": str(archive)}).encode())
 
 
 def children(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 SILENCE_SECONDS = 0.25
 """How long a client waits for more before it goes."""
 ANSWER_SECONDS = 20.0
-FINE = {100, 200, 400, 404, 405, 408, 413, 415, 422, 431}
+FINE = {100, 200, 400, 404, 405, 408, 409, 413, 415, 422, 431}
 OWN_TIMEOUT = b"timeout"
 """In requests that give themselves so little time that 503 is the right answer."""
 

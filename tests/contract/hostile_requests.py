@@ -54,6 +54,8 @@ PATHS = ("/invocations",) * 50 + (
     "/" + "x" * 3000,
 )
 METHODS = ("POST",) * 50 + ("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
+NOWHERE = ("/nowhere", "/etc", "file:///proc/self", "../..", "")
+"""Urls of no archive."""
 BOMB = gzip.compress(bytes(64 << 20), 9)
 """64 KB that unpack to 64 MiB."""
 
@@ -66,6 +68,18 @@ def hostile_requests(seed: int, count: int, right: Any) -> Iterator[tuple[str, b
         body, headers = _body(draw, right if draw.random() < 0.9 else draw.choice((TEXTS, TENSORS)))
         lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers]
         yield method, "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def hostile_loads(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
+    """Requests to load a model that is nowhere, spoiled too; none may succeed."""
+    draw = random.Random(seed)
+    for number in range(count):
+        document: dict[str, Any] = {"model_name": f"x{number}", "url": draw.choice(NOWHERE)}
+        if draw.random() < 0.7:
+            _spoil(draw, document)
+        body = json.dumps(document).encode()
+        body = _bitten(draw, body) if draw.random() < 0.3 else body
+        yield "POST", b"POST /models HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
 def _body(draw: random.Random, right: Any) -> tuple[bytes, list[str]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from onboarding.manifest import ProfileRecord
 from tests.contract.engine_faults import FAILS, NO_MEMORY, NO_MEMORY_TO_WARM, POISON
-from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, same, start, terminate, texts_of, until
+from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, load, same, start, terminate, texts_of, until
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 PROCESSES = (1, 2)
@@ -173,11 +173,6 @@ def test_refuses_an_engine_that_does_not_fit_with_exit_code_4(processes, archive
         server.stop()
 
 
-def load(caller: Caller, name: str, archive: Path) -> Answer:
-    """As SageMaker loads."""
-    return caller.request("POST", "/models", json.dumps({"model_name": name, "url": str(archive)}).encode())
-
-
 def ask(caller: Caller, name: str) -> Answer:
     """One text of one model."""
     return caller.ask("a dog", path=f"/models/{name}/invoke")
@@ -220,3 +215,37 @@ def test_engine_that_breaks_in_a_server_of_several_models_leaves_the_others(seve
     assert load(caller, "breaks", archive).status == 200
     assert ask(caller, "breaks").status == 200
     assert b"Traceback" not in several.log.read_bytes()
+
+
+def test_address_space_that_ends_is_507_and_unloading_makes_room(archive, tmp_path):
+    server = start(archive, tmp_path, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true")
+    try:
+        server.wait_until_ready()
+        caller, names = server.caller(), [f"model-{number}" for number in range(200)]
+        statuses = [200]
+        while statuses[-1] == 200 and names:
+            statuses.append(load(caller, names[len(statuses) - 1], archive).status)
+        held = names[: len(statuses) - 2]
+        assert statuses[-1] == 507 and len(held) > 3, statuses
+        assert all(load(caller, "one-more", archive).status == 507 for _ in range(5))
+        assert all(ask(caller, name).status == 200 for name in held) and server.ping() == 200
+        assert all(caller.request("DELETE", f"/models/{name}").status == 200 for name in held[:3])
+        assert load(caller, "one-more", archive).status == 200
+        assert ask(caller, "one-more").status == 200
+    finally:
+        server.stop()
+
+
+def test_engine_whose_largest_batch_does_not_fit_is_507_at_load(archive, tmp_path):
+    """32 rows of a million tokens are 2 GB in the network's first node: warming up is what finds it out."""
+    large = tmp_path / "large" / "model"
+    write_archive(large, optimization_profiles=(ProfileRecord(batch=(1, 8, 32), sequence=(8, 16, 1_000_000)),))
+    server = start(archive, tmp_path, module=REAL, limit="prlimit --as=2000000000", SAGEMAKER_MULTI_MODEL="true")
+    try:
+        server.wait_until_ready()
+        caller = server.caller()
+        assert load(caller, "first", archive).status == 200
+        assert is_refusal(load(caller, "large", large), 507)
+        assert (ask(caller, "first").status, server.ping()) == (200, 200)
+    finally:
+        server.stop()

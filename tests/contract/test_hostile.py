@@ -1,8 +1,8 @@
 """More than 10,000 requests that no client should send: no 5xx, no crash, no leak, and the neighbours never notice.
 
-Two servers, one of texts and one of tensors, run as in their image; a well-behaved client asks both throughout. Every random
-choice comes from SEED. Slow senders, clients that leave and clients that do not read are bounded by the server's own
-request time, which is set to 1 second here.
+Two servers, one of texts and one of tensors, run as in their image; one of two HTTP processes and one of several models get a
+fifth of it. A well-behaved client asks them all throughout. Every random choice comes from SEED. Slow senders, clients that
+leave and clients that do not read are bounded by the server's own request time, which is set to 1 second here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,8 +31,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.contract.hostile_clients import Tally, answer, ask_all, drip, leave_all, never_read, throw_all
-from tests.contract.hostile_requests import TENSORS, TEXTS, VALID, hostile_requests, smuggling_attempts, wire_noise
-from tests.contract.hostile_server import MAX_CONNECTIONS, SECONDS, SEED, Running, start, until
+from tests.contract.hostile_requests import TENSORS, TEXTS, VALID, hostile_loads, hostile_requests, smuggling_attempts, wire_noise
+from tests.contract.hostile_server import MAX_CONNECTIONS, SECONDS, SEED, Running, start, start_multi_model, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
 
 LEAK_MIB = 64
@@ -43,30 +44,36 @@ CONFORMS = (
     response_headers_conformance,
     response_schema_conformance,
 )
-BODIES, NOISE, LEAVERS, DRIPS, PER_OPERATION = 6000, 1000, 400, 12, 60
+BODIES, NOISE, LEAVERS, DRIPS, LOADS, PER_OPERATION = 6000, 1000, 400, 12, 500, 60
+FORMS = ("texts", "tensors", "two processes", "several models")
 
 
 @pytest.fixture(scope="module")
-def servers(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Running]]:
-    """A server of texts and one of tensors."""
-    folder = tmp_path_factory.mktemp("hostile")
-    both: list[Running] = []
+def servers(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+    """A server of texts, one of tensors, one of two processes, one of several models."""
+    folder, texts, tensors = tmp_path_factory.mktemp("hostile"), archives(EMBEDDER), archives(ARITHMETIC)
+    found: dict[str, Running] = {}
     try:
-        for tiny, document in ((EMBEDDER, TEXTS), (ARITHMETIC, TENSORS)):
-            both.append(start(tiny, archives(tiny), folder / f"{tiny.model}.log", document))
-            both[-1].warm_up()
-        yield both[0], both[1]
+        found["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
+        found["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
+        found["two processes"] = start(EMBEDDER, texts, folder / "two.log", TEXTS, ROUNDHOUSE_HTTP_PROCESSES="2")
+        found["several models"] = start_multi_model(ARITHMETIC, tensors, folder / "several.log", TENSORS)
+        for form in FORMS[2:]:
+            found[form].share = 0.2
+        for running in found.values():
+            running.warm_up()
+        yield found
     finally:
-        for running in both:
+        for running in found.values():
             running.process.kill()
             running.process.wait()
 
 
 @dataclass
 class Neighbour:
-    """Asks both servers the right thing on connections of its own, all the time."""
+    """Asks every server the right thing on connections of its own, all the time."""
 
-    servers: tuple[Running, Running]
+    servers: tuple[Running, ...]
     stop: threading.Event = field(default_factory=threading.Event)
     answers: int = 0
     faults: list[str] = field(default_factory=list)
@@ -88,9 +95,9 @@ class Neighbour:
 
 
 @pytest.fixture(scope="module")
-def neighbour(servers: tuple[Running, Running]) -> Iterator[Neighbour]:
+def neighbour(servers: dict[str, Running]) -> Iterator[Neighbour]:
     """Asks from before the first hostile request until after the last."""
-    one = Neighbour(servers)
+    one = Neighbour(tuple(servers.values()))
     thread = threading.Thread(target=one.run)
     thread.start()
     yield one
@@ -98,11 +105,16 @@ def neighbour(servers: tuple[Running, Running]) -> Iterator[Neighbour]:
     thread.join()
 
 
-@pytest.fixture(scope="module", params=[0, 1], ids=["texts", "tensors"])
-def running(request: pytest.FixtureRequest, servers: tuple[Running, Running], neighbour: Neighbour) -> Running:
-    """One server after the other, with the neighbour before both."""
-    found: Running = servers[request.param]
-    return found
+@pytest.fixture(scope="module", params=FORMS[:2])
+def running(request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour) -> Running:
+    """One server of one process after the other, with the neighbour before all."""
+    return servers[request.param]
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def every(request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour) -> Running:
+    """Every server after the other, with the neighbour before all."""
+    return servers[request.param]
 
 
 def judged(running: Running) -> Tally:
@@ -113,40 +125,53 @@ def judged(running: Running) -> Tally:
     return running.tally
 
 
-def test_hostile_bodies_get_one_answer_each(running):
-    before = running.tally.sent
-    asyncio.run(ask_all(running.port, hostile_requests(SEED, BODIES, running.document), running.tally))
-    tally = judged(running)
-    assert tally.sent - before == BODIES
+def test_hostile_bodies_get_one_answer_each(every):
+    before, count = every.tally.sent, int(BODIES * every.share)
+    asyncio.run(ask_all(every.port, every.aimed(hostile_requests(SEED, count, every.document)), every.tally))
+    tally = judged(every)
+    assert tally.sent - before == count
     assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses), "the requests are too tame to say anything"
 
 
-def test_noise_on_the_wire_is_refused_or_answered(running):
-    asyncio.run(throw_all(running.port, wire_noise(SEED, NOISE), running.tally))
-    assert {400, 413, 431} <= set(judged(running).statuses)
+def test_noise_on_the_wire_is_refused_or_answered(every):
+    noise = wire_noise(SEED, int(NOISE * every.share))
+    asyncio.run(throw_all(every.port, map(every.aim, noise), every.tally))
+    assert {400, 413, 431} <= set(judged(every).statuses)
 
 
-def test_no_request_is_smuggled_behind_a_disputed_end(running):
-    found = asyncio.run(throw_all(running.port, smuggling_attempts(), running.tally))
-    judged(running)
+def test_no_request_is_smuggled_behind_a_disputed_end(every):
+    found = asyncio.run(throw_all(every.port, map(every.aim, smuggling_attempts()), every.tally))
+    judged(every)
     assert found and all(statuses == [400] for statuses in found), "exactly one answer, and nothing after it is read"
 
 
-def test_clients_that_leave_are_let_go(running):
-    asyncio.run(leave_all(running.port, [VALID] * LEAVERS, running.tally))
-    judged(running)
+def test_clients_that_leave_are_let_go(every):
+    asyncio.run(leave_all(every.port, [every.aim(VALID)] * int(LEAVERS * every.share), every.tally))
+    judged(every)
 
 
-def test_slow_senders_are_told_so_and_closed(running):
-    header, _, _ = VALID.partition(b"\r\n\r\n")
+def test_slow_senders_are_told_so_and_closed(every):
+    valid = every.aim(VALID)
+    header, _, _ = valid.partition(b"\r\n\r\n")
 
     async def scenario() -> list[int]:
         slow = [
-            VALID[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200 for number in range(1, DRIPS)
+            valid[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200 for number in range(1, DRIPS)
         ]
-        return await asyncio.gather(*(drip(running.port, data, running.tally) for data in slow))
+        return await asyncio.gather(*(drip(every.port, data, every.tally) for data in slow))
 
-    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in judged(running).statuses
+    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in judged(every).statuses
+
+
+def test_hostile_requests_to_load_are_refused_and_load_nothing(servers, neighbour):
+    running = servers["several models"]
+    found = Tally()
+    asyncio.run(ask_all(running.port, hostile_loads(SEED, LOADS), found))
+    assert found.wrong[:5] == [] and set(found.statuses) <= {400, 409}
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)) as connection:
+        connection.request("GET", "/models")
+        assert [model["modelName"] for model in json.loads(connection.getresponse().read())["models"]] == ["hostile"]
+    judged(running)
 
 
 def test_clients_that_never_read_are_closed(running):
@@ -210,9 +235,9 @@ def single_model_contract(model: str) -> dict[str, object]:
 
 
 def test_whoever_came_the_server_is_as_before_and_the_neighbour_never_noticed(servers, neighbour):
-    assert sum(running.tally.sent for running in servers) >= 10_000
-    for running in servers:
-        until(lambda one=running: one.files() <= one.files_before + 1, "open files do not go back")
+    assert sum(servers[form].tally.sent for form in FORMS[:2]) >= 10_000
+    for running in servers.values():
+        until(lambda one=running: one.files() <= one.files_before + len(one.pids), "open files do not go back")
         assert running.mib() <= running.mib_before + LEAK_MIB
         assert b"Traceback" not in running.log.read_bytes() and b'"status":500' not in running.log.read_bytes()
     assert neighbour.faults == [] and neighbour.answers > 200

@@ -20,7 +20,7 @@ IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-server
 BUILD_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-builder:1"
 SLEEPS = "version: 0.2\nphases: {build: {commands: [sleep 60 & sleep 60]}}\n"
 DEADLINE_SECONDS = 30
-MARK = "ROUNDHOUSE_TEST_MARK"
+MARK = "TEST_MARK"
 
 
 class Account:

@@ -6,6 +6,9 @@ from tests.local_cloud.account import BUCKET, ROOT, Account
 from workbench.local_cloud import lifecycle
 
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
+SERVER_FOLDER = ROOT / ".venvs" / "server"
+TIGHT = ("prlimit", "--as=1200000000", str(SERVER_FOLDER / "bin" / "python"), "-m", "container.server", "serve")
+"""Our server where a few models fill the memory."""
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
 
 
@@ -14,6 +17,7 @@ def write_images(state):
     rows = {
         "test-server": {"command": [PYTHON, "-I", SERVER]},
         "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 4},
+        "tight-server": {"command": TIGHT, "environment_folder": str(SERVER_FOLDER)},
         "test-builder": {},
     }
     state.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,25 @@
 """Multi-model endpoints: target models are loaded when asked for, and make room for one another."""
 
+import io
+import json
+import tarfile
+from collections import Counter
+
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import endpoint_resources, gone
+from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, SIZE, write_archive
+from tests.local_cloud.account import ACCOUNT, BUCKET, endpoint_resources, gone
 
 pytestmark = pytest.mark.local_cloud
+IMAGES = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local"
+TEXTS = json.dumps({"inputs": ["a dog", "the cat"]}).encode()
+TENSORS = {
+    "inputs": [
+        {"name": "signal", "shape": [1, 2, 2], "datatype": "FP32", "data": [1, 2, 3, 4]},
+        {"name": "gain", "shape": [1, 1], "datatype": "INT64", "data": [2]},
+    ]
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +70,69 @@ def test_loads_are_published_as_metrics(shared):
     shared.invoke("shared", TargetModel="a/model.tar.gz")
     names = {each["MetricName"] for each in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]}
     assert {"Invocations", "ModelLatency", "OverheadLatency", "ModelCacheHit", "ModelLoadingTime"} <= names
+
+
+def put_engine(cloud, key, folder, tiny=EMBEDDER, **changes):
+    """Publishes a tiny network's archive as the build does."""
+    write_archive(folder / "model", tiny, **changes)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        tar.add(folder / "model", arcname=".")
+    cloud.client("s3").put_object(Bucket=BUCKET, Key=key, Body=content.getvalue())
+
+
+def ask(cloud, endpoint, name, body=TEXTS):
+    """One request to one target model."""
+    return cloud.invoke(endpoint, body, TargetModel=f"{name}/model.tar.gz", ContentType="application/json")
+
+
+@pytest.fixture(scope="module")
+def python(cloud, tmp_path_factory):
+    """A multi-model endpoint of our own server on a CPU instance."""
+    folder = tmp_path_factory.mktemp("python")
+    put_engine(cloud, "python/texts/model.tar.gz", folder / "texts")
+    put_engine(cloud, "python/tensors/model.tar.gz", folder / "tensors", ARITHMETIC)
+    put_engine(cloud, "python/large/model.tar.gz", folder / "large", host_memory_mib=1e9)
+    put_engine(cloud, "python/foreign/model.tar.gz", folder / "foreign", compute_capability="9.0")
+    resources = endpoint_resources("python", "s3://engines/python/", mode="MultiModel", image=f"{IMAGES}/python-server:1")
+    assert cloud.deploy("python", resources) == ("CREATE_COMPLETE", "")
+    yield cloud
+    cloud.destroy("python")
+    assert gone("python")
+
+
+def test_python_server_loads_target_models_when_first_asked(python):
+    for _ in range(2):
+        vectors = ask(python, "python", "texts")["outputs"]
+        assert [len(vector) for vector in vectors] == [SIZE, SIZE]
+        answer = ask(python, "python", "tensors", json.dumps(TENSORS).encode())
+        assert {output["name"] for output in answer["outputs"]} == {"scaled", "positive", "count"}
+
+
+def test_refuses_a_target_model_that_python_server_cannot_find_and_answers_the_next(python):
+    with pytest.raises(ClientError, match=r"Failed to download model data\(bucket: engines, key: python/none/model.tar.gz\)"):
+        ask(python, "python", "none")
+    with pytest.raises(ClientError, match="the engine was made for compute capability 9.0, this server runs cpu"):
+        ask(python, "python", "foreign")
+    assert ask(python, "python", "texts")
+
+
+def test_refuses_a_target_model_that_no_unloading_makes_room_for_and_loads_the_others_again(python):
+    with pytest.raises(ClientError, match=r"'[0-9a-f]{32}' takes 1000000000 MiB and .* unload others first") as error:
+        ask(python, "python", "large")
+    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] >= 400
+    assert ask(python, "python", "texts") and ask(python, "python", "tensors", json.dumps(TENSORS).encode())
+
+
+def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
+    names = [f"model-{number}" for number in range(12)]
+    for name in names:
+        put_engine(cloud, f"tight/{name}/model.tar.gz", tmp_path / name)
+    resources = endpoint_resources("tight", "s3://engines/tight/", mode="MultiModel", image=f"{IMAGES}/tight-server:1")
+    assert cloud.deploy("tight", resources) == ("CREATE_COMPLETE", "")
+    answers = Counter(len(ask(cloud, "tight", name)["outputs"]) for name in (*names, *names[:3], *names))
+    log = "".join(path.read_text() for path in cloud.state.rglob("server.log"))
+    cloud.destroy("tight")
+    assert gone("tight")
+    assert answers == {2: 27}
+    assert "load_out_of_memory" in log

@@ -15,7 +15,7 @@ from workbench.bench.bert_large import bert_large
 from workbench.bench.engine_build import engine_build
 from workbench.bench.measure import Circumstances, Measure, table, write
 from workbench.bench.processes import processes
-from workbench.bench.server_cpu import server_cpu
+from workbench.bench.server_cpu import server_cpu, server_cpu_wide
 from workbench.bench.server_echo import server_echo
 from workbench.bench.soak import soak
 from workbench.places import Places, places
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "engine_build": engine_build,
     "bert_large": bert_large,
     "server_cpu": server_cpu,
+    "server_cpu_wide": server_cpu_wide,
     "server_echo": server_echo,
     "soak": soak,
     "processes": processes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,29 @@ from workbench.places import Places
 from workbench.processes import Processes
 
 CHECKED = 8
+TOKENS, SENTENCES = range(14, 19), 64
 COMMAND = f"make bench BENCH=server_cpu: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
 Found = Sequence[Mapping[str, Any]]
 
 
 def server_cpu(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
-    """Every measure of the server with a real model. Raises ValueError when something cannot be measured."""
-    place = at.build / "bench" / "server_cpu"
+    """Every measure on 64 sentences of 14 to 18 tokens, which the bars were set with. Raises ValueError when one fails."""
+    return _measures(at, run, variables, "server_cpu", few=True)
+
+
+def server_cpu_wide(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+    """The same on every sentence of models/data, of 4 to 128 tokens; the bars are not for these. Raises ValueError."""
+    found = _measures(at, run, variables, "server_cpu_wide", few=False)
+    return [dataclasses.replace(measure, bar=None) for measure in found]
+
+
+def _measures(at: Places, run: Processes, variables: Mapping[str, str], name: str, *, few: bool) -> list[Measure]:
+    place = at.build / "bench" / name
     arena = Arena(place=place, wrk=wrk_program(place, run))
     others(at, run)
     ground = minilm(at, run, variables, place)
+    if few:
+        ground = _narrowed(ground, run)
     alone, asked = Alone(ground=ground, run=run), _requests(ground)
     check = _check(ground, alone)
     starts = arena.starts(ours(ground), asked["ours"], check=check)
@@ -41,6 +55,14 @@ def server_cpu(at: Places, run: Processes, variables: Mapping[str, str]) -> list
         tests |= {"limit": lambda: alone.limit(*way, seconds=BUSY_SECONDS), "direct": lambda: alone.direct(LONE_SECONDS)}
         found = rounds(tests, rounds_wanted(variables, 5))
     return [*_bars(found), *starts.measures("ours", COMMAND), *_numbers(found, threads, way), *_tried({**tried, **ways})]
+
+
+def _narrowed(ground: Ground, run: Processes) -> Ground:
+    """The ground with sentences of like length alone."""
+    lengths = Alone(ground=ground, run=run).lengths()
+    texts = [text for text, length in zip(ground.texts, lengths, strict=True) if length in TOKENS][:SENTENCES]
+    ground.texts_file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return dataclasses.replace(ground, texts=tuple(texts))
 
 
 def _requests(ground: Ground) -> dict[str, Path]:

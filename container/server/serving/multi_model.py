@@ -21,6 +21,9 @@ from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath
 
+LAST_SECONDS = 1.0
+"""How long engines may take to end once nobody waits for them."""
+
 
 class ModelBackend(Backend, Protocol):
     """A backend that can be waited for and ended; the batcher is one."""
@@ -107,12 +110,14 @@ class Models:
         except ArchiveRefused as fault:
             self._report("load_refused", fault, name, 400)
             raise RequestFault(str(fault)) from fault
-        except (EngineOutOfMemory, MemoryError) as fault:
-            self._report("load_out_of_memory", fault, name, 507)
-            raise OutOfMemory(f"Model {name!r} does not fit the memory that is left; unload others first.") from fault
         except RequestFault as fault:
             self._report("load_refused", fault, name, fault.status)
             raise
+        except Exception as fault:
+            if not _is_shortage(fault):
+                raise
+            self._report("load_out_of_memory", fault, name, 507)
+            raise OutOfMemory(f"Model {name!r} does not fit the memory that is left; unload others first.") from fault
         finally:
             del self._claimed[name]
 
@@ -141,10 +146,10 @@ class Models:
         await asyncio.shield(asyncio.ensure_future(self._end(model)))
 
     async def close(self) -> None:
-        """Unloads every model."""
-        for name in list(self._models):
-            with suppress(UnknownPath):
-                await self.unload(name)
+        """Unloads every model; an engine that does not end in time is left to the end of the process."""
+        ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ends, LAST_SECONDS)
 
     def _found(self, name: str) -> _Loaded:
         model = self._models.get(name)
@@ -156,7 +161,11 @@ class Models:
         archive = await asyncio.to_thread(self._verify, _folder(url))
         self._claim(name, archive.manifest.host_memory_mib)
         opened, plane = await asyncio.to_thread(self._opened, archive)
-        backend = self._backend(name, opened, plane)
+        try:
+            backend = self._backend(name, opened, plane)
+        except BaseException:
+            opened.engine.close()
+            raise
         plane.open(backend)
         return _Loaded(entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane)
 
@@ -200,6 +209,11 @@ class Models:
         finally:
             del self._claimed[model.entry.name]
             self._unloaded(model.entry.name)
+
+
+def _is_shortage(fault: Exception) -> bool:
+    """Whether a load failed for lack of memory, or of the threads that a control group or an address space allows."""
+    return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(fault)
 
 
 def _folder(url: str) -> Path:

@@ -81,5 +81,5 @@ def test_merging_removes_nones_and_keeps_the_rest():
 def test_refuses_an_unknown_benchmark(capsys):
     with pytest.raises(SystemExit):
         main(["engine"])
-    allowed = "engine_build, bert_large, server_cpu, server_echo, soak, processes"
+    allowed = "engine_build, bert_large, server_cpu, server_cpu_wide, server_echo, soak, processes"
     assert f"unknown benchmark engine; allowed: {allowed}" in capsys.readouterr().err

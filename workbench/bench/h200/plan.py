@@ -32,8 +32,8 @@ class Plan:
         return self.folder / "archives" / self.model
 
     def cores(self, processes: int) -> int:
-        """Cores that a server of so many HTTP processes gets: one each, and one for the engine."""
-        return processes + 1
+        """Cores that a server gets: one for each HTTP process before an owner, one for the owner, one for its engine thread."""
+        return 2 if processes == 1 else processes + 2
 
     def pinned(self, processes: int) -> str | None:
         """taskset's list for such a server; the tiny run shares the few cores there are."""

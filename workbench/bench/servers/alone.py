@@ -39,6 +39,11 @@ class Alone:
         """Median milliseconds of a direct call: one text, one thread."""
         return float(self._told("direct", self.ground.texts_file, seconds)["p50_ms"])
 
+    def lengths(self) -> list[int]:
+        """Tokens of each text."""
+        found: list[int] = self._told("lengths", self.ground.texts_file, 0)
+        return found
+
     def answers(self, texts: Sequence[str]) -> list[list[float]]:
         """The model's own answers."""
         file = self.ground.place / "checked.txt"

@@ -1,4 +1,5 @@
-"""The network without a server: `limit` (both cores, batches of BUDGET padded tokens), `direct` (one text a call), `answers`.
+"""The network without a server: `limit` (both cores, batches of BUDGET padded tokens), `direct` (one text a call),
+`answers`, `lengths` (tokens of each text).
 
 Arguments: MODE ENGINE TOKENIZER TEXTS MAX_TOKENS SECONDS [WORKERS KIND BUDGET]. TEXTS: one a line. `limit` sorts a window
 of 64 texts, as many as 64 clients have waiting, and counts texts answered after a start that all workers make together.
@@ -128,6 +129,8 @@ def main(arguments: Sequence[str]) -> None:
         found: Any = limit(paths, texts, float(seconds), int(more[0]), more[1], int(more[2]))
     elif mode == "direct":
         found = direct(Network(*paths), texts, float(seconds))
+    elif mode == "lengths":
+        found = [len(ids) for ids in Network(*paths).tokens(texts)]
     else:
         network = Network(*paths)
         found = [network.run(network.tokens([text]))[0].tolist() for text in texts]

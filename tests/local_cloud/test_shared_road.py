@@ -1,0 +1,47 @@
+"""A multi-model endpoint on a CPU, walked from its YAML files: the Python server loads what is asked for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from onboarding.lock import read_lock
+from onboarding.names import target_model
+from tests.local_cloud.tiny_road import new_road, processes_of, walk
+from workbench import asking
+from workbench.errors import DeskError
+
+pytestmark = pytest.mark.local_cloud
+SHARED = "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: 50\nscaling: {min: 1, max: 1}\n"
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    kept = dict(os.environ)
+    tiny = new_road(tmp_path)
+    (tmp_path / "endpoints" / "shared.yaml").write_text(SHARED)
+    model = tmp_path / "models" / "tiny.yaml"
+    lines = [line for line in model.read_text().splitlines() if not line.startswith(("serving:", "endpoint:"))]
+    model.write_text("\n".join([*lines, "endpoint: shared"]) + "\n")
+    try:
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(tmp_path) == []
+
+
+def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_another(tiny):
+    road = tiny.start()
+    done = walk(road)
+    assert len(done.built) == 1
+    (key,) = read_lock(tiny.lock.parent, "tiny").engines
+    runtime = road.clients("sagemaker-runtime")
+    for _ in range(2):
+        (vector,) = asking.ask(runtime, asking.Address(endpoint="local-shared", target_model=target_model(key)), ["a red train"])
+        assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(DeskError, match="Failed to download model data"):
+        asking.ask(runtime, asking.Address(endpoint="local-shared", target_model=target_model("0" * 16)), ["a red train"])
+    assert walk(road).built == ()
