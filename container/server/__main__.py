@@ -79,7 +79,8 @@ def _served(settings: Settings, listener: socket.socket, opened: Opened) -> int:
 def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
     """The exit code of what runs on the event loop."""
     try:
-        return uvloop.run(to_the_end(serving, log.close))
+        code: int = uvloop.run(to_the_end(serving, log.close))
+        return code
     except StoppedLoading:
         _say("Stopped while the engine was loading.")
         # The thread that loads cannot be ended, and waiting for it may take longer than SageMaker waits.
