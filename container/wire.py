@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ class AnswerFault(EndpointFault):
     """The endpoint answered, and the answer cannot be read or is not what was asked for."""
 
 
+class InputFault(EndpointFault, ValueError):
+    """What is to be sent cannot be: nothing was asked."""
+
+
 def text_request(texts: Sequence[str], *, binary: bool = False, input_name: str = "text") -> tuple[bytes, str]:
     """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also how the answer is to come."""
     return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
@@ -40,11 +44,11 @@ def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[
     """Body and content type of a request with an array per input, rows on axis 0.
 
     An array of one axis is sent as a column, as the servers have it. Raises ValueError for a type that KServe v2 does not have,
-    and for NaN or infinity in JSON, which has no word for them.
+    and for NaN or infinity in JSON, which has no word for them; InputFault for what is no text among texts.
     """
     columns = {name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()}
     if not binary:
-        inputs = [_described(name, array) | {"data": array.reshape(-1).tolist()} for name, array in columns.items()]
+        inputs = [_described(name, array) | {"data": _data(array)} for name, array in columns.items()]
         return json.dumps({"inputs": inputs}, ensure_ascii=False, allow_nan=False).encode(), JSON_TYPE
     tails = [_raw(array) for array in columns.values()]
     sizes = [{"parameters": {"binary_data_size": len(tail)}} for tail in tails]
@@ -111,8 +115,23 @@ def _raw(array: Array) -> bytes:
     if name != BYTES:
         numbers: bytes = np.ascontiguousarray(array, DATATYPES[name]).tobytes()
         return numbers
-    items = (each if isinstance(each, bytes) else str(each).encode() for each in array.reshape(-1))
-    return b"".join(struct.pack("<I", len(item)) + item for item in items)
+    return b"".join(struct.pack("<I", len(item)) + item for item in _texts(array))
+
+
+def _data(array: Array) -> list[Any]:
+    """An array's values as JSON has them."""
+    return array.reshape(-1).tolist() if datatype(array) != BYTES else [text.decode() for text in _texts(array)]
+
+
+def _texts(array: Array) -> Iterator[bytes]:
+    """Each text in UTF-8. Raises InputFault."""
+    for place, text in enumerate(array.reshape(-1)):
+        if not isinstance(text, str | bytes):
+            raise InputFault(f"Text {place} is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str.")
+        try:
+            yield text.encode() if isinstance(text, str) else text.decode().encode()
+        except (UnicodeEncodeError, UnicodeDecodeError) as fault:
+            raise InputFault(f"Text {place} is no Unicode ({fault.reason}); send only what UTF-8 can write.") from fault
 
 
 def _listed(output: Mapping[str, Any]) -> Array:

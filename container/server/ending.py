@@ -7,28 +7,33 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
+T = TypeVar("T")
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
 
 
-async def to_the_end(serving: Coroutine[Any, Any, int | None], closing: Callable[[], object]) -> int:
-    """The exit code of what serves; `closing` ends its log. Ends the process here when threads are left that do not end."""
-    # asyncio's own way to end its executor waits for every thread, without end.
-    executor = ThreadPoolExecutor(thread_name_prefix="beside the event loop")
-    asyncio.get_running_loop().set_default_executor(executor)
-    served = await serving
-    code = 0 if served is None else served
-    executor.shutdown(wait=False, cancel_futures=True)
+async def without_waiting(serving: Coroutine[Any, Any, T]) -> T:
+    """What serves, on an event loop that does not wait for the threads of its executor when it closes."""
+    loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(thread_name_prefix="beside the event loop")
+    loop.set_default_executor(executor)
+    try:
+        return await serving
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        loop.set_default_executor(ThreadPoolExecutor())
+
+
+def end(code: int) -> NoReturn:
+    """Ends this process, waiting for its threads no longer than LAST_SECONDS."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     if not _threads_end():
-        closing()
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
-    return code
+    sys.exit(code)
 
 
 def _threads_end() -> bool:

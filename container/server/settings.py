@@ -59,6 +59,17 @@ _COUNTS = {
     "ROUNDHOUSE_REQUEST_SECONDS": "request_seconds",
     "ROUNDHOUSE_DRAIN_SECONDS": "drain_seconds",
 }
+_MOST = {
+    "SAGEMAKER_BIND_TO_PORT": 65_535,
+    "ROUNDHOUSE_SLOTS": 256,
+    "ROUNDHOUSE_THREADS": 256,
+    "ROUNDHOUSE_HTTP_PROCESSES": 64,
+    "ROUNDHOUSE_DEADLINE_SECONDS": 86_400,
+    "ROUNDHOUSE_REQUEST_SECONDS": 86_400,
+    "ROUNDHOUSE_DRAIN_SECONDS": 86_400,
+}
+"""Where more is a slip: other counts only take memory that is used."""
+LARGEST_COUNT = 2**31 - 1
 _WORDS = {"SM_MODEL_DIR": "model_dir", "ROUNDHOUSE_BIND_ADDRESS": "address", "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256"}
 VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
 """Every variable that the server reads."""
@@ -119,6 +130,7 @@ def _switch(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _count(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise SettingsFault(f"{name} is {text!r}; it must be a whole number from 1 up, or unset for the default.")
+    most = _MOST.get(name, LARGEST_COUNT)
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or not 1 <= int(text) <= most:
+        raise SettingsFault(f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default.")
     return int(text)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from container.archive import EngineArchive
-from container.server.__main__ import main
 from container.server.batching.costs import Costs
+from container.server.ending import end
 from container.server.engines.engine import Engine, EngineOutOfMemory
 from container.server.engines.opening import open_engine
 from container.server.settings import Settings
+from container.server.starting import main
 from container.server.types import Arrays
 from tests.contract.engine_faults import FAILS, HOLDS, LOADS, NO_MEMORY, NO_MEMORY_TO_WARM, POISON, TAKEN
 
@@ -70,4 +71,4 @@ def _while(name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], faulty))
+    end(main(sys.argv[1:], faulty))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import Faulty, Gone, children, load, ports_served_by, start, terminate, until
+from tests.contract.faulty_server import REAL, Faulty, Gone, children, load, ports_served_by, start, terminate, until
 
 PROCESSES = (1, 2)
 CROWD = 6
@@ -170,3 +170,14 @@ def test_signal_while_the_engine_loads_ends_the_server(number, processes, archiv
         server.stop()
         with suppress(OSError):
             server.end(LOADS)
+
+
+def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(processes, archive, tmp_path):
+    server = start(archive, tmp_path, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=processes)
+    try:
+        until(lambda: "/numpy/" in Path(f"/proc/{server.process.pid}/maps").read_text(), "numpy imported")
+        server.process.send_signal(signal.SIGINT)
+        assert server.ended() in (0, -signal.SIGINT)
+        assert "Traceback" not in server.log.read_text()
+    finally:
+        server.stop()

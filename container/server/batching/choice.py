@@ -82,20 +82,21 @@ def _window(lengths: Sequence[int], head: int, waiting: int, count: Callable[[in
         longest = above[-1].length
         shorter = low >= 0 and rows < room.rows(longest)
         longer = high < len(lengths) and rows < room.rows(lengths[high])
-        if shorter and not count(lengths[low]):
-            low -= 1
-        elif longer and not count(lengths[high]):
-            high += 1
-        elif shorter and (not longer or longest - lengths[low] <= (lengths[high] - longest) * rows):
-            below.append(Pick(lengths[low], min(count(lengths[low]), room.rows(longest) - rows)))
-            rows += below[-1].rows
+        if shorter and (not longer or longest - lengths[low] <= (lengths[high] - longest) * rows):
+            rows += _grown(below, lengths[low], min(count(lengths[low]), room.rows(longest) - rows))
             low -= 1
         elif longer:
-            above.append(Pick(lengths[high], min(count(lengths[high]), room.rows(lengths[high]) - rows)))
-            rows += above[-1].rows
+            rows += _grown(above, lengths[high], min(count(lengths[high]), room.rows(lengths[high]) - rows))
             high += 1
         else:
             return below[::-1] + above, len(below)
+
+
+def _grown(picks: list[Pick], length: int, rows: int) -> int:
+    """Adds a pick, unless no row of its length is within reach."""
+    if rows:
+        picks.append(Pick(length, rows))
+    return rows
 
 
 def _stretch(picks: Sequence[Pick], at: int, costs: Costs) -> tuple[int, int]:

@@ -161,8 +161,14 @@ class Owner:
         door, its_door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sockets = (its_link.fileno(), its_door.fileno())
         with its_link, its_door:
+            # A session of its own: a terminal's Ctrl-C is the owner's business, also while the process is still importing.
             process = await asyncio.create_subprocess_exec(
-                *self._spec.command, *map(str, sockets), pass_fds=sockets, env=self._environment, stdin=subprocess.DEVNULL
+                *self._spec.command,
+                *map(str, sockets),
+                pass_fds=sockets,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
         loop = asyncio.get_running_loop()
         _, answerer = await loop.create_unix_connection(lambda: self._answerer(door), sock=link)

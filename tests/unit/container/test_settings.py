@@ -63,3 +63,12 @@ def test_every_variable_is_documented():
     document = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
     missing = [name for name in VARIABLES if f"`{name}`" not in document]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("SAGEMAKER_BIND_TO_PORT", "65536"), ("ROUNDHOUSE_SLOTS", "100000"), ("ROUNDHOUSE_QUEUE_ROWS", "9" * 30)],
+)
+def test_refuses_a_count_that_nothing_can_hold(name, text):
+    with pytest.raises(SettingsFault, match=rf"{name} is '{text[:40]}'; it must be a whole number from 1 to \d+"):
+        read_settings({name: text})

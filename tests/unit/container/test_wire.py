@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from container.server.codecs import tensors, texts
 from container.server.types import Signature, TensorSignature
-from container.wire import AnswerFault, array_request, arrays_of, rows_of, sentence_of, text_request
+from container.wire import AnswerFault, InputFault, array_request, arrays_of, rows_of, sentence_of, text_request
 from onboarding.manifest import TensorRecord
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5)
@@ -101,3 +101,18 @@ def test_a_refusal_is_one_sentence():
     assert sentence_of(b'{"error": "Too\\nlong."}') == "Too long."
     assert sentence_of(b"<html>no</html>") == "<html>no</html>"
     assert len(sentence_of("x" * 900)) == 300
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (["a", None], "Text 1 is 'None', a NoneType"),
+        ([3.5], "Text 0 is '3.5', a float"),
+        (["a\udcff"], "Text 0 is no Unicode"),
+        ([b"\xff"], "Text 0 is no Unicode"),
+    ],
+)
+def test_refuses_to_send_what_is_no_text(texts, sentence, binary):
+    with pytest.raises(InputFault, match=sentence):
+        text_request(texts, binary=binary)

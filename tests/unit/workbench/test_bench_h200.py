@@ -62,7 +62,7 @@ def test_experiment_that_does_not_grow_misses_the_bar():
 def test_experiment_asks_for_what_the_command_line_says(tmp_path):
     plan = plan_asked([str(tmp_path), "minilm", str(tmp_path / "out"), "--set", "ROUNDHOUSE_QUEUE_ROWS=8192"])
     assert plan.processes == (1, 2, 4, 6) and plan.more == {"ROUNDHOUSE_QUEUE_ROWS": "8192"}
-    assert plan.pinned(6) == "0-6" and plan.cores(6) == 7
+    assert plan.pinned(6) == "0-7" and plan.cores(6) == 8 and plan.cores(1) == 2
     assert plan_asked([str(tmp_path), "bert-large", "out"]).processes == (1, 2, 4)
 
 
