@@ -65,7 +65,8 @@ def test_health_is_honest_through_kill_9_under_load_and_restart(server, processe
             assert again.process.poll() is None
         finally:
             again.stop()
-    assert crowd.wrong() == [] and crowd.health.met[TURNED] <= 1
+    # HTTP processes hear of readiness one after the other: for a moment one is healthy and another is not.
+    assert crowd.wrong() == [] and crowd.health.met[TURNED] <= (1 if processes == "1" else 4)
     assert b"Traceback" not in server.log.read_bytes()
 
 
@@ -97,8 +98,9 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
     with ThreadPoolExecutor(13) as pool:
         with server.held():
             late.send(header + body[:10])
-            taken = [pool.submit(server.caller().ask, *TEXTS) for _ in range(12)]
+            taken = [pool.submit(server.caller().ask, *TEXTS)]
             server.wait_until_taken()
+            taken += [pool.submit(server.caller().ask, *TEXTS) for _ in range(11)]
             until(lambda: server.metric("roundhouse_queue_rows") == 22, "eleven requests that wait behind the one that runs")
             terminate(server.process)
             assert idle.read() == b""

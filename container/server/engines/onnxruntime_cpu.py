@@ -141,7 +141,7 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as fault:
@@ -168,8 +168,13 @@ def warmed(runners: Mapping[Size, Callable[[], Any]], timed: Mapping[Size, Calla
     A cell is a token, or a row without tokens. Large sizes are not timed: from a few hundred tokens on a CPU's cost per token
     is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243 at 8 x 128).
     """
-    for size in sorted(runners, key=_cells, reverse=True):
-        runners[size]()
+    try:
+        for size in sorted(runners, key=_cells, reverse=True):
+            runners[size]()
+    except Exception as fault:
+        if is_short_of_memory(fault):
+            raise EngineOutOfMemory(f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}") from fault
+        raise
     if not runners:
         return LinearCosts()
     (few, first), (many, second) = sorted((_cells(size), _best_seconds(run)) for size, run in timed.items())
