@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,11 +50,12 @@ def bench(at: Places, report: Report, wishes: Wishes) -> Benched:
 
     Raises AnswerWrong, after the report is written, when no request was answered; RoundhouseError and DeskError before the load.
     """
+    folder = _folder(at.build / "load" if wishes.output is None else wishes.output)
     order = asked(at, report, wishes)
     require_answer(order)
     done = _conducted(order, report)
     result = load_result(order, done, circumstances())
-    benched = _written(at.build / "load" if wishes.output is None else wishes.output, result)
+    benched = _written(folder, result)
     if not done.broken_off:
         _require_answers(result, benched)
     return benched
@@ -120,12 +122,21 @@ def _verdict(said: Verdict | None) -> str:
     return f"  [{COLOURS.get(said.outcome, 'yellow')}]{said.outcome}[/]{reason}"
 
 
+def _folder(folder: Path) -> Path:
+    """The folder of the reports, made before the load runs. Raises RoundhouseError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise RoundhouseError(f"--output {folder}: {error.strerror}; give a folder that can be written.") from error
+    return folder
+
+
 def _written(folder: Path, result: LoadResult) -> Benched:
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{result.subject} {result.circumstances.date}").strip("-")
     page = _free(folder, stem)
     data = page.with_suffix(".json")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         page.write_bytes(load_page(result))
         data.write_text(json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
