@@ -80,7 +80,7 @@ def order(options: Options, log: Log) -> Order:
         deployment, wanted = target(tree, options.environment, options.model)
     except FaultsError as error:
         raise InputRefused(_reason(error, log)) from error
-    model, instance = wanted.model, deployment.instance_type
+    model, instance = wanted.model, wanted.instance_type
     calibration = model.engine.calibration if "int8" in network_precisions(model) else None
     result = Order(
         root=options.root,

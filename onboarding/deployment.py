@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import LockEntry
-from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec, ScalingSpec
 from onboarding.platform import InstanceType, ServingPlatform
-from onboarding.values import Server
+from onboarding.values import Role, Server
+
+VARIANT = "AllTraffic"
+"""The variant of the endpoint's own model. It never changes its name: SageMaker's deployment guardrails refuse that."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One model at one endpoint: its spec with the environment's overrides, its key, and what the lock records of it."""
+    """One model on one instance type: its spec with the environment's overrides, its key, and what the lock records of it."""
 
     model: ModelSpec
+    instance_type: InstanceType
+    """Whose GPU the engine is built for."""
     engine_key: str
     network_keys: dict[str, str]
     lock_entry: LockEntry | None
     """None: not built yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """One instance type of a variant, and the engines that are built for its GPU: one, or those of a multi-model endpoint."""
+
+    instance_type: InstanceType
+    priority: int
+    """1 is tried first."""
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Instances that answer alike, behind one endpoint."""
+
+    name: str
+    role: Role
+    weight: float
+    scaling: ScalingSpec
+    pools: tuple[Pool, ...]
+    """By priority; the first is the one that capacity is measured on."""
+
+    @property
+    def instance_type(self) -> InstanceType:
+        """Of the first pool."""
+        return self.pools[0].instance_type
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Of the first pool."""
+        return self.pools[0].targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +69,37 @@ class Deployment:
     endpoint: EndpointSpec
     server: Server
     multi_model: bool
-    instance_type: InstanceType
     platform: ServingPlatform
     inference_ami_version: str | None
     """None on CPU."""
-    targets: tuple[Target, ...]
+    variants: tuple[Variant, ...]
+    """The endpoint's own first, then the models that join it, by name; one that is a shadow is the last."""
+
+    @property
+    def own(self) -> Variant:
+        """The variant of the endpoint's own model, or of all models of a multi-model endpoint."""
+        return self.variants[0]
+
+    @property
+    def instance_type(self) -> InstanceType:
+        """Of the own variant's first pool."""
+        return self.own.instance_type
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Every engine that the endpoint needs, once, whatever variant or pool needs it."""
+        found = {each.engine_key: each for variant in self.variants for pool in variant.pools for each in pool.targets}
+        return tuple(found.values())
 
     @property
     def missing(self) -> tuple[Target, ...]:
         """Targets with no engine in the lock."""
         return tuple(target for target in self.targets if target.lock_entry is None)
+
+    def with_targets(self, change: Callable[[Target], Target]) -> Deployment:
+        """The same deployment with every target changed."""
+        return replace(self, variants=tuple(replace(variant, pools=_changed(variant, change)) for variant in self.variants))
+
+
+def _changed(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
+    return tuple(replace(pool, targets=tuple(change(target) for target in pool.targets)) for pool in variant.pools)

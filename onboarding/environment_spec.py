@@ -15,6 +15,21 @@ class NetworkSpec(Value):
     vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
     subnet_ids: tuple[str, ...] = Field(min_length=1, description="Private subnets")
     security_group_ids: tuple[str, ...] = Field(min_length=1, description="Security groups of endpoints and builds")
+    route_table_ids: tuple[str, ...] = Field((), description="Route tables of the subnets, which the S3 endpoint is entered into")
+    vpc_endpoints: bool = Field(
+        False, description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, SageMaker, STS, KMS"
+    )
+
+
+class BuildsSpec(Value):
+    """How engines are built."""
+
+    at_once: Annotated[int, Field(ge=1, le=40)] = Field(4, description="Builds that run at once")
+    capacity_retries: Annotated[int, Field(ge=0, le=20)] = Field(
+        6, description="How often a build is started again that found no capacity"
+    )
+    timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
+    volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(100, description="Disk of a training job that builds")
 
 
 class EnvironmentSpec(Value):
@@ -38,6 +53,10 @@ class EnvironmentSpec(Value):
     )
     gpu_fleet_arn: str | None = Field(
         None, description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks"
+    )
+    builds: BuildsSpec = Field(BuildsSpec(), description="How engines are built")
+    unreferenced_engine_days: Annotated[int, Field(ge=1)] = Field(
+        90, description="Days that an engine is kept which `roundhouse prune` marked, because no lock names it"
     )
     models: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides, by model name: a part of the model file"

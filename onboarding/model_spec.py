@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
 from onboarding.values import (
+    JOINED,
     OWN,
     SHARED,
     CalibrationMethod,
@@ -14,6 +16,7 @@ from onboarding.values import (
     Metric,
     QuantizationMode,
     RequestedPrecision,
+    Role,
     Rollout,
     Server,
     Task,
@@ -140,15 +143,51 @@ class ServingSpec(Value):
     response_cache: bool = Field(False, description="Answer a repeated request from memory; Triton only")
 
 
+class ScheduledFloorSpec(Value):
+    """Bounds that begin at a time, such as more instances before the morning; the next schedule takes them back."""
+
+    schedule: str = Field(description="cron(minute hour day month weekday year), rate(…) or at(…)")
+    min: Annotated[int, Field(ge=0)] = Field(description="Fewest instances from then on")
+    max: PositiveInt | None = Field(None, description="Most instances from then on; default: as they are")
+    timezone: str | None = Field(None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC")
+
+
 class ScalingSpec(Value):
     """How many instances: between min and max, moved by target tracking."""
 
-    min: PositiveInt = Field(1, description="Fewest instances")
+    min: Annotated[int, Field(ge=0)] = Field(1, description="Fewest instances; 0 only for an asynchronous endpoint")
     max: PositiveInt = Field(1, description="Most instances")
     safety_factor: Share = Field(0.5, description="Share of the measured capacity at which a further instance is asked for")
     gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
         70, description="GPU utilization at which a further instance is asked for"
     )
+    scale_out_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(60, description="Pause after instances were added")
+    scale_in_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(300, description="Pause after instances were removed")
+    schedule: tuple[ScheduledFloorSpec, ...] = Field((), description="Bounds by time of day")
+
+
+class InstancePoolSpec(Value):
+    """A further instance type that the endpoint takes when the first has no capacity, with an engine built for its own GPU."""
+
+    instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
+    priority: Annotated[int, Field(ge=1, le=5)] | None = Field(
+        None, description="1 is tried first; default: after those written before it"
+    )
+
+
+class DataCaptureSpec(Value):
+    """Requests and answers that the endpoint keeps, under captures/ of the artifact bucket."""
+
+    percent: Annotated[int, Field(ge=1, le=100)] = Field(description="Share of the requests that is kept")
+
+
+class AsynchronousSpec(Value):
+    """Requests come as S3 objects and wait in SageMaker's queue; answers are written under answers/ of the artifact bucket."""
+
+    max_concurrent_invocations: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="Requests that one instance answers at once; default: SageMaker chooses"
+    )
+    notify: bool = Field(False, description="Tell the environment's topic of each answer and each failure")
 
 
 class EndpointSpec(Value):
@@ -160,10 +199,32 @@ class EndpointSpec(Value):
     )
     scaling: ScalingSpec = Field(ScalingSpec(), description="How many instances")
     rollout: Rollout = Field("canary", description="How a new version takes over the traffic")
+    weight: Annotated[float, Field(ge=0)] = Field(1.0, description="Share of the traffic, beside the models that join")
+    instance_pools: tuple[InstancePoolSpec, ...] = Field(
+        (), max_length=4, description="Further instance types, tried when the first has no capacity"
+    )
+    data_capture: DataCaptureSpec | None = Field(None, description="Keep a share of requests and answers; default: none")
+    asynchronous: AsynchronousSpec | None = Field(None, description="Answer by way of S3; default: at once")
+    network_isolation: bool = Field(True, description="The container reaches no network, not even AWS")
+    dashboard: bool = Field(False, description="A dashboard of its own, beside the environment's")
+
+
+class JoinSpec(Value):
+    """A place beside another model, behind that model's own endpoint: some of the traffic, or a copy of it."""
+
+    joins: str = Field(description="The model, with an endpoint of its own, beside which this one answers")
+    role: Role = Field(
+        "variant", description="variant: takes a share of the traffic; shadow: gets a copy, and its answers are thrown away"
+    )
+    weight: Annotated[float, Field(ge=0)] = Field(1.0, description="Share of the traffic, or of the copies")
+    instance_type: str | None = Field(None, description="Default: the other model's")
+    scaling: ScalingSpec | None = Field(None, description="Default: the other model's")
 
 
 def _endpoint_tag(value: object) -> str:
-    return SHARED if isinstance(value, str) else OWN
+    if isinstance(value, str):
+        return SHARED
+    return JOINED if isinstance(value, JoinSpec) or (isinstance(value, Mapping) and "joins" in value) else OWN
 
 
 class ModelSpec(Value):
@@ -178,9 +239,9 @@ class ModelSpec(Value):
     accuracy: AccuracySpec = Field(description="How the engine is judged")
     serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
     endpoint: Annotated[
-        Annotated[EndpointSpec, Tag(OWN)] | Annotated[str, Tag(SHARED)],
+        Annotated[EndpointSpec, Tag(OWN)] | Annotated[str, Tag(SHARED)] | Annotated[JoinSpec, Tag(JOINED)],
         Discriminator(_endpoint_tag),
-    ] = Field(description="An endpoint of its own, or the name of a shared one in endpoints/")
+    ] = Field(description="An endpoint of its own, the name of a shared one in endpoints/, or a place beside another model")
 
 
 class SharedEndpointSpec(EndpointSpec):

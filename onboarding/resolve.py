@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import engine_key, network_key, network_precisions
 from onboarding.lock import LockEntry, LockError, lock_path, read_lock
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import EndpointSpec, ModelSpec, SharedEndpointSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import did_you_mean, listed
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.resolved import Resolved
 from onboarding.tree import Tree
-from onboarding.values import QuantizationMode, Server
+from onboarding.values import QuantizationMode
 
 
 def deployments(tree: Tree, environment: str) -> tuple[Deployment, ...]:
@@ -31,13 +32,23 @@ def deployments(tree: Tree, environment: str) -> tuple[Deployment, ...]:
     return tuple(sorted([*own, *(each for each in shared if each.targets)], key=lambda deployment: deployment.name))
 
 
-def target(tree: Tree, environment: str, model: str) -> tuple[Deployment, Target]:
-    """One model of an environment, and the endpoint that serves it; raises as `deployments` does, and for an unknown model."""
+def target(tree: Tree, environment: str, model: str, compute_capability: str | None = None) -> tuple[Deployment, Target]:
+    """One model of an environment, and the endpoint that serves it; raises as `deployments` does, and for an unknown model.
+
+    `compute_capability` tells the engines of a model apart that several GPU generations serve; default: the first one's.
+    """
+    known: list[str] = []
     for deployment in deployments(tree, environment):
         for each in deployment.targets:
             if each.model.name == model:
-                return deployment, each
-    raise FaultsError([_unknown("models", "model", model, tree.models)])
+                known.append(each.instance_type.compute_capability)
+                if compute_capability in (None, known[-1]):
+                    return deployment, each
+    if not known:
+        raise FaultsError([_unknown("models", "model", model, tree.models)])
+    what = f"model {model} is not served on that compute capability in environment {environment}"
+    way_out = "leave it out, or name an instance type of it in the model's endpoint"
+    raise FaultsError([Fault(file="models", what=what, value=compute_capability, allowed=listed(known), way_out=way_out)])
 
 
 def runtime_identity(platform: ServingPlatform, instance: InstanceType) -> RuntimeIdentity:
@@ -87,42 +98,71 @@ def _lock_entries(root: Path, view: Resolved) -> dict[str, dict[str, LockEntry]]
     return entries
 
 
-def _own_deployment(tree: Tree, view: Resolved, model: ModelSpec, entries: dict[str, dict[str, LockEntry]]) -> Deployment:
+def _own_deployment(tree: Tree, view: Resolved, model: ModelSpec, entries: Mapping[str, Mapping[str, LockEntry]]) -> Deployment:
     assert isinstance(model.endpoint, EndpointSpec)
-    return _deployment(tree, view, model.name, model.endpoint, model.serving.server, (model,), entries, multi_model=False)
+    resolve = _Resolver(tree, view, entries)
+    joined = [each for each in _models(view) if isinstance(each.endpoint, JoinSpec) and each.endpoint.joins == model.name]
+    joined.sort(key=lambda each: (isinstance(each.endpoint, JoinSpec) and each.endpoint.role == "shadow", each.name))
+    variants = (resolve.own_variant(model.endpoint, (model,)), *(resolve.joined_variant(each, model.endpoint) for each in joined))
+    return _deployment(view, model.name, model.endpoint, variants)
 
 
 def _shared_deployment(
-    tree: Tree, view: Resolved, endpoint: SharedEndpointSpec, entries: dict[str, dict[str, LockEntry]]
+    tree: Tree, view: Resolved, endpoint: SharedEndpointSpec, entries: Mapping[str, Mapping[str, LockEntry]]
 ) -> Deployment:
     joined = tuple(model for model in _models(view) if model.endpoint == endpoint.name)
-    return _deployment(tree, view, endpoint.name, endpoint, endpoint.server, joined, entries, multi_model=True)
+    return _deployment(view, endpoint.name, endpoint, (_Resolver(tree, view, entries).own_variant(endpoint, joined),))
 
 
-def _deployment(
-    tree: Tree,
-    view: Resolved,
-    name: str,
-    endpoint: EndpointSpec,
-    server: Server,
-    models: tuple[ModelSpec, ...],
-    entries: dict[str, dict[str, LockEntry]],
-    *,
-    multi_model: bool,
-) -> Deployment:
+def _deployment(view: Resolved, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]) -> Deployment:
     environment = view.environment.spec
-    platform, instance = serving_platforms()[environment.platform], instance_types()[endpoint.instance_type]
+    platform = serving_platforms()[environment.platform]
+    shared = isinstance(endpoint, SharedEndpointSpec)
     return Deployment(
         environment=environment,
         name=name,
         endpoint=endpoint,
-        server=server,
-        multi_model=multi_model,
-        instance_type=instance,
+        server=endpoint.server if isinstance(endpoint, SharedEndpointSpec) else variants[0].targets[0].model.serving.server,
+        multi_model=shared,
         platform=platform,
-        inference_ami_version=_host_image(environment, platform) if instance.is_gpu else None,
-        targets=tuple(_target(tree, model, platform, instance, entries[model.name]) for model in models),
+        inference_ami_version=_host_image(environment, platform) if variants[0].instance_type.is_gpu else None,
+        variants=variants,
     )
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Variants of one environment."""
+
+    tree: Tree
+    view: Resolved
+    entries: Mapping[str, Mapping[str, LockEntry]]
+
+    def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
+        """The variant that every endpoint has, with a pool for each instance type."""
+        types = [(1, endpoint.instance_type)]
+        for place, each in enumerate(endpoint.instance_pools, start=2):
+            types.append((place if each.priority is None else each.priority, each.instance_type))
+        pools = [self._pool(priority, name, models) for priority, name in sorted(types, key=lambda each: each[0])]
+        return Variant(name=VARIANT, role="variant", weight=endpoint.weight, scaling=endpoint.scaling, pools=tuple(pools))
+
+    def joined_variant(self, model: ModelSpec, endpoint: EndpointSpec) -> Variant:
+        """The variant of a model that joins another's endpoint."""
+        join = model.endpoint
+        assert isinstance(join, JoinSpec)
+        instance = endpoint.instance_type if join.instance_type is None else join.instance_type
+        return Variant(
+            name=model.name,
+            role=join.role,
+            weight=join.weight,
+            scaling=endpoint.scaling if join.scaling is None else join.scaling,
+            pools=(self._pool(1, instance, (model,)),),
+        )
+
+    def _pool(self, priority: int, instance_type: str, models: tuple[ModelSpec, ...]) -> Pool:
+        platform, instance = serving_platforms()[self.view.environment.spec.platform], instance_types()[instance_type]
+        targets = tuple(_target(self.tree, model, platform, instance, self.entries[model.name]) for model in models)
+        return Pool(instance_type=instance, priority=priority, targets=targets)
 
 
 def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str | None:
@@ -130,7 +170,7 @@ def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str 
 
 
 def _target(
-    tree: Tree, model: ModelSpec, platform: ServingPlatform, instance: InstanceType, entries: dict[str, LockEntry]
+    tree: Tree, model: ModelSpec, platform: ServingPlatform, instance: InstanceType, entries: Mapping[str, LockEntry]
 ) -> Target:
     quantization = quantization_mode(model, platform)
     key = engine_key(
@@ -142,6 +182,7 @@ def _target(
     )
     return Target(
         model=model,
+        instance_type=instance,
         engine_key=key,
         network_keys={
             name: network_key(model, name, tree.dataset_digests, quantization=quantization) for name in network_precisions(model)

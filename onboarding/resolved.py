@@ -44,7 +44,8 @@ def resolved(files: Files, environment: str) -> Resolved:
 
 def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
     """The endpoint that a model's file describes; None when the model joins a shared one, or says nothing usable."""
-    if not isinstance(model.document.data.get("endpoint"), Mapping):
+    written = model.document.data.get("endpoint")
+    if not isinstance(written, Mapping) or "joins" in written:
         return None
     return checked(EndpointSpec, model.document.part("endpoint"))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import listed, nearest
-from onboarding.values import OWN, SHARED
+from onboarding.values import JOINED, OWN, SHARED
 
 _KINDS = {
     "string_type": "text",
@@ -38,7 +38,9 @@ def spec_fault(spec_type: type[BaseModel], document: Document, error: Any) -> Fa
 
 def written_path(loc: tuple[str | int, ...]) -> KeyPath:
     """A pydantic location as a path in the file: without the tags of unions."""
-    return tuple(step for index, step in enumerate(loc) if not (index == 1 and loc[0] == "endpoint" and step in (OWN, SHARED)))
+    return tuple(
+        step for index, step in enumerate(loc) if not (index == 1 and loc[0] == "endpoint" and step in (OWN, SHARED, JOINED))
+    )
 
 
 def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ CalibrationMethod = Literal["entropy", "percentile", "max"]
 Metric = Literal["cosine", "agreement", "accuracy", "relative_error"]
 HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
+Role = Literal["variant", "shadow"]
 
-OWN = "own"
-SHARED = "shared"
-"""Tags of `ModelSpec.endpoint`: an endpoint of the model's own, or the name of a shared one."""
+OWN, SHARED, JOINED = "own", "shared", "joined"
+"""Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a place beside another model."""
 
 
 class Value(BaseModel):

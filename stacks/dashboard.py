@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import VARIANT, Deployment
 from stacks.capacity import instance_capacity
-from stacks.endpoint_properties import VARIANT
 
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 WIDTH, HEIGHT = 12, 6

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import VARIANT, Deployment
 from onboarding.lock import LockEntry
 from onboarding.manifest import Manifest
 from onboarding.serve_environment import serve_environment
 from onboarding.values import Rollout
-
-VARIANT = "AllTraffic"
-"""SageMaker's deployment guardrails refuse a variant that changes its name, so it never does."""
 
 DOWNLOAD_MIB_PER_SECOND = 20
 START_UP_SECONDS = 60

@@ -29,8 +29,8 @@ def _target_faults(deployment: Deployment, target: Target) -> Iterator[str]:
 
 def _comparisons(deployment: Deployment, target: Target, entry: LockEntry) -> Iterator[tuple[str, str, str]]:
     manifest = entry.manifest
-    needed = runtime_identity(deployment.platform, deployment.instance_type)
-    yield "compute capability", manifest.compute_capability, deployment.instance_type.compute_capability
+    needed = runtime_identity(deployment.platform, target.instance_type)
+    yield "compute capability", manifest.compute_capability, target.instance_type.compute_capability
     yield "runtime", f"{manifest.runtime.name} {manifest.runtime.version}", f"{needed.name} {needed.version}"
     yield "key", manifest.engine_key, target.engine_key
     yield "archive", entry.archive.path, names.engine_archive_path(target.engine_key)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import VARIANT, Deployment
 from stacks.capacity import Capacity, instance_capacity
-from stacks.endpoint_properties import VARIANT
 
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 NAMESPACE = "sagemaker"

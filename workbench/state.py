@@ -65,7 +65,7 @@ def engine_state(deployment: Deployment, target: Target, clients: Clients | None
     return EngineState(
         model=target.model.name,
         endpoint=endpoint_name(deployment.environment, deployment.name),
-        instance_type=deployment.instance_type.name,
+        instance_type=target.instance_type.name,
         engine_key=target.engine_key,
         precision=None if entry is None else entry.manifest.precision,
         lock="not built" if entry is None else "built",

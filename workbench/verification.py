@@ -15,13 +15,13 @@ def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str 
     again = f"build it again: `roundhouse build --env {deployment.environment.name} --model {target.model.name}`"
     if manifest.engine_key != target.engine_key:
         return f"{where}: the lock's engine has key {manifest.engine_key}, the model file asks for {target.engine_key}; {again}."
-    capability = deployment.instance_type.compute_capability
+    capability = target.instance_type.compute_capability
     if manifest.compute_capability != capability:
         return (
             f"{where}: the engine was made for compute capability {manifest.compute_capability}, "
-            f"{deployment.instance_type.name} has {capability}; {again}."
+            f"{target.instance_type.name} has {capability}; {again}."
         )
-    runtime = runtime_identity(deployment.platform, deployment.instance_type)
+    runtime = runtime_identity(deployment.platform, target.instance_type)
     if manifest.runtime != runtime:
         made = f"{manifest.runtime.name} {manifest.runtime.version}"
         return f"{where}: the engine was made by {made}, the endpoint runs {runtime.name} {runtime.version}; {again}."

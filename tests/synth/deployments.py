@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import BenchmarkRecord, BuilderRecord, Manifest, ProfileRecord
@@ -26,7 +26,7 @@ def environment(name: str) -> EnvironmentSpec:
 def unlocked(name: str) -> tuple[Deployment, ...]:
     """What an environment deploys, with every lock empty, whatever was built on this machine."""
     return tuple(
-        changed(deployment, targets=tuple(dataclasses.replace(target, lock_entry=None) for target in deployment.targets))
+        deployment.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
         for deployment in deployments(TREE, name)
     )
 
@@ -43,10 +43,9 @@ def one(name: str, endpoint: str) -> Deployment:
 
 def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
     """A deployment whose every target has a lock entry, with these fields of its manifest."""
-    targets = tuple(
-        dataclasses.replace(target, lock_entry=lock_entry(deployment, target, **manifest_fields)) for target in deployment.targets
+    return deployment.with_targets(
+        lambda target: dataclasses.replace(target, lock_entry=lock_entry(deployment, target, **manifest_fields))
     )
-    return changed(deployment, targets=targets)
 
 
 def changed(deployment: Deployment, **fields: Any) -> Deployment:
@@ -54,9 +53,29 @@ def changed(deployment: Deployment, **fields: Any) -> Deployment:
     return dataclasses.replace(deployment, **fields)
 
 
+def of_targets(deployment: Deployment, targets: tuple[Target, ...]) -> Deployment:
+    """A deployment whose own variant serves these, on its first instance type alone."""
+    own = dataclasses.replace(deployment.own, pools=(dataclasses.replace(deployment.own.pools[0], targets=targets),))
+    return changed(deployment, variants=(own, *deployment.variants[1:]))
+
+
 def with_endpoint(deployment: Deployment, **fields: Any) -> Deployment:
-    """A deployment whose endpoint has other fields."""
-    return changed(deployment, endpoint=deployment.endpoint.model_copy(update=fields))
+    """A deployment whose endpoint has other fields; its own variant follows."""
+    endpoint = deployment.endpoint.model_copy(update=fields)
+    own = dataclasses.replace(deployment.own, scaling=endpoint.scaling, weight=endpoint.weight)
+    return changed(deployment, endpoint=endpoint, variants=(own, *deployment.variants[1:]))
+
+
+def with_instance_type(deployment: Deployment, **fields: Any) -> Deployment:
+    """A deployment whose every instance type has other fields."""
+
+    def pool(each: Pool) -> Pool:
+        instance = each.instance_type.model_copy(update=fields)
+        targets = tuple(dataclasses.replace(target, instance_type=instance) for target in each.targets)
+        return dataclasses.replace(each, instance_type=instance, targets=targets)
+
+    variants = tuple(dataclasses.replace(each, pools=tuple(map(pool, each.pools))) for each in deployment.variants)
+    return changed(deployment, variants=variants)
 
 
 def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
@@ -66,8 +85,7 @@ def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
 
 def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
     """A deployment whose every target needs, and has, an engine of another key."""
-    targets = tuple(dataclasses.replace(target, engine_key=engine_key) for target in deployment.targets)
-    return with_locks(changed(deployment, targets=targets))
+    return with_locks(deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key)))
 
 
 def benchmark(runtime: str, precision: str, batch: int, p99_ms: float, *, sequence: int = 64) -> BenchmarkRecord:
@@ -88,7 +106,7 @@ def benchmark(runtime: str, precision: str, batch: int, p99_ms: float, *, sequen
 
 def lock_entry(deployment: Deployment, target: Target, **manifest_fields: Any) -> LockEntry:
     """The lock entry of a target, as its build would have written it."""
-    runtime = runtime_identity(deployment.platform, deployment.instance_type)
+    runtime = runtime_identity(deployment.platform, target.instance_type)
     fields: dict[str, Any] = {
         "model": target.model.name,
         "task": target.model.task,
@@ -96,7 +114,7 @@ def lock_entry(deployment: Deployment, target: Target, **manifest_fields: Any) -
         "network_keys": target.network_keys,
         "platform": deployment.platform.name,
         "runtime": runtime,
-        "compute_capability": deployment.instance_type.compute_capability,
+        "compute_capability": target.instance_type.compute_capability,
         "requested_precision": target.model.engine.precision,
         "precision": "int8",
         "decision": "int8 is faster and within the budget",

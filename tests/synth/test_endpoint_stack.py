@@ -15,6 +15,7 @@ from tests.synth.deployments import (
     changed,
     environment,
     locked,
+    of_targets,
     one,
     unlocked,
     with_endpoint,
@@ -70,7 +71,7 @@ def test_version_compatible_plans_are_loaded_only_where_they_are_asked_for(tmp_p
     (target,) = deployment.targets
     engine = target.model.engine.model_copy(update={"version_compatible": True})
     asked = dataclasses.replace(target, model=target.model.model_copy(update={"engine": engine}))
-    stack = endpoint_stack(tmp_path, dataclasses.replace(deployment, targets=(asked,)))
+    stack = endpoint_stack(tmp_path, of_targets(deployment, (asked,)))
     flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
     assert flags.split() == [*plain.split(), flag]
 

@@ -10,7 +10,7 @@ from stacks.endpoint_properties import deployment_config, download_timeout_secon
 from stacks.endpoint_stack import output_id
 from stacks.image_tag import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
 from stacks.scaling_properties import gpu_policy
-from tests.synth.deployments import benchmark, changed, one, with_endpoint, with_locks
+from tests.synth.deployments import benchmark, of_targets, one, with_endpoint, with_instance_type, with_locks
 
 pytestmark = pytest.mark.synth
 
@@ -69,8 +69,8 @@ def test_capacity_counts_the_served_engine_alone():
 def test_capacity_of_a_shared_instance_is_its_slowest_targets():
     deployment = one("dev", "text-shared")
     slow, fast = deployment.targets
-    slowed = with_locks(changed(deployment, targets=(slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 10),)).targets
-    capacity = instance_capacity(changed(deployment, targets=(*slowed, fast)))
+    slowed = with_locks(of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 10),)).targets
+    capacity = instance_capacity(of_targets(deployment, (*slowed, fast)))
     assert capacity is not None and capacity.requests_per_second == 100
     assert capacity.derivation.startswith("sentence-embedder-fp32: ")
 
@@ -81,7 +81,7 @@ def test_capacity_is_unknown_when_a_target_is_unmeasured():
 
 def test_gpu_target_is_scaled_by_the_gpu_count():
     deployment = one("dev", "sentence-embedder")
-    four = changed(deployment, instance_type=deployment.instance_type.model_copy(update={"gpu_count": 4}))
+    four = with_instance_type(deployment, gpu_count=4)
     policy = gpu_policy(four)
     assert policy is not None
     assert policy[0]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 280

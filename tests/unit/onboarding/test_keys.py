@@ -72,8 +72,21 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.scaling.max": (3, "nothing"),
     "endpoint.scaling.safety_factor": (0.6, "nothing"),
     "endpoint.scaling.gpu_utilization_percent": (60, "nothing"),
+    "endpoint.scaling.scale_out_cooldown_seconds": (30, "nothing"),
+    "endpoint.scaling.scale_in_cooldown_seconds": (30, "nothing"),
+    "endpoint.scaling.schedule": ([{"schedule": "cron(0 7 * * ? *)", "min": 2}], "nothing"),
     "endpoint.rollout": ("linear", "nothing"),
+    "endpoint.weight": (2, "nothing"),
+    "endpoint.instance_pools": ([{"instance_type": "ml.g6.xlarge"}], "nothing"),  # an engine more; this one stays
+    "endpoint.data_capture": ({"percent": 10}, "nothing"),
+    "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
+    "endpoint.network_isolation": (False, "nothing"),
+    "endpoint.dashboard": (True, "nothing"),
 }
+LISTED_WHOLE = ("endpoint.scaling.schedule", "endpoint.instance_pools", "endpoint.data_capture", "endpoint.asynchronous")
+"""Fields whose own fields say nothing about an engine."""
+JOINING = {"endpoint.joins", "endpoint.role"}
+"""Of a model that has no endpoint of its own."""
 
 
 def keys(data: dict[str, Any], *, platform: str = "triton-26.05", digests: dict[str, str] = DIGESTS) -> dict[str, str]:
@@ -119,7 +132,8 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def test_every_field_of_a_model_file_is_classified():
-    assert leaves(ModelSpec) == set(CHANGES)
+    found = {next((whole for whole in LISTED_WHOLE if leaf.startswith(whole)), leaf) for leaf in leaves(ModelSpec)}
+    assert found == set(CHANGES) | JOINING
 
 
 @pytest.mark.parametrize("path", CHANGES)
