@@ -26,6 +26,8 @@ from container.wire import rows_of as rows_of
 RETRIED_CODES = frozenset({"ThrottlingException", "Throttling", "ServiceUnavailable", "ModelNotReadyException"})
 RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
+OUT_OF_TIME = ("Request timeout expired", "request's time", "as long as it may")
+"""In what Triton, and the Python server, say to a request that has waited its whole time."""
 FIRST_PAUSE_SECONDS = 0.2
 BEFORE_SIGN = "before-sign.sagemaker-runtime.InvokeEndpoint"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -75,7 +77,7 @@ class EndpointClient:
         return probabilities
 
     def ask(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """An array per output for an array per input, rows on axis 0; ValueError for a type that KServe v2 does not have."""
+        """An array per output for an array per input, rows on axis 0; InputFault for a type that KServe v2 does not have."""
         found: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
         return found
 
@@ -119,15 +121,19 @@ def name_encoding(request: Any, **_: Any) -> None:
 def is_retried(fault: Exception) -> bool:
     """Whether the same request may succeed later, told by botocore's ClientError: throttling, 503, a model that still loads.
 
-    A container's 4xx never is, but for one: Triton says that its queue is full with status 400, and has done nothing yet. Its
-    "Request timeout expired" is not: that request has waited as long as it may.
+    A request that has waited as long as it may is not, though that is a 503 too: the server is late for everybody, and repeating
+    makes it later. A container's 4xx never is, but for one: Triton says that its queue is full with status 400, and has done
+    nothing yet.
     """
     response = getattr(fault, "response", None)
     if not isinstance(response, Mapping):
         return False
-    if response.get("Error", {}).get("Code") in RETRIED_CODES or response.get("OriginalStatusCode") == RETRIED_STATUS:
+    if response.get("Error", {}).get("Code") in RETRIED_CODES:
         return True
-    return response.get("OriginalStatusCode") == 400 and TRITON_QUEUE_FULL in str(response.get("OriginalMessage"))
+    status, words = response.get("OriginalStatusCode"), str(response.get("OriginalMessage"))
+    if status == RETRIED_STATUS:
+        return not any(each in words for each in OUT_OF_TIME)
+    return status == 400 and TRITON_QUEUE_FULL in words
 
 
 def said(fault: Exception) -> str:

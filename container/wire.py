@@ -43,8 +43,8 @@ def text_request(texts: Sequence[str], *, binary: bool = False, input_name: str 
 def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[bytes, str]:
     """Body and content type of a request with an array per input, rows on axis 0.
 
-    An array of one axis is sent as a column, as the servers have it. Raises ValueError for a type that KServe v2 does not have,
-    and for NaN or infinity in JSON, which has no word for them; InputFault for what is no text among texts.
+    An array of one axis is sent as a column, as the servers have it. Raises InputFault for a type that KServe v2 does not have
+    and for what is no text among texts, ValueError for NaN or infinity in JSON, which has no word for them.
     """
     columns = {name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()}
     if not binary:
@@ -101,13 +101,13 @@ def _described(name: str, array: Array) -> dict[str, Any]:
 
 
 def datatype(array: Array) -> str:
-    """KServe v2's name for an array's type; texts are BYTES. Raises ValueError."""
+    """KServe v2's name for an array's type; texts are BYTES. Raises InputFault."""
     if array.dtype.kind in "OUS":
         return BYTES
     for name, dtype in DATATYPES.items():
         if dtype == array.dtype.newbyteorder("<"):
             return name
-    raise ValueError(f"KServe v2 has no {array.dtype}; allowed: texts and {', '.join(DATATYPES)}.")
+    raise InputFault(f"KServe v2 has no {array.dtype}; allowed: texts and {', '.join(DATATYPES)}.")
 
 
 def _raw(array: Array) -> bytes:

@@ -12,13 +12,14 @@ RequestFault            400  the request cannot be read or does not fit the mode
 +-- Unavailable         503  loading, draining or broken; Retry-After is set
 |   +-- QueueFull       503
 |   +-- DeadlinePassed  503  no answer within the request's time
-+-- OutOfMemory         507  the model does not fit beside those that are loaded
+|   +-- MemoryShort     503  the engine had no memory for this request
++-- OutOfMemory         507  of several models: one does not fit, or had no memory for this request, beside the others
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class HeaderTooLarge(RequestFault):
 
 
 class OutOfMemory(RequestFault):
-    """The model does not fit beside those that are loaded; SageMaker unloads others and tries again."""
+    """A model, or its request, does not fit beside those that are loaded; SageMaker unloads others and tries again."""
 
     status = 507
 
@@ -103,6 +104,10 @@ class QueueFull(Unavailable):
 
 class DeadlinePassed(Unavailable):
     """The request waited longer than it may."""
+
+
+class MemoryShort(Unavailable):
+    """The engine had no memory for this request beside what it ran."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,8 +132,7 @@ class TensorSignature:
     version: str = "1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextRequest:
+class TextRequest(NamedTuple):
     """Texts to answer, and how the client wants the answer written."""
 
     texts: tuple[str, ...]

@@ -8,6 +8,16 @@ DeviceFault
 
 from __future__ import annotations
 
+SHORT_OF_MEMORY = (
+    "out of memory", "outofmemory", "out_of_memory", "insufficient memory", "failed to allocate memory", "bad_alloc",
+)  # fmt: skip
+"""In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say."""
+
+
+def say_short_of_memory(words: str) -> bool:
+    """Whether a runtime's words are about memory that is short."""
+    return any(each in words.lower() for each in SHORT_OF_MEMORY)
+
 
 class DeviceFault(Exception):
     """CUDA or TensorRT fails."""

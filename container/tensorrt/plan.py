@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from container.tensorrt.bindings import error_logger
-from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused
+from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused, say_short_of_memory
 from container.tensorrt.ranges import Profile, Range
 from container.tensorrt.surface import ICudaEngine, IExecutionContext, TensorRT
-
-SHORT_OF_MEMORY = ("out of memory", "outofmemory", "insufficient memory", "out_of_memory")
-"""What TensorRT logs, in any case, when it answers None for lack of memory."""
 
 
 class Plan:
@@ -58,8 +55,7 @@ class Plan:
     def fail(self, reason: str) -> NoReturn:
         """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words."""
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
-        short = any(each in words.lower() for each in SHORT_OF_MEMORY)
-        kind = DeviceOutOfMemory if short else PlanRefused
+        kind = DeviceOutOfMemory if say_short_of_memory(words) else PlanRefused
         raise kind(f"the plan does not run: {reason} ({words}).")
 
     def close(self) -> None:

@@ -20,28 +20,43 @@ from container.server.engines.opening import open_engine
 from container.server.settings import Settings
 from container.server.starting import main
 from container.server.types import Arrays
-from tests.contract.engine_faults import FAILS, HOLDS, LOADS, NO_MEMORY, NO_MEMORY_TO_WARM, POISON, TAKEN
+from tests.contract.engine_faults import (
+    FAILS,
+    HOLDS,
+    LARGE,
+    LOADS,
+    NO_MEMORY,
+    NO_MEMORY_AT_ALL,
+    NO_MEMORY_TO_RUN,
+    NO_MEMORY_TO_WARM,
+    POISON,
+    TAKEN,
+)
 
 FAULTS = Path(os.environ["FAULTS"])
 
 
 class FaultyEngine:
-    """An engine, and what befalls it."""
+    """An engine, and what befalls it; never on the event loop, which goes on while a batch is held."""
+
+    inline_rows = 0
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.slots, self.max_rows, self.sequence_buckets = engine.slots, engine.max_rows, engine.sequence_buckets
 
-    def prepare(self, rows: Sequence[Any]) -> tuple[bool, Any]:
-        """The engine's batch, and whether it is poisoned."""
-        return any(len(row) == POISON for row in rows), self._engine.prepare(rows)
+    def prepare(self, rows: Sequence[Any]) -> tuple[set[int], Any]:
+        """The engine's batch, and how long its rows are."""
+        return {len(row) for row in rows}, self._engine.prepare(rows)
 
-    def run(self, prepared: tuple[bool, Any], slot: int) -> Arrays:
+    def run(self, prepared: tuple[set[int], Any], slot: int) -> Arrays:
         """The engine's answer, in its own time."""
-        is_poisoned, batch = prepared
+        lengths, batch = prepared
         (FAULTS / TAKEN).touch()
         _while(HOLDS)
-        if is_poisoned or (FAULTS / FAILS).exists():
+        if (FAULTS / NO_MEMORY_AT_ALL).exists() or (LARGE in lengths and (FAULTS / NO_MEMORY_TO_RUN).exists()):
+            raise EngineOutOfMemory("Failed to allocate memory for requested buffer of size 1073741824")
+        if POISON in lengths or (FAULTS / FAILS).exists():
             raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
         return self._engine.run(batch, slot)
 
@@ -50,6 +65,9 @@ class FaultyEngine:
         if (FAULTS / NO_MEMORY_TO_WARM).exists():
             raise EngineOutOfMemory("Failed to allocate memory for requested buffer of size 1073741824")
         return self._engine.warm_up()
+
+    def warm_up_inline(self) -> None:
+        """Nothing runs there."""
 
     def close(self) -> None:
         """As the engine does."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from container.server.batching.costs import Costs
 
-NEARLY, BATCHES_WITHIN_REACH = 1.1, 4
+NEARLY, BATCHES_WITHIN_REACH = 1.1, 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
 
 def opened(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
     """The document of a body, which has "inputs", and the bytes after it. Raises RequestFault."""
-    header, tail = _split(body, content_type)
+    header, tail = (body, b"") if content_type == JSON_TYPE else _split(body, content_type)
     document = opened_document(header)
     if "inputs" not in document:
         raise RequestFault('The request has no "inputs".')
@@ -51,6 +51,8 @@ def identity(document: Mapping[str, Any]) -> str | None:
 
 def timeout_seconds(document: Mapping[str, Any]) -> float | None:
     """How long the client waits: `parameters.timeout`, whole microseconds as Triton has it; 0 and none are no limit."""
+    if "parameters" not in document:
+        return None
     found = _parameters(document).get("timeout", 0)
     if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
         raise RequestFault(f'"timeout" is {shown(found)}; it must be a whole number of microseconds, 0 being no limit.')
@@ -62,10 +64,10 @@ def wanted_outputs(document: Mapping[str, Any], names: Sequence[str]) -> tuple[t
 
     Each may be asked for once: a request cannot make its answer larger than the model's.
     """
-    default = _parameters(document).get("binary_data_output") is True
+    default = "parameters" in document and _parameters(document).get("binary_data_output") is True
     outputs = document.get("outputs")
     if outputs is None or outputs == []:
-        return tuple((place, default) for place in range(len(names)))
+        return tuple([(place, default) for place in range(len(names))])
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
         raise RequestFault('"outputs" must be a list of objects with a "name".')
     if len(outputs) > len(names):

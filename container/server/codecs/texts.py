@@ -26,7 +26,7 @@ def decoded(body: bytes, content_type: str, signature: Signature) -> TextRequest
     """The request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = opened(body, content_type)
     inputs = document["inputs"]
-    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(item, str) for item in inputs)):
+    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _are_texts(inputs)):
         _refuse_tail(tail)
         texts = (inputs,) if isinstance(inputs, str) else tuple(inputs)
         return TextRequest(texts=texts, dialect="plain", timeout_seconds=timeout_seconds(document))
@@ -48,6 +48,10 @@ def encoded(rows: np.ndarray[Any, Any], request: TextRequest, signature: Signatu
     return binary_answer(document, (rows.astype("<f4", copy=False).tobytes(),))
 
 
+def _are_texts(items: list[Any]) -> bool:
+    return {type(item) for item in items} == {str}
+
+
 def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> TextRequest:
     inputs = document["inputs"]
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
@@ -58,7 +62,7 @@ def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> T
     if tensor.get("datatype") != "BYTES":
         raise RequestFault(f"Input {signature.input_name!r} has datatype {shown(tensor.get('datatype'))}; it must be 'BYTES'.")
     rows = _row_count(tensor.get("shape"), signature.input_name)
-    texts = tuple(_texts(tensor, tail, signature.input_name))
+    texts = _texts(tensor, tail, signature.input_name)
     if len(texts) != rows:
         raise RequestFault(f"Input {signature.input_name!r} has shape {tensor['shape']} but {len(texts)} texts.")
     binary = wanted_outputs(document, (signature.output_name,))[0][1]
@@ -69,23 +73,23 @@ def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> T
 
 def _row_count(shape: object, name: str) -> int:
     """Rows of shape [n] or [n, 1]."""
-    whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
-    if not isinstance(shape, list) or not whole or len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
-        raise RequestFault(f"Input {name!r} has shape {shown(shape)}; it must be [texts, 1].")
-    return int(shape[0])
+    if isinstance(shape, list) and len(shape) in (1, 2) and (len(shape) == 1 or (type(shape[1]) is int and shape[1] == 1)):
+        rows = shape[0]
+        if type(rows) is int and rows >= 0:
+            return rows
+    raise RequestFault(f"Input {name!r} has shape {shown(shape)}; it must be [texts, 1].")
 
 
-def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> Iterator[str]:
+def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]:
     parameters = tensor.get("parameters")
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if size is not None:
         if type(size) is not int or size != len(tail):
             carried = f"the body carries {len(tail)} bytes after its header"
             raise RequestFault(f"Input {name!r} has binary_data_size {shown(size)} but {carried}.")
-        yield from _binary_texts(tail, name)
-    else:
-        _refuse_tail(tail)
-        yield from _json_texts(tensor.get("data"), name)
+        return tuple(_binary_texts(tail, name))
+    _refuse_tail(tail)
+    return tuple([_json_text(item, name) for item in _listed(tensor.get("data"), name)])
 
 
 def _refuse_tail(tail: bytes) -> None:
@@ -93,15 +97,18 @@ def _refuse_tail(tail: bytes) -> None:
         raise RequestFault(f"The body carries {len(tail)} bytes after its header that no input claims with binary_data_size.")
 
 
-def _json_texts(data: object, name: str) -> Iterator[str]:
-    """The texts of flat or nested data."""
+def _listed(data: object, name: str) -> list[Any]:
     if not isinstance(data, list):
         raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
-    for item in data:
-        text = item[0] if isinstance(item, list) and len(item) == 1 else item
-        if not isinstance(text, str):
-            raise RequestFault(f"Input {name!r} holds {kind(text)} where a text belongs.")
-        yield text
+    return data
+
+
+def _json_text(item: object, name: str) -> str:
+    """A text of flat or nested data."""
+    text = item[0] if isinstance(item, list) and len(item) == 1 else item
+    if not isinstance(text, str):
+        raise RequestFault(f"Input {name!r} holds {kind(text)} where a text belongs.")
+    return text
 
 
 def _binary_texts(tail: bytes, name: str) -> Iterator[str]:

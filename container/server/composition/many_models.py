@@ -8,16 +8,15 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from container.archive import ArchiveRefused, EngineArchive
+from container.server.composition.answerings import models_answering
 from container.server.composition.parts import Say, limits_of, place_of, stop_on_signals
 from container.server.engines.engine import Engine
-from container.server.http.message import Answering
-from container.server.http.multi_model_routes import multi_model_answering
 from container.server.http.server import HttpServer
 from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
 from container.server.serving.memory import free_mib
-from container.server.serving.metrics import BatchMetrics, RequestMetrics, exposition, gauge
+from container.server.serving.metrics import BatchMetrics, gauge
 from container.server.serving.model import Model, batcher_of, model_of, plane_of
 from container.server.serving.multi_model import ModelBackend, Models, Opened
 from container.server.serving.samples import Samples
@@ -34,7 +33,7 @@ async def serve_many_models(
     share_interpreter()
     samples, stop = Samples(), stop_on_signals()
     models = _models(settings, samples, verify=verify, load=load, log=log)
-    server = HttpServer(_answering(settings, models, samples, log), limits=limits_of(settings))
+    server = HttpServer(models_answering(models, settings, samples, log), limits=limits_of(settings))
     gauge(samples, "roundhouse_connections", lambda: server.connections)
     gauge(samples, "roundhouse_models_loaded", lambda: len(models))
     await server.start(listener)
@@ -67,18 +66,4 @@ def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load,
         free_mib=free_mib,
         log=log,
         unloaded=samples.forget,
-    )
-
-
-def _answering(settings: Settings, models: Models, samples: Samples, log: FailureLog) -> Answering:
-    async def metrics() -> bytes:
-        return exposition(samples.snapshot())
-
-    return multi_model_answering(
-        models,
-        max_body_bytes=settings.max_body_bytes,
-        deadline_seconds=settings.deadline_seconds,
-        metrics=metrics,
-        failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        observer=RequestMetrics(samples, log=log),
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 
+from container.server.composition.answerings import model_answering
 from container.server.composition.parts import Say, StoppedLoading, limits_of, place_of, stop_on_signals, unless_stopped
-from container.server.http.message import Answering
-from container.server.http.routes import answering
 from container.server.http.server import HttpServer
-from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
-from container.server.serving.metrics import RequestMetrics, exposition, gauge
+from container.server.serving.metrics import gauge
 from container.server.serving.model import Model, opened, plane_of
 from container.server.serving.samples import Samples
 from container.server.settings import Settings
@@ -21,7 +19,7 @@ async def serve_one_process(settings: Settings, model: Model, listener: socket.s
     """Serves until a signal drains it: /ping answers 503 while the engine loads. Raises Unloadable and StoppedLoading."""
     share_interpreter()
     samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
-    server = HttpServer(_answering(settings, model, plane, samples, log), limits=limits_of(settings))
+    server = HttpServer(model_answering(plane, model, settings, samples, log), limits=limits_of(settings))
     gauge(samples, "roundhouse_connections", lambda: server.connections)
     gauge(samples, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)
@@ -37,18 +35,3 @@ async def serve_one_process(settings: Settings, model: Model, listener: socket.s
     plane.drain()
     await server.drain(settings.drain_seconds)
     batcher.close()
-
-
-def _answering(settings: Settings, model: Model, plane: DataPlane, samples: Samples, log: FailureLog) -> Answering:
-    async def metrics() -> bytes:
-        return exposition(samples.snapshot())
-
-    return answering(
-        plane,
-        max_body_bytes=settings.max_body_bytes,
-        deadline_seconds=settings.deadline_seconds,
-        platform=model.platform,
-        metrics=metrics,
-        failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        observer=RequestMetrics(samples, model=model.name, log=log),
-    )

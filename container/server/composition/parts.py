@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from container.server.http.limits import HttpLimits
 from container.server.settings import Settings
+from container.server.wording import first_line
 
 Say = Callable[[str], object]
 T = TypeVar("T")
@@ -40,12 +41,12 @@ async def unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -
     return await loaded(coming)
 
 
-async def loaded(coming: asyncio.Future[T]) -> T:
-    """What loading came to. Raises Unloadable."""
+async def loaded(coming: Awaitable[T]) -> T:
+    """What loading comes to. Raises Unloadable."""
     try:
         return await coming
     except Exception as fault:
-        raise Unloadable((str(fault).splitlines() or [type(fault).__name__])[0]) from fault
+        raise Unloadable(first_line(fault)) from fault
 
 
 def limits_of(settings: Settings) -> HttpLimits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from container.server.composition.parts import Say, Unloadable, place_of, stop_on_signals
+from container.server.composition.parts import Say, loaded, place_of, stop_on_signals
 from container.server.processes.owner import FrontSpec, own
 from container.server.serving.backend import Backend
 from container.server.serving.failure_log import FailureLog
@@ -20,16 +20,13 @@ async def serve_several_processes(
 ) -> int:
     """The exit code: serves until a signal drains it, or its HTTP processes die all the time. Raises Unloadable."""
     samples, stop, batchers = Samples(), stop_on_signals(), ExitStack()
-    gauge(samples, "roundhouse_models_loaded", lambda: int(bool(loaded) and not loaded[0].broken))
-    loaded: list[Backend] = []
+    gauge(samples, "roundhouse_models_loaded", lambda: int(bool(serving) and not serving[0].broken))
+    serving: list[Backend] = []
 
     async def load() -> Backend:
-        try:
-            batcher = await opened(model, settings, samples, log)
-        except Exception as fault:
-            raise Unloadable((str(fault).splitlines() or [type(fault).__name__])[0]) from fault
+        batcher = await loaded(opened(model, settings, samples, log))
         batchers.callback(batcher.close)
-        loaded.append(batcher)
+        serving.append(batcher)
         say(f"Serving {model.name} on {place_of(settings)} from {fronts.count} HTTP processes.")
         return batcher
 

@@ -32,7 +32,10 @@ class Runner(Protocol):
 
 
 class BucketEngine:
-    """A runner, and the shaping of what it runs. `warm_up` belongs in slot 0's thread: ONNX Runtime records by thread."""
+    """A runner, and the shaping of what it runs. `warm_up` belongs in slot 0's thread: ONNX Runtime records by thread.
+
+    The smallest batches may also run on the event loop's thread; every size would take the memory of its recording twice.
+    """
 
     def __init__(
         self, runner: Runner, shaping: Shaping, *, warm: bool = True, clock: Callable[[], float] = time.perf_counter
@@ -42,6 +45,7 @@ class BucketEngine:
         self.slots = runner.slots
         self.max_rows = shaping.buckets.max_rows
         self.sequence_buckets = shaping.buckets.sequences
+        self.inline_rows = min(bucket.rows for bucket in shaping.buckets.sizes) if warm else 0
 
     def prepare(self, rows: Sequence[Any]) -> tuple[Part, ...]:
         """The rows, filled up to their bucket. Raises ValueError for sizes that no profile takes."""
@@ -64,6 +68,14 @@ class BucketEngine:
                 for _ in range(2):
                     self._runner.run(part, slot)
         return bucket_costs(self._shaping.buckets, {bucket: self._seconds(part) for bucket, part in parts.items()})
+
+    def warm_up_inline(self) -> None:
+        """Runs the buckets of fewest rows twice: a thread of ONNX Runtime's has recordings of its own."""
+        for bucket in self._shaping.buckets.sizes:
+            if bucket.rows == self.inline_rows:
+                part = self._shaping.warming(bucket)
+                for _ in range(2):
+                    self._runner.run(part, 0)
 
     def close(self) -> None:
         """Gives everything back."""

@@ -1,4 +1,4 @@
-"""The protocol of every engine: rows are prepared on the event loop, and run in the thread of one slot."""
+"""The protocol of every engine: rows are prepared on the event loop, and run in the thread of one slot, or right there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Engine(Protocol):
     """A loaded engine."""
 
     slots: int
-    """Batches that may run at once; slot k is only ever used by slot k's own thread."""
+    """Batches that may run at once; slot k is only ever used by slot k's own thread, or by the event loop's while that rests."""
+    inline_rows: int
+    """Rows of a batch that may run on the event loop's own thread, once `warm_up_inline` was called there; 0: no batch may."""
     max_rows: int
     """Rows of the largest batch."""
     sequence_buckets: tuple[int, ...] | None
@@ -42,6 +44,10 @@ class Engine(Protocol):
 
     def warm_up(self) -> Costs:
         """Runs every declared size in every slot, then times it. Called in slot 0's thread: ONNX Runtime records by thread."""
+        ...
+
+    def warm_up_inline(self) -> None:
+        """Readies what `inline_rows` allow. Called after `warm_up`, on the event loop; runs no longer than those batches."""
         ...
 
     def close(self) -> None:

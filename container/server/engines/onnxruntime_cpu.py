@@ -5,8 +5,11 @@ Two slots of one thread each did 574 to 589 rows/s of MiniLM at 32 x 16 on two c
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,14 @@ from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.rows import Tokens, padded
 from container.server.engines.shaping import zeros
 from container.server.types import Array, Arrays
+from container.tensorrt.faults import say_short_of_memory
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 
 Feed = dict[str, Array]
+Run = Callable[[], Any]
 Size = tuple[int, int | None]
 """Rows and tokens of a batch; `None` where rows have no tokens."""
 TIMED_TOKENS, TIMED_RUNS = 16, 3
-OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory", "out of memory")
 
 
 def running_runtime() -> RuntimeIdentity:
@@ -40,7 +44,7 @@ class TokenEngine:
 
     def __init__(self, path: Path, *, slots: int, threads: int, max_rows: int, sizes: Iterable[Size] = ()) -> None:
         """`threads` are one slot's; `sizes` are run at warm-up. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
-        self.slots, self.max_rows = slots, max_rows
+        self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
         self._session = session(path, threads)
         self._sizes = tuple(sizes)
         self._types = {
@@ -53,20 +57,23 @@ class TokenEngine:
         return self._feed(padded(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1)))
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array, float32 [rows, ...]."""
-        return (np.ascontiguousarray(self._session.run([self._output], prepared)[0], dtype=np.float32),)
+        """One array, float32 [rows, ...]. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+        return (np.ascontiguousarray(ran(self._session, [self._output], prepared)[0], dtype=np.float32),)
 
     def warm_up(self) -> Costs:
         """Runs unmasked tokens 0."""
-        timed: dict[Size, Callable[[], Any]] = {(1, TIMED_TOKENS): self._runner(1, TIMED_TOKENS)}
-        timed[8, TIMED_TOKENS] = self._runner(8, TIMED_TOKENS)
-        return warmed({size: self._runner(*size) for size in self._sizes}, timed)
+        timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
+        return warmed(self._runner, self._sizes, timed=timed, slots=self.slots)
+
+    def warm_up_inline(self) -> None:
+        """A thread has nothing of its own here."""
 
     def close(self) -> None:
         """Forgets the session."""
         del self._session
 
-    def _runner(self, rows: int, tokens: int | None) -> Callable[[], Any]:
+    def _runner(self, size: Size) -> Run:
+        rows, tokens = size
         row = Tokens(np.zeros(1 if tokens is None else tokens, np.int32))
         feed = self.prepare([row] * rows)
         return lambda: self._session.run([self._output], feed, shrinking())
@@ -92,7 +99,7 @@ class TensorEngine:
         sizes: Iterable[Size] = (),
     ) -> None:
         """`threads` are one slot's; `sizes` are run at warm-up. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
-        self.slots, self.max_rows = slots, max_rows
+        self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
         self._session = session(path, threads)
         self._sizes = tuple(sizes)
         self._records = tuple(inputs)
@@ -105,9 +112,9 @@ class TensorEngine:
         return self._feed([np.stack(column) for column in zip(*rows, strict=True)])
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array per output. Raises RuntimeError when an output's first axis is not the rows'."""
+        """One array per output. Raises RuntimeError when an output's first axis is not the rows', and as TokenEngine does."""
         count = len(next(iter(prepared.values())))
-        answers = self._session.run(self._outputs, prepared)
+        answers = ran(self._session, self._outputs, prepared)
         for name, answer in zip(self._outputs, answers, strict=True):
             if not answer.ndim or len(answer) != count:
                 raise RuntimeError(f"output {name!r} has shape {list(answer.shape)} for {count} rows")
@@ -117,15 +124,17 @@ class TensorEngine:
     def warm_up(self) -> Costs:
         """Runs zeros; an axis of unknown size has one place."""
         few = next(iter(self._sizes), (1, None))[1]
-        timed: dict[Size, Callable[[], Any]] = {(rows, None): self._runner(rows, few) for rows in (1, 4)}
-        return warmed({size: self._runner(*size) for size in self._sizes}, timed)
+        return warmed(self._runner, self._sizes, timed={rows: (rows, few) for rows in (1, 4)}, slots=self.slots)
+
+    def warm_up_inline(self) -> None:
+        """A thread has nothing of its own here."""
 
     def close(self) -> None:
         """Forgets the session."""
         del self._session
 
-    def _runner(self, rows: int, tokens: int | None) -> Callable[[], Any]:
-        feed = self._feed(zeros(self._records, rows, tokens))
+    def _runner(self, size: Size) -> Run:
+        feed = self._feed(zeros(self._records, *size))
         return lambda: self._session.run(self._outputs, feed, shrinking())
 
     def _feed(self, arrays: Sequence[Array]) -> Feed:
@@ -136,6 +145,11 @@ class TensorEngine:
         return array.reshape(-1) if self._ranks[name] == 1 else array
 
 
+def inline_rows(slots: int, max_rows: int) -> int:
+    """All of them before one slot; before several none, for a run on the event loop would keep requests from the others."""
+    return max_rows if slots == 1 else 0
+
+
 def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     """A network, loaded on the CPU. Raises EngineOutOfMemory."""
     options = onnxruntime.SessionOptions()
@@ -143,11 +157,24 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as fault:
         if is_short_of_memory(fault):
             raise EngineOutOfMemory(f"{path.name} does not fit the memory that is left: {fault}") from fault
         raise
+    give_back()
+    return made
+
+
+def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Feed) -> list[Array]:
+    """The outputs of a batch. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+    try:
+        answers: list[Array] = session.run(outputs, feed)
+    except Exception as fault:
+        if is_short_of_memory(fault):
+            raise EngineOutOfMemory(f"A batch does not fit the memory that is left: {fault}") from fault
+        raise
+    return answers
 
 
 def shrinking() -> onnxruntime.RunOptions:
@@ -159,32 +186,57 @@ def shrinking() -> onnxruntime.RunOptions:
 
 def is_short_of_memory(fault: Exception) -> bool:
     """Whether ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    return isinstance(fault, MemoryError) or any(words in str(fault) for words in OUT_OF_MEMORY)
+    return isinstance(fault, MemoryError) or say_short_of_memory(str(fault))
 
 
-def warmed(runners: Mapping[Size, Callable[[], Any]], timed: Mapping[Size, Callable[[], Any]]) -> Costs:
-    """Runs every size once, the largest first; then fits a fixed cost and a cost per cell to the best runs of two small sizes.
+def warmed(runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int) -> Costs:
+    """Runs what `warming` says, then fits a fixed cost and a cost per cell to the best runs of two small sizes.
 
-    A cell is a token, or a row without tokens. Large sizes are not timed: from a few hundred tokens on a CPU's cost per token
-    is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243 at 8 x 128).
+    `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed: from a few hundred tokens on
+    a CPU's cost per token is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243
+    at 8 x 128). Raises EngineOutOfMemory.
     """
-    try:
-        for size in sorted(runners, key=_cells, reverse=True):
-            runners[size]()
-    except Exception as fault:
-        if is_short_of_memory(fault):
-            raise EngineOutOfMemory(f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}") from fault
-        raise
-    if not runners:
+    if not sizes:
         return LinearCosts()
-    (few, first), (many, second) = sorted((_cells(size), _best_seconds(run)) for size, run in timed.items())
+    with ThreadPoolExecutor(slots, "warm up") as threads:
+        for done in [threads.submit(_ran, runner, size) for size in warming(sizes, slots)]:
+            done.result()
+    (few, first), (many, second) = sorted((cells, _best_seconds(runner(size))) for cells, size in timed.items())
+    give_back()
     slope = (second - first) / (many - few)
     if slope <= 0:
         return LinearCosts()
     return LinearCosts(fixed_seconds=max(0.0, first - slope * few), seconds_per_token=slope)
 
 
-def _best_seconds(run: Callable[[], Any]) -> float:
+def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
+    """What runs at warm-up, `slots` at once, the largest first: memory that is too short is found at once.
+
+    Every size, its rows spread over the slots as the batcher spreads them over idle ones: they need the memory of one batch, and
+    every core works. And every count of rows in one piece, at the shortest length: a network may take fewer than it declares.
+    """
+    shortest = min(sizes, key=_cells)[1]
+    whole = {(rows, shortest) for rows, _ in sizes if slots > 1}
+    parts = [(len(range(slot, rows, slots)), tokens) for rows, tokens in sizes for slot in range(min(slots, rows))]
+    return sorted([*whole, *parts], key=_cells, reverse=True)
+
+
+def give_back() -> None:
+    """Returns freed memory to the machine, where the C library can: of MiniLM's load and warm-up it keeps 40 MB otherwise."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _ran(runner: Callable[[Size], Run], size: Size) -> None:
+    try:
+        runner(size)()
+    except Exception as fault:
+        if is_short_of_memory(fault):
+            raise EngineOutOfMemory(f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}") from fault
+        raise
+
+
+def _best_seconds(run: Run) -> float:
     """What disturbs a run only ever makes it longer."""
     found = []
     for _ in range(TIMED_RUNS):

@@ -36,8 +36,9 @@ def dispatching(found: Found, *, elsewhere: str, observer: Observer, failed: Cal
         stages: dict[str, float] = {}
         route = found(request.path)
         kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
+        how = None if route is None else route.methods.get(request.method)
         try:
-            response = await _answered(route, request, stages, elsewhere)
+            response = _refused(route, request, elsewhere) if how is None else await how(request, stages)
         except RequestFault as fault:
             response = fault_response(fault)
         except asyncio.CancelledError:
@@ -52,12 +53,9 @@ def dispatching(found: Found, *, elsewhere: str, observer: Observer, failed: Cal
     return answer
 
 
-async def _answered(route: Route | None, request: Request, stages: dict[str, float], elsewhere: str) -> Response:
+def _refused(route: Route | None, request: Request, elsewhere: str) -> Response:
     if route is None:
         return _refusal(404, f"There is no {request.path[:60]!r} here; {elsewhere}")
-    answer = route.methods.get(request.method)
-    if answer is not None:
-        return await answer(request, stages)
     allowed = ", ".join(route.methods)
     response = _refusal(405, f"{request.path[:60]} takes {allowed}, not {request.method}.")
     return response._replace(headers=((b"allow", allowed.encode()),))

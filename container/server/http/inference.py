@@ -27,8 +27,15 @@ class Plane(Protocol):
         """True when a request would be answered now."""
         ...
 
+    def submit_short(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays] | None:
+        """Encodes the rows and gives their answers to come; `deadline` is a time of the event loop. Raises RequestFault.
+
+        None, when encoding them would hold up the event loop.
+        """
+        ...
+
     async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
-        """Encodes the rows and gives their answers to come; `deadline` is a time of the event loop. Raises RequestFault."""
+        """The same for any rows."""
         ...
 
 
@@ -41,20 +48,26 @@ async def infer(
     headers = request.headers
     begun = perf_counter()
     deadline = monotonic() + deadline_seconds
-    body = await plain_body(request.body, headers.get(b"content-encoding"), max_body_bytes)
+    encoding = headers.get(b"content-encoding")
+    body = request.body if encoding is None else await plain_body(request.body, encoding, max_body_bytes)
     asked = codec.decoded(body, content_type(request), signature)
     if asked.timeout_seconds is not None:
         deadline += min(0.0, asked.timeout_seconds - deadline_seconds)
     decoded = perf_counter()
     stages["decode"] = decoded - begun
-    coming = await plane.submit(asked.rows, deadline=deadline)
+    coming = plane.submit_short(asked.rows, deadline=deadline)
+    if coming is None:
+        coming = await plane.submit(asked.rows, deadline=deadline)
     taken = perf_counter()
     stages["tokenize"] = taken - decoded
     arrays = await coming
     ran = perf_counter()
     stages["wait"] = ran - taken
     found, written_as = codec.encoded(arrays if codec is tensors else arrays[0], asked, signature)
-    response = await packed(Response(200, found, written_as), headers.get(b"accept-encoding"))
+    response = Response(200, found, written_as)
+    accepted = headers.get(b"accept-encoding")
+    if accepted is not None:
+        response = await packed(response, accepted)
     stages["encode"] = perf_counter() - ran
     return response
 

@@ -49,6 +49,7 @@ class RequestReader:
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._length = 0
+        self._version = ""
         self._parser: Any = httptools.HttpRequestParser(self)
 
     @property
@@ -94,18 +95,19 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A whole header, or a trailer, which is counted and dropped."""
-        self._count(len(name) + len(value) + HEADER_OVERHEAD)
+        self._header_bytes += len(name) + len(value) + HEADER_OVERHEAD
+        if self._header_bytes > self._limits.header_bytes:
+            self._count(0)
         if self._headers_done:
             return
-        name = name.lower()
-        known = self._headers.get(name)
-        self._headers[name] = value if known is None else known + b", " + value
+        name, headers = name.lower(), self._headers
+        headers[name] = headers[name] + b", " + value if name in headers else value
 
     def on_headers_complete(self) -> None:
         """Refuses before the body comes what its header already condemns."""
         self._headers_done = True
         headers = self._headers
-        version = self._parser.get_http_version()
+        version = self._version = self._parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise RequestFault(f"HTTP/{version} is not spoken here; use HTTP/1.1.")
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
@@ -133,7 +135,7 @@ class RequestReader:
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():
             return Ending.CLOSE
-        return Ending.KEEP if self._parser.get_http_version() == "1.1" else Ending.KEEP_OLD
+        return Ending.KEEP if self._version == "1.1" else Ending.KEEP_OLD
 
     def _end_after_upgrade(self) -> None:
         """An asked upgrade is passed over: the request is answered as it stands, and nothing after it can be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from container.server.codecs.envelope import JSON_TYPE
 from container.server.http.dispatch import Answer, Route, dispatching
@@ -30,9 +31,6 @@ def answering(
 ) -> Answering:
     """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults that are no client's."""
 
-    async def inferred(request: Request, stages: dict[str, float]) -> Response:
-        return await infer(plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds)
-
     async def ready(request: Request, stages: dict[str, float]) -> Response:
         if not plane.ready:
             raise Unavailable(NOT_READY)
@@ -44,6 +42,7 @@ def answering(
     model, version = plane.signature.model, plane.signature.version
     routes = common_routes(metrics)
     routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
+    inferred = partial(infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds)
     routes["/invocations"] = Route(kind="infer", methods={"POST": inferred})
     for place in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
         routes[place] = Route(kind="metadata", methods={"GET": described})

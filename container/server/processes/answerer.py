@@ -26,19 +26,26 @@ class Answerer(asyncio.Protocol):
         *,
         state: int,
         backend: Backend | None,
-        serves: Callable[[], None],
+        knows: Callable[[int], None],
         broke: Callable[[], None],
         failed: Callable[[BaseException], None],
         samples_of_all: Callable[[], Awaitable[bytes]],
     ) -> None:
-        """`serves` is called once the front serves, `broke` when the backend turns out broken, `failed` with our own faults."""
+        """`knows` hears what the front knows the owner to be, again and again once it serves.
+
+        `broke` is called when the backend turns out broken, `failed` with our own faults.
+        """
         self.lost = asyncio.Event()
         """Set when the link has ended."""
+        self.known: int | None = None
+        """The owner's last state that the front has heard of; `None` while it does not serve."""
+        self.missed_beats = 0
+        """Beats since the front last said anything."""
         self.samples = b""
         """The front's metrics, as it last told them."""
         self._state = state
         self._backend = backend
-        self._serves = serves
+        self._knows = knows
         self._broke = broke
         self._failed = failed
         self._samples_of_all = samples_of_all
@@ -60,6 +67,11 @@ class Answerer(asyncio.Protocol):
         self._state, self._backend = state, backend
         self._send(frames.signal(frames.STATE, detail=state))
 
+    def beat(self) -> None:
+        """Has a front that serves say something, by telling it once more what the owner is."""
+        self.missed_beats += 1
+        self._send(frames.signal(frames.STATE, detail=self._state))
+
     def abort(self) -> None:
         """Ends the link, if it lives."""
         self._transport.abort()
@@ -79,6 +91,7 @@ class Answerer(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The front is gone: its rows leave the queue."""
+        self.known = None
         unfinished: list[asyncio.Future[Any]] = [*self._running.values(), *self._wanted.values(), *self._tasks]
         self._running = {}
         for future in unfinished:
@@ -95,6 +108,7 @@ class Answerer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serves every whole frame; bytes that are none end the link."""
+        self.missed_beats = 0
         try:
             for frame in self._splitter.split(data):
                 if frame.kind <= frames.TENSORS:
@@ -151,7 +165,8 @@ class Answerer(asyncio.Protocol):
             if wanted is not None and not wanted.done():
                 wanted.set_result(None)
         elif frame.kind == frames.STATE:
-            self._serves()
+            self.known = frame.detail
+            self._knows(frame.detail)
         elif frame.kind == frames.SNAPSHOT_WANTED:
             task = self._loop.create_task(self._tell_samples(frame.id))
             self._tasks.add(task)

@@ -21,8 +21,11 @@ from container.server.types import Array, Arrays, RequestFault, Unavailable
 HEADER = struct.Struct("=IBBHIQd4x")
 """Bytes of the whole frame, kind, detail, parts, rows, id, number."""
 TOKENS, TENSORS, CANCEL, ANSWER, FAULT, STATE, SNAPSHOT_WANTED, SNAPSHOT = range(1, 9)
-LOADING, READY, DRAINING, BROKEN = range(4)
-"""Details of STATE: what the engine's owner is."""
+LOADING, OPENING, READY, DRAINING, BROKEN = range(5)
+"""Details of STATE: what the engine's owner is, or, from a front, what it knows the owner to be.
+
+OPENING: requests are answered, and nobody says so before every front knows.
+"""
 TYPED = 1
 """Detail of TOKENS: type ids follow the ids."""
 MAX_FRAME_BYTES = 1 << 30

@@ -36,12 +36,15 @@ class _Asked(asyncio.Future[Arrays]):
 
 
 class Link(asyncio.Protocol):
-    """The front's end: a `Backend` of which `state` is the owner's last word."""
+    """The front's end: a `Backend` of which `state` is the owner's last word; `None` before its first."""
 
     def __init__(self, *, max_rows: int, changed: Callable[[Link], None], samples: Callable[[], bytes] = bytes) -> None:
         """`max_rows` may be unanswered at once; `changed` hears of every new state; `samples` are this process' metrics."""
-        self.state = frames.LOADING
+        self.state: int | None = None
         self.lost = False
+        self.heard = asyncio.Event()
+        """Set once the owner has said what it is, or is gone."""
+        self._serves = False
         self._max_rows = max_rows
         self._changed = changed
         self._samples = samples
@@ -94,8 +97,9 @@ class Link(asyncio.Protocol):
         return await wanted
 
     def serve(self) -> None:
-        """Says that this process takes connections."""
-        self._send(frames.signal(frames.STATE, detail=frames.READY))
+        """Says that this process takes connections, and from now on, whenever the owner says what it is, that it has heard."""
+        self._serves = True
+        self._acknowledge()
 
     def close(self) -> None:
         """Says goodbye; the owner drops what is unanswered."""
@@ -119,6 +123,7 @@ class Link(asyncio.Protocol):
             if not future.done():
                 future.set_exception(Unavailable(GONE))
         self._changed(self)
+        self.heard.set()
 
     def pause_writing(self) -> None:
         """The owner reads too slowly."""
@@ -149,14 +154,25 @@ class Link(asyncio.Protocol):
             if asked is not None:
                 asked.set_exception(frames.fault_of(frame))
         elif frame.kind == frames.STATE:
-            self.state = frame.detail
-            self._changed(self)
+            self._hear(frame.detail)
         elif frame.kind == frames.SNAPSHOT_WANTED:
             self._send(frames.snapshot(frame.id, self._samples()))
         elif frame.kind == frames.SNAPSHOT:
             wanted = self._wanted.pop(frame.id, None)
             if wanted is not None and not wanted.done():
                 wanted.set_result(frames.words_of(frame))
+
+    def _hear(self, state: int) -> None:
+        if state != self.state:
+            self.state = state
+            self._changed(self)
+            self.heard.set()
+        if self._serves:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        if self.state is not None:
+            self._send(frames.signal(frames.STATE, detail=self.state))
 
     def _refuse(self, rows: int) -> None:
         if self.lost:

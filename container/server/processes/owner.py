@@ -1,4 +1,4 @@
-"""The process that owns the engine: starts the HTTP processes, replaces those that die, drains them."""
+"""The process that owns the engine: starts the HTTP processes, replaces those that die or hang, drains them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,20 @@ SAMPLES_SECONDS = 0.5
 """How long a process may take to tell its metrics; then those it told last count."""
 LAST_SECONDS = 3.0
 """How long a process whose link has ended may take to end itself."""
-FRONT = (sys.executable, "-m", "container.server.processes.front")
+HUNG_BEATS, HUNG_STARTING_BEATS = 5, 60
+"""Beats without a word after which a process is killed: one that serves, and one that does not serve yet."""
+FRONT = (sys.executable, "-m", "container.server.composition.front")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontSpec:
-    """How an HTTP process is started; the numbers of its two sockets, link and door, follow the command."""
+    """How HTTP processes are started and watched; the numbers of the two sockets, link and door, follow the command."""
 
     count: int
     environment: Mapping[str, str]
     command: tuple[str, ...] = FRONT
+    beat_seconds: float = 1.0
+    """How often each is asked for a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Owner:
         self._environment = {"TOKENIZERS_PARALLELISM": "false", **fronts.environment}
         self._fronts: dict[int, _Front] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._beating: asyncio.TimerHandle | None = None
         self._state = frames.LOADING
         self._leaving = asyncio.Event()
         self._killing = False
@@ -78,11 +83,13 @@ class Owner:
         """Starts every HTTP process; they say that the server loads until `open`."""
         loop = asyncio.get_running_loop()
         self._keepers = [loop.create_task(self._keep(place)) for place in range(self._spec.count)]
+        self._beating = loop.call_later(self._spec.beat_seconds, self._beat)
 
     def open(self, backend: Backend) -> None:
-        """Begins to answer: the engine is loaded and warm."""
+        """Begins to answer: the engine is loaded and warm. No process is healthy before all that serve would answer."""
         self._backend = backend
-        self._tell(frames.READY)
+        self._tell(frames.OPENING)
+        self._agree()
 
     async def drain(self, seconds: float) -> None:
         """Stops accepting, has every HTTP process finish and end, and kills those that have not in time."""
@@ -98,6 +105,8 @@ class Owner:
         self._porter.close()
         self._state, self._killing = frames.DRAINING, True
         self._leaving.set()
+        if self._beating is not None:
+            self._beating.cancel()
         for front in self._fronts.values():
             _kill(front.process)
         await asyncio.gather(*self._keepers)
@@ -117,9 +126,31 @@ class Owner:
         for front in self._fronts.values():
             front.answerer.tell(state, self._backend)
 
+    def _knows(self, door: socket.socket, state: int) -> None:
+        """A process that serves has heard what the owner is; it gets no connection before it knows the present state."""
+        if state == self._state:
+            self._porter.add(door)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Once every process that serves answers requests, each may say so."""
+        known = {front.answerer.known for front in self._fronts.values()}
+        if self._state == frames.OPENING and known <= {None, frames.OPENING}:
+            self._tell(frames.READY)
+
+    def _beat(self) -> None:
+        """Asks every process for a sign of life, and kills those that have given none for too long."""
+        self._beating = asyncio.get_running_loop().call_later(self._spec.beat_seconds, self._beat)
+        for place, front in self._fronts.items():
+            missed = front.answerer.missed_beats
+            if missed >= (HUNG_STARTING_BEATS if front.answerer.known is None else HUNG_BEATS):
+                self._log.report("http_process_hangs", stage="process", place=place, seconds=missed * self._spec.beat_seconds)
+                _kill(front.process)
+            front.answerer.beat()
+
     def _broke(self) -> None:
         """The engine fails on every request: no front is healthy any more."""
-        if self._state == frames.READY:
+        if self._state in (frames.OPENING, frames.READY):
             self._tell(frames.BROKEN)
 
     def _failed(self, fault: BaseException) -> None:
@@ -147,6 +178,7 @@ class Owner:
             _kill(front.process)
         await front.answerer.lost.wait()
         self._porter.remove(front.door)
+        self._agree()
         code = await _exit_code(front.process)
         del self._fronts[place]
         front.door.close()
@@ -178,7 +210,7 @@ class Owner:
         return Answerer(
             state=self._state,
             backend=self._backend,
-            serves=lambda: self._porter.add(door),
+            knows=lambda state: self._knows(door, state),
             broke=self._broke,
             failed=self._failed,
             samples_of_all=self.samples,

@@ -31,7 +31,9 @@ class Porter:
         return len(self._doors)
 
     def add(self, door: socket.socket) -> None:
-        """A process serves: it gets its turns through its door."""
+        """A process serves: it gets its turns through its door; one that has them keeps them."""
+        if door in self._doors:
+            return
         door.setblocking(False)  # send_fds of Python 3.11 and 3.12 drops the flags that it is given
         self._doors.append(door)
         self._watch()

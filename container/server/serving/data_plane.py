@@ -70,20 +70,27 @@ class DataPlane:
                 self._encoded_all = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._encoded_all)
 
+    def submit_short(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays] | None:
+        """As `submit`, at once; None for texts that take too long to tokenize on the event loop. Raises RequestFault."""
+        backend = self._open_backend()
+        self._refuse_size(len(rows))
+        if self._encoder is None:
+            return backend.submit(rows, deadline=self._bounded(deadline))
+        if self._encoder.cost(rows) <= INLINE_CHARACTERS:
+            return backend.submit(self._encoder.encode(rows), deadline=self._bounded(deadline))
+        return None
+
     async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
         """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling it stops the work.
 
         `deadline` is a time of the event loop, bounded by the server's own. What awaiting this takes is the tokenizing,
         what awaiting the answer takes are queue and engine. Raises RequestFault.
         """
-        backend = self._open_backend()
-        self._refuse_size(len(rows))
-        latest = monotonic() + self._deadline_seconds
-        deadline = latest if deadline is None or deadline > latest else deadline
-        if self._encoder is None:
-            return backend.submit(rows, deadline=deadline)
-        if self._encoder.cost(rows) <= INLINE_CHARACTERS:
-            return backend.submit(self._encoder.encode(rows), deadline=deadline)
+        coming = self.submit_short(rows, deadline=deadline)
+        if coming is not None:
+            return coming
+        assert self._encoder is not None
+        backend, deadline = self._open_backend(), self._bounded(deadline)
         self._encoding += 1
         try:
             encoded = await asyncio.to_thread(self._encoder.encode, rows)
@@ -92,6 +99,10 @@ class DataPlane:
             self._encoding -= 1
             if self._encoding == 0 and self._encoded_all is not None and not self._encoded_all.done():
                 self._encoded_all.set_result(None)
+
+    def _bounded(self, deadline: float | None) -> float:
+        latest = monotonic() + self._deadline_seconds
+        return latest if deadline is None or deadline > latest else deadline
 
     def _submitted(self, backend: Backend, rows: Sequence[Any], deadline: float) -> asyncio.Future[Arrays]:
         if monotonic() >= deadline:

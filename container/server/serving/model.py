@@ -73,10 +73,11 @@ def plane_of(model: Model, settings: Settings) -> DataPlane:
 
 
 async def opened(model: Model, settings: Settings, samples: Samples, log: FailureLog) -> Batcher:
-    """A batcher before the model's engine, which is loaded and warmed in its first slot's thread. Raises what loading raises."""
+    """A batcher before the model's engine, which is loaded and warmed in its first slot's thread. Raises what that raises."""
     first = SlotThread("slot 0")
     try:
         engine, costs = await _in(first, lambda: _warm(model.load()))
+        engine.warm_up_inline()
     except BaseException:
         first.close()
         raise

@@ -20,6 +20,7 @@ from container.server.serving.backend import Backend
 from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath
+from container.server.wording import first_line
 
 LAST_SECONDS = 1.0
 """How long engines may take to end once nobody waits for them."""
@@ -184,15 +185,17 @@ class Models:
         try:
             plane = self._plane(archive)
             engine = self._open_engine(archive)
-        except (EngineOutOfMemory, MemoryError, RequestFault, ArchiveRefused):
+        except (RequestFault, ArchiveRefused):
             raise
         except Exception as fault:
+            if _is_shortage(fault):
+                raise
             raise _unloadable(archive, fault) from fault
         try:
             return Opened(archive=archive, engine=engine, costs=engine.warm_up()), plane
         except Exception as fault:
             engine.close()
-            if isinstance(fault, EngineOutOfMemory | MemoryError):
+            if _is_shortage(fault):
                 raise
             raise _unloadable(archive, fault) from fault
 
@@ -227,5 +230,4 @@ def _folder(url: str) -> Path:
 
 
 def _unloadable(archive: EngineArchive, fault: Exception) -> RequestFault:
-    reason = (str(fault).splitlines() or [type(fault).__name__])[0][:300]
-    return RequestFault(f"The engine {archive.manifest.engine_file} cannot be loaded: {reason}")
+    return RequestFault(f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from container.client import AnswerFault, EndpointClient, EndpointFault
+from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointFault
 from container.server.codecs.texts import decoded, encoded
 from container.server.types import Signature
 
@@ -96,10 +98,47 @@ def test_tritons_full_queue_is_asked_again_though_it_says_400():
     assert len(runtime.calls) == 2
 
 
+def sentences_of(kind: str) -> list[str]:
+    """What faults of a kind say in the Python server, as far as it is written down where they are raised."""
+    found = []
+    for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        named = {name.id: node.value for node in nodes if isinstance(node, ast.Assign) for name in node.targets if is_name(name)}
+        calls = [node for node in nodes if isinstance(node, ast.Call) and is_name(node.func, kind) and node.args]
+        said = [named.get(call.args[0].id) if is_name(call.args[0]) else call.args[0] for call in calls]
+        found += ["".join(part.value for part in ast.walk(each) if is_text(part)) for each in said if each is not None]
+    return [sentence for sentence in found if sentence]
+
+
+def is_name(node: ast.AST, name: str | None = None) -> bool:
+    return isinstance(node, ast.Name) and name in (None, node.id)
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
+
+
+def test_the_python_servers_words_for_a_passed_deadline_are_known():
+    assert len(TOO_LATE) > 4 and all(any(words in said for words in OUT_OF_TIME) for said in TOO_LATE)
+    others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
+    assert len(others) > 8 and not any(words in said for words in OUT_OF_TIME for said in others)
+
+
 @pytest.mark.parametrize("fault", [refused(400, "Request timeout expired"), refused(429, "slow down"), refused(500, "boom")])
 def test_refuses_to_ask_again_what_was_refused_for_itself(fault):
     runtime = Runtime(fault)
     with pytest.raises(EndpointFault):
+        client(runtime).embed(["a"])
+    assert len(runtime.calls) == 1
+
+
+@pytest.mark.parametrize("said", TOO_LATE)
+def test_refuses_to_ask_again_what_has_waited_its_whole_time(said):
+    runtime = Runtime(refused(503, json.dumps({"error": said})))
+    with pytest.raises(EndpointFault, match="at attempt 1"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1
 

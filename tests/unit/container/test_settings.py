@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,11 @@ def test_refuses_several_processes_before_many_models():
         read_settings({"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_HTTP_PROCESSES": "2"})
 
 
+def test_refuses_to_pin_one_archive_of_many_models():
+    with pytest.raises(SettingsFault, match=r"ROUNDHOUSE_MANIFEST_SHA256 pins one archive, .*; leave it unset"):
+        read_settings({"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_MANIFEST_SHA256": "0" * 64})
+
+
 @pytest.mark.parametrize(("text", "expected"), [("true", True), ("True", True), ("false", False), ("", False)])
 def test_multi_model_mode_is_what_sagemaker_says(text, expected):
     assert read_settings({"SAGEMAKER_MULTI_MODEL": text}).multi_model is expected
@@ -63,6 +70,18 @@ def test_every_variable_is_documented():
     document = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
     missing = [name for name in VARIABLES if f"`{name}`" not in document]
     assert not missing
+
+
+def test_libraries_are_spared_before_they_are_imported():
+    program = """
+from container.server.settings import spare_libraries
+spare_libraries()
+import numpy, pydantic, re, sys
+print(re.search("Threads:.([0-9]+)", open("/proc/self/status").read())[1], "importlib.metadata" in sys.modules)
+"""
+    root = Path(__file__).parents[3]
+    found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["1", "False"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from workbench.bench.h200.bars import bars
 from workbench.bench.h200.carry import LARGE, unpack
 from workbench.bench.h200.plan import plan_asked
+from workbench.bench.h200.stages import means, sums
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +106,24 @@ def carried(folder, library):
     (folder / "part-01.xz").write_bytes(packed[len(packed) // 2 :])
     (base / "sha256").write_text(hashlib.sha256(library).hexdigest())
     return base
+
+
+EXPOSITION = """\
+roundhouse_stage_seconds_bucket{le="+Inf",stage="wait"} 4.0
+roundhouse_stage_seconds_count{stage="wait"} 4.0
+roundhouse_stage_seconds_sum{stage="wait"} 0.008
+roundhouse_engine_seconds_count{model="minilm"} 2.0
+roundhouse_engine_seconds_sum{model="minilm"} 0.003
+roundhouse_request_seconds_count 4.0
+roundhouse_request_seconds_sum 0.012
+roundhouse_batch_rows_count{model="minilm"} 2.0
+roundhouse_batch_rows_sum{model="minilm"} 48.0
+roundhouse_connections 1.0
+"""
+
+
+def test_time_of_a_point_is_told_by_stage_from_the_server_s_own_metrics():
+    after = sums(EXPOSITION)
+    assert means({}, after) == {"engine": 1.5, "request": 3.0, "rows": 24.0, "wait": 2.0}
+    before = {**after, "wait_sum": 0.002, "wait_count": 1.0}
+    assert means(before, after) == {"wait": 2.0}

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.bench.h200.plan import REPOSITORY, Plan
+from workbench.bench.h200.stages import Sums, means, sums
 from workbench.bench.servers.answers import least_cosine, vectors
 from workbench.bench.servers.mix import Asked, binary, kserve, plain, sentences
 from workbench.bench.servers.running import Running
@@ -67,9 +68,11 @@ class Trial:
         def load() -> dict[str, Any]:
             self.wrk.load(file, port=server.contender.port, connections=clients, seconds=1)
             server.settle()
+            before = _sums(server)
             found = self.wrk.load(file, port=server.contender.port, connections=clients, seconds=self.plan.seconds)
             _refuse_faults(f"{name}, {kind}, {clients} clients", found)
-            return {"rate": found.rate, "clients": clients, "memory_mb": server.memory_mb(), **asdict(found)}
+            told = {"rate": found.rate, "clients": clients, "memory_mb": server.memory_mb(), **asdict(found)}
+            return {**told, "means": means(before, _sums(server))}
 
         return load
 
@@ -92,6 +95,12 @@ class Trial:
             raise ValueError(
                 f"{name} does not answer what PyTorch answers: worst cosine {worst:.6f}, at least {LEAST_COSINE} wanted"
             )
+
+
+def _sums(server: Running) -> Sums:
+    """Of our servers; the naive one has no metrics."""
+    status, body, _ = server.ask(Asked(body=b"", method="GET", path="/metrics"))
+    return sums(body.decode()) if status == 200 else {}
 
 
 def _refuse_faults(what: str, found: Load) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from onboarding.serve_environment import serve_environment
 from workbench.bench.servers.ground import MAX_TOKENS, Ground, checkpoint, free_port
 from workbench.bench.servers.running import Contender
 from workbench.bench.trees import MODEL
@@ -68,9 +69,8 @@ def triton(ground: Ground) -> Contender:
         "HOME": str(ground.place),
         "SM_MODEL_DIR": str(ground.archive),
         "SAGEMAKER_BIND_TO_PORT": str(port),
-        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": MODEL,
-        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--disable-auto-complete-config",
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        **serve_environment(MODEL),
     }
     return Contender(name="triton", argv=argv, port=port, folder=ground.place, environment=told)
 

@@ -52,8 +52,8 @@ def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None
 
 
 async def settle() -> None:
-    """Lets the loop deliver all that has landed."""
-    for _ in range(8):
+    """Lets the loop deliver all that has landed, and what ran on it meanwhile."""
+    for _ in range(24):
         await asyncio.sleep(0)
 
 
@@ -75,8 +75,10 @@ class HeldThread:
 class HeldEngine:
     """Answers each row's identity and length; raises for a batch that holds poison; `dead` raises for all."""
 
-    def __init__(self, *, slots: int = 1, max_rows: int = 4, buckets: tuple[int, ...] | None = None) -> None:
-        self.slots, self.max_rows, self.sequence_buckets = slots, max_rows, buckets
+    def __init__(
+        self, *, slots: int = 1, max_rows: int = 4, buckets: tuple[int, ...] | None = None, inline_rows: int = 0
+    ) -> None:
+        self.slots, self.max_rows, self.sequence_buckets, self.inline_rows = slots, max_rows, buckets, inline_rows
         self.prepared: list[list[Row]] = []
         self.ran: list[list[Row]] = []
         self.dead = False
@@ -96,6 +98,9 @@ class HeldEngine:
 
     def warm_up(self) -> Costs:
         return LinearCosts()
+
+    def warm_up_inline(self) -> None:
+        pass
 
     def close(self) -> None:
         pass

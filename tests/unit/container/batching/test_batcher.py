@@ -56,6 +56,34 @@ async def test_full_batch_waits_behind_the_running_one():
 
 
 @scenario
+async def test_one_batch_is_in_hand_though_a_batch_lands_in_the_turn_in_which_others_come():
+    bench = Bench()
+    await bench.asked(0, [3])
+    await settle()
+    bench.threads[0].works.popleft()()  # lands in the next turn
+    asked = [bench.ask(number, [3]) for number in range(1, 15)]  # to be looked at in it, too
+    await settle()
+    assert sizes(bench) == [1, 4, 4]
+    await bench.release_all()
+    assert [read(future) for future in asked] == [expected(number, [3]) for number in range(1, 15)]
+    await bench.asked(20, [3])
+    await bench.asked(21, [3])
+    assert [len(thread.works) for thread in bench.threads] == [1]
+
+
+@scenario
+async def test_batch_that_no_newcomer_could_join_waits_behind_the_running_one_though_it_is_not_full():
+    bench = Bench(max_tokens=9000)  # rows within a reach of twenty-four
+    await bench.asked(0, [3])
+    for number, length in enumerate([3, 3, *[300] * 20], start=1):
+        await bench.asked(number, [length])
+    assert sizes(bench) == [1]
+    for number in (23, 24, 25):
+        await bench.asked(number, [300])
+    assert sizes(bench) == [1, 2]
+
+
+@scenario
 async def test_batch_full_of_tokens_waits_behind_the_running_one():
     bench = Bench()
     await bench.asked(0, [3])

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from container.server.batching.batcher import USUAL_LENGTH
+from container.server.batching.choice import reach_rows
 from container.server.batching.costs import BucketCosts, LinearCosts
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
 from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, Row, expected, read, run, settle
@@ -21,6 +23,8 @@ STEPPED = BucketCosts(
     lengths=(8, 16, 32),
     measured={(rows, length): 1 + rows * length / 50 for rows in (1, 2, 4) for length in (8, 16, 32)},
 )
+AT_ONCE = LinearCosts(fixed_seconds=1e-6, seconds_per_token=0)
+ALONE_AT_ONCE = LinearCosts(fixed_seconds=1e-3, seconds_per_token=0)
 LENGTHS = st.lists(st.integers(1, 31), min_size=1, max_size=11)
 ASK = st.one_of(
     st.tuples(st.just("ask"), LENGTHS, st.none() | st.integers(0, 20), st.integers(0, 1), st.none() | st.integers(1, 4)),
@@ -32,13 +36,15 @@ STEPS = st.one_of(
     CANCEL,
     st.tuples(st.just("turn"), st.lists(ASK | CANCEL, min_size=2, max_size=5)),
     st.tuples(st.just("release"), st.integers(0, 2), st.none() | st.integers(0, 30)),
+    st.tuples(st.just("meet"), st.integers(0, 2), st.lists(ASK, min_size=1, max_size=6)),
     st.tuples(st.just("tick")),
 )
 BENCHES = st.fixed_dictionaries(
     {
         "slots": st.integers(1, 3),
         "buckets": st.sampled_from([None, (8, 16, 32)]),
-        "costs": st.sampled_from([LinearCosts(), LinearCosts(fixed_seconds=0), STEPPED]),
+        "costs": st.sampled_from([LinearCosts(), LinearCosts(fixed_seconds=0), STEPPED, AT_ONCE, ALONE_AT_ONCE]),
+        "inline_rows": st.sampled_from([0, 2, MAX_ROWS]),
         "kinds": st.booleans(),
     }
 )
@@ -59,10 +65,11 @@ class Asked:
 class Trial:
     """A bench, what was asked of it, and all that must hold after every step."""
 
-    def __init__(self, *, slots: int, buckets: tuple[int, ...] | None, costs: Any, kinds: bool) -> None:
-        engine = HeldEngine(slots=slots, max_rows=MAX_ROWS, buckets=buckets)
+    def __init__(self, *, slots: int, buckets: tuple[int, ...] | None, costs: Any, kinds: bool, inline_rows: int) -> None:
+        engine = HeldEngine(slots=slots, max_rows=MAX_ROWS, buckets=buckets, inline_rows=inline_rows)
         kind = (lambda row: row.kind) if kinds else None
         self.kinds = kinds
+        self.reach = reach_rows(costs, max_rows=MAX_ROWS, length=8 if buckets else USUAL_LENGTH)
         self.bench = Bench(engine, max_tokens=MAX_TOKENS, queue_rows=QUEUE_ROWS, costs=costs, kind=kind)
         self.asked: list[Asked] = []
         self.refused = 0
@@ -84,7 +91,8 @@ class Trial:
         if min(works) > 0:  # behind a running batch
             assert engine.slots == 1
             assert works == [1]
-            assert len(rows) == MAX_ROWS or (len(rows) + 1) * longest > MAX_TOKENS
+            full = len(rows) == MAX_ROWS or (len(rows) + 1) * longest > MAX_TOKENS
+            assert full or bench.batcher.waiting + len(rows) >= self.reach  # no newcomer could join
 
     def asked_for(self, row: Row) -> Asked:
         return self.asked[row.identity[0]]
@@ -111,6 +119,8 @@ class Trial:
         elif step[0] in ("ask", "cancel"):
             self.act(step)
             await settle()
+        elif step[0] == "meet":  # a batch lands in the turn in which others come
+            await self.release(step[1] % self.bench.engine.slots, None, step[2])
         elif step[0] == "release":
             await self.release(step[1] % self.bench.engine.slots, step[2])
         elif step[0] == "tick":
@@ -131,8 +141,8 @@ class Trial:
             self.asked[number].cancelled_at = len(self.bench.engine.prepared)
             self.check_waiting()
 
-    async def release(self, slot: int, cancelled: int | None) -> None:
-        """Runs a batch, not for nobody, and cancels a request before it lands."""
+    async def release(self, slot: int, cancelled: int | None, coming: Sequence[tuple[Any, ...]] = ()) -> None:
+        """Runs a batch, not for nobody, and cancels a request, or has others come, before it lands."""
         alive = {number for number, asked in enumerate(self.asked) if not asked.future.done()}
         before, thread = len(self.bench.engine.ran), self.bench.threads[slot]
         if thread.works:
@@ -141,6 +151,8 @@ class Trial:
             assert batch[0].identity == PROBE or {row.identity[0] for row in batch} & alive
         if cancelled is not None:
             self.cancel(cancelled)
+        for step in coming:
+            self.act(step)
         await settle()
 
     def check_waiting(self) -> None:
@@ -227,7 +239,7 @@ def test_refuses_nothing_that_the_property_would_miss():
     """The trial itself can fail: an engine that swaps two rows' answers is seen."""
 
     async def scenario() -> None:
-        trial = Trial(slots=1, buckets=None, costs=LinearCosts(), kinds=False)
+        trial = Trial(slots=1, buckets=None, costs=LinearCosts(), kinds=False, inline_rows=0)
         honest = trial.bench.engine.answer
         trial.bench.engine.answer = lambda rows: tuple(output[::-1] for output in honest(rows))
         trial.ask([5, 6], None, 0, None)

@@ -136,8 +136,8 @@ def test_row_edges_are_where_buckets_end():
 
 def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
     few, many = LinearCosts(fixed_seconds=8, seconds_per_token=1), LinearCosts(fixed_seconds=1e6, seconds_per_token=1)
-    assert reach_rows(few, max_rows=32, length=16) == 4 * 5
-    assert reach_rows(many, max_rows=32, length=16) == 4 * 30
+    assert reach_rows(few, max_rows=32, length=16) == 8 * 5
+    assert reach_rows(many, max_rows=32, length=16) == 8 * 30
 
 
 def test_window_leaves_out_lengths_with_no_row_within_reach():

@@ -102,3 +102,16 @@ def test_closing_closes_the_runner(runner):
 def test_refuses_rows_beyond_every_bucket(runner):
     with pytest.raises(ValueError, match="takes 9 tokens"):
         engine(runner).prepare(rows(9))
+
+
+def test_event_loop_s_thread_warms_the_buckets_of_fewest_rows(runner):
+    made = engine(runner)
+    made.warm_up()
+    before = len(runner.runs)
+    made.warm_up_inline()
+    assert made.inline_rows == 1
+    assert runner.runs[before:] == [(0, (1, tokens)) for tokens in made.sequence_buckets for _ in range(2)]
+
+
+def test_cold_engine_runs_nothing_on_the_event_loop(runner):
+    assert engine(runner, warm=False).inline_rows == 0

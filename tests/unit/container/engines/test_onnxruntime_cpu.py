@@ -7,8 +7,18 @@ import threading
 import numpy as np
 import pytest
 
+from container.server.batching.costs import LinearCosts
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine, is_short_of_memory, running_runtime, session
+from container.server.engines.onnxruntime_cpu import (
+    TensorEngine,
+    TokenEngine,
+    is_short_of_memory,
+    ran,
+    running_runtime,
+    session,
+    warmed,
+    warming,
+)
 from container.server.engines.rows import Tokens
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, HERE
 
@@ -50,6 +60,71 @@ def test_costs_come_from_the_declared_sizes():
     assert 0 <= costs.fixed_seconds < 1 and costs.seconds_per_token > 0
 
 
+SIZES = ((1, 8), (8, 64), (32, 128))
+TIMED = {16: (1, 16), 128: (8, 16)}
+
+
+def test_one_slot_warms_every_declared_size_the_largest_first():
+    assert warming(SIZES, 1) == [(32, 128), (8, 64), (1, 8)]
+
+
+def test_several_slots_share_the_rows_of_every_size_and_run_each_count_of_rows_in_one_piece():
+    found = warming(SIZES, 3)
+    assert found[:3] == [(11, 128), (11, 128), (10, 128)]
+    assert sum(rows for rows, tokens in found if tokens == 128) == 32
+    assert [size for size in found if size[1] == 64] == [(3, 64), (3, 64), (2, 64)]
+    assert {(1, 8), (8, 8), (32, 8)} <= set(found)
+
+
+def test_rows_without_tokens_are_shared_too():
+    assert warming(((1, None), (5, None)), 2) == [(5, None), (3, None), (2, None), (1, None), (1, None)]
+
+
+def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
+    together, ran, lock = threading.Barrier(2, timeout=20), [], threading.Lock()
+
+    def runner(size):
+        def run():
+            if size == (16, 128):
+                together.wait()
+            with lock:
+                ran.append(size)
+
+        return run
+
+    warmed(runner, SIZES, timed=TIMED, slots=2)
+    count = len(warming(SIZES, 2))
+    assert sorted(ran[:count]) == sorted(warming(SIZES, 2))
+    assert set(ran[count:]) == {(1, 16), (8, 16)}
+
+
+def test_warms_nothing_where_no_size_is_declared():
+    assert warmed(None, (), timed=TIMED, slots=2) == LinearCosts()
+
+
+def test_refuses_a_size_that_memory_is_too_short_for():
+    def runner(size):
+        def run():
+            if size == (16, 128):
+                raise RuntimeError("Failed to allocate memory for requested buffer of size 99")
+
+        return run
+
+    with pytest.raises(EngineOutOfMemory, match=r"A batch of rows and tokens \(16, 128\) does not fit the memory that is left"):
+        warmed(runner, SIZES, timed=TIMED, slots=2)
+
+
+def test_refuses_a_network_that_fails_at_warm_up_in_its_own_words():
+    def runner(size):
+        def run():
+            raise ValueError("no kernel")
+
+        return run
+
+    with pytest.raises(ValueError, match="no kernel"):
+        warmed(runner, SIZES, timed=TIMED, slots=2)
+
+
 def test_tensors_are_answered_output_by_output():
     served = ARITHMETIC.served
     engine = TensorEngine(
@@ -59,6 +134,23 @@ def test_tensors_are_answered_output_by_output():
     scaled, positive, count = engine.run(engine.prepare(rows), 0)
     assert scaled[1].tolist() == [[3, -3], [6, -6]] and positive[0].tolist() == [[True, False], [True, False]]
     assert count.tolist() == [[2], [2]]
+
+
+class Failing:
+    """A session that fails."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def run(self, outputs, feed):
+        raise RuntimeError(self.words)
+
+
+def test_batch_that_memory_is_too_short_for_is_told_apart():
+    with pytest.raises(EngineOutOfMemory, match="A batch does not fit the memory that is left: std::bad_alloc"):
+        ran(Failing("std::bad_alloc"), ["y"], {})
+    with pytest.raises(RuntimeError, match="no kernel"):
+        ran(Failing("no kernel"), ["y"], {})
 
 
 def test_runtime_is_the_one_installed():

@@ -31,12 +31,19 @@ ASK = json.dumps({"inputs": ["a cat", "a dog"]}).encode()
 class Plane:
     """A model that answers each text with its length, twice, and tensors with themselves."""
 
-    def __init__(self, signature=TEXTS, *, ready=True, fault=None, never=False):
-        self.signature, self.ready, self._fault, self._never = signature, ready, fault, never
+    def __init__(self, signature=TEXTS, *, ready=True, fault=None, never=False, long=False):
+        self.signature, self.ready, self._fault, self._never, self._long = signature, ready, fault, never, long
         self.deadlines: list[float] = []
         self.coming: asyncio.Future | None = None
 
+    def submit_short(self, rows, *, deadline=None):
+        return None if self._long else self._begun(rows, deadline)
+
     async def submit(self, rows, *, deadline=None):
+        assert self._long
+        return self._begun(rows, deadline)
+
+    def _begun(self, rows, deadline):
         self.deadlines.append(deadline - asyncio.get_running_loop().time())
         self.coming = asyncio.get_running_loop().create_future()
         if self._fault is not None:
@@ -90,6 +97,10 @@ def test_texts_are_answered(path):
     response = ask(path)
     assert (response.status, response.content_type) == (200, "application/json")
     assert json.loads(response.body) == {"outputs": [[5, 5], [5, 5]]}
+
+
+def test_texts_too_long_to_encode_at_once_are_answered_too():
+    assert json.loads(ask(plane=Plane(long=True)).body) == {"outputs": [[5, 5], [5, 5]]}
 
 
 def test_tensors_are_answered_with_all_outputs():

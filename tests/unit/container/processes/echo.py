@@ -24,6 +24,7 @@ class EchoEngine:
     """Float32 [rows, 2]: the sum of a row's ids, and its length."""
 
     slots, max_rows, sequence_buckets = 1, 32, None
+    inline_rows = 0
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -44,6 +45,9 @@ class EchoEngine:
 
     def warm_up(self) -> LinearCosts:
         return LinearCosts()
+
+    def warm_up_inline(self) -> None:
+        pass
 
     def close(self) -> None: ...
 

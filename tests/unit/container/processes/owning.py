@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,22 @@ def environment(archive: Path, **extra: str) -> dict[str, str]:
 class Server:
     """What a test has of the server that it runs."""
 
-    def __init__(self, archive: Path, *, command: tuple[str, ...] = FRONT, count: int = 2, drain_seconds: float = 20.0) -> None:
+    def __init__(
+        self,
+        archive: Path,
+        *,
+        command: tuple[str, ...] = FRONT,
+        count: int = 2,
+        drain_seconds: float = 20.0,
+        beat_seconds: float = 1.0,
+    ) -> None:
         self.engine = EchoEngine()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self.listener.getsockname()[1]
         self.stop = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
         self.said: list[str] = []
-        self._spec = FrontSpec(count=count, environment=environment(archive), command=command)
+        self._spec = FrontSpec(count=count, environment=environment(archive), command=command, beat_seconds=beat_seconds)
         self._drain_seconds = drain_seconds
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
 
@@ -122,6 +130,40 @@ async def serve(archive: Path) -> int:
         log=FailureLog(stderr),
         say=print,
     )
+
+
+def served(archive: Path, test: Callable[[Server], Coroutine[Any, Any, None]], **arguments: Any) -> None:
+    async def run() -> None:
+        server = Server(archive, **arguments)
+        server.start()
+        try:
+            await asyncio.wait_for(test(server), SECONDS)
+        finally:
+            if not server.running.done():
+                await server.end()
+
+    uvloop.run(run())
+
+
+def children() -> list[int]:
+    """The HTTP processes of this process."""
+    return children_of(os.getpid())
+
+
+def children_of(parent: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+async def process_of(client: Client, processes: list[int]) -> int:
+    """Which of the processes has the other end of a client's connection, once one has it."""
+    ours = client.writer.get_extra_info("sockname")[1]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (inode,) = [row[9] for row in rows if int(row[2].split(":")[1], 16) == ours]
+    while True:  # on its way to a process a connection is nobody's
+        for pid in processes:
+            if f"socket:[{inode}]" in [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]:
+                return pid
+        await asyncio.sleep(0)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Pair:
         self.backend = Held()
         self.broke: list[bool] = []
         self.failed: list[BaseException] = []
-        self.serving: list[bool] = []
+        self.known: list[int] = []
         self.states: asyncio.Queue[int] = asyncio.Queue()
 
     async def open(self, *, state: int = frames.READY, max_rows: int = 100) -> Pair:
@@ -61,7 +61,7 @@ class Pair:
         return Answerer(
             state=state,
             backend=None if state == frames.LOADING else self.backend,
-            serves=lambda: self.serving.append(True),
+            knows=self.known.append,
             broke=lambda: self.broke.append(True),
             failed=self.failed.append,
             samples_of_all=self._samples,

@@ -93,12 +93,28 @@ def test_states_arrive_and_requests_wait_for_the_engine():
     pairs(test, state=frames.LOADING)
 
 
-def test_serving_is_said_once():
+def test_front_that_serves_says_what_it_knows_of_the_owner():
     async def test(pair: Pair) -> None:
-        assert not pair.serving
+        await pair.round_trip()
+        assert pair.known == [] and pair.answerer.known is None
+        pair.link.serve()
+        pair.answerer.tell(frames.OPENING, pair.backend)
+        pair.answerer.tell(frames.READY, pair.backend)
+        await pair.round_trip()
+        assert pair.known == [frames.LOADING, frames.OPENING, frames.READY] and pair.answerer.known == frames.READY
+
+    pairs(test, state=frames.LOADING)
+
+
+def test_beats_are_missed_until_the_front_says_something():
+    async def test(pair: Pair) -> None:
+        for _ in range(3):
+            pair.answerer.beat()
+        assert pair.answerer.missed_beats == 3 and pair.known == []
         pair.link.serve()
         await pair.round_trip()
-        assert pair.serving == [True]
+        assert pair.answerer.missed_beats == 0 and set(pair.known) == {frames.READY}
+        assert pair.states.empty(), "a beat is no news"
 
     pairs(test)
 

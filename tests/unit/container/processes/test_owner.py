@@ -8,7 +8,6 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +16,11 @@ import uvloop
 
 from container.server.processes.link import GONE
 from container.server.processes.owner import FRONTS_DIE
-from tests.fixtures.tiny_embedder.archive import write_archive
 from tests.unit.container.processes.echo import POISON, Client, close_clients
-from tests.unit.container.processes.owning import SECONDS, Server, environment
+from tests.unit.container.processes.owning import SECONDS, Server, children, children_of, environment, process_of, served
 
 HELD = "the cat sat on a"
 """Seven tokens, which make the owner program's engine wait for good."""
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("archive") / "model"
-    write_archive(root)
-    return root
-
-
-def served(archive: Path, test: Callable[[Server], Coroutine[Any, Any, None]], **arguments: Any) -> None:
-    async def run() -> None:
-        server = Server(archive, **arguments)
-        server.start()
-        try:
-            await asyncio.wait_for(test(server), SECONDS)
-        finally:
-            if not server.running.done():
-                await server.end()
-
-    uvloop.run(run())
-
-
-def children() -> list[int]:
-    """The HTTP processes of this process."""
-    return children_of(os.getpid())
-
-
-def children_of(parent: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def test_every_process_answers_through_the_one_engine(archive):
@@ -77,27 +46,6 @@ def test_connections_are_shared_out_evenly_and_metrics_are_everyones(archive):
         assert len(sockets) == 2 and abs(sockets[0] - sockets[1]) <= 1
 
     served(archive, test)
-
-
-def test_ping_is_unhealthy_until_the_engine_is_loaded(archive):
-    async def run() -> None:
-        server, loaded = Server(archive), asyncio.Event()
-
-        async def load() -> Any:
-            await loaded.wait()
-            return await server._load()
-
-        server.start(load)
-        client = await Client.connected(server.port)
-        assert (await client.request("GET", "/ping")).status == 503
-        assert "loading" in (await client.ask("a dog")).sentence
-        loaded.set()
-        while (await client.request("GET", "/ping")).status == 503:
-            pass
-        assert (await client.ask("a dog")).status == 200
-        assert await server.end() == 0
-
-    uvloop.run(run())
 
 
 def test_engine_that_cannot_be_loaded_ends_every_process(archive):
@@ -187,17 +135,6 @@ def test_counts_of_a_dead_process_are_kept(archive):
         assert (await other.samples())[name] == 3
 
     served(archive, test)
-
-
-async def process_of(client: Client, processes: list[int]) -> int:
-    """Which of the processes has the other end of a client's connection."""
-    ours = client.writer.get_extra_info("sockname")[1]
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = [row[9] for row in rows if int(row[2].split(":")[1], 16) == ours]
-    for pid in processes:
-        if f"socket:[{inode}]" in [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]:
-            return pid
-    raise AssertionError("nobody has the connection")
 
 
 def test_draining_lets_taken_requests_finish_and_takes_no_others(archive):

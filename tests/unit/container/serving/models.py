@@ -23,6 +23,7 @@ ROWS = [Tokens(np.arange(3, dtype=np.int32))]
 
 class Engine:
     slots, max_rows, sequence_buckets = 1, 8, None
+    inline_rows = 0
 
     def __init__(self) -> None:
         self.go_on, self.running, self.closed = threading.Event(), threading.Event(), False
@@ -40,6 +41,9 @@ class Engine:
     def warm_up(self):
         self.run(ROWS, 0)
         return LinearCosts()
+
+    def warm_up_inline(self) -> None:
+        pass
 
     def close(self):
         self.closed = True

@@ -66,6 +66,7 @@ def test_memory_that_cannot_be_read_refuses_nothing(tried):
     [
         (EngineOutOfMemory("bad_alloc"), OutOfMemory),
         (MemoryError(), OutOfMemory),
+        (RuntimeError("can't start new thread"), OutOfMemory),
         (RuntimeError("not a network\nat all"), RequestFault),
     ],
 )

@@ -10,28 +10,11 @@ import numpy as np
 
 from engine_build.runtimes.ort import OrtNetwork
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
+from tests.fixtures.recorded_gpu.tensorrt_names import TensorRTNames
 
 
-class StandInTensorRT:
+class StandInTensorRT(TensorRTNames):
     """The module; plans are those of stand_in_gpu."""
-
-    __version__ = "10.16.1.11"
-
-    class ILogger:
-        """Base of loggers."""
-
-        class Severity:
-            """The smaller, the graver."""
-
-            ERROR = 1
-
-        def __init__(self) -> None:
-            pass
-
-    class TensorIOMode:
-        """What a tensor is."""
-
-        INPUT = "in"
 
     def __init__(self, cuda: RecordedCuda) -> None:
         self.engines: list[StandInEngine] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,13 +16,13 @@ import numpy as np
 import uvloop
 
 from container.server.batching.costs import Costs, LinearCosts
+from container.server.composition.front import Front
 from container.server.composition.one_process import serve_one_process
 from container.server.composition.several_processes import serve_several_processes
 from container.server.engines.rows import Tokens
-from container.server.processes.front import Front
 from container.server.processes.owner import FrontSpec
 from container.server.serving.failure_log import FailureLog, stderr
-from container.server.serving.model import Model, plane_of
+from container.server.serving.model import Model
 from container.server.serving.served_model import platform_of, signature_of
 from container.server.settings import Settings, process_environment, process_settings
 from container.server.types import Arrays
@@ -72,9 +73,9 @@ class EchoEncoder:
 
 
 class EchoEngine:
-    """The same answer for every row; it has a slot thread like any engine."""
+    """The same answer for every row."""
 
-    slots, max_rows = 1, MAX_ROWS
+    slots, max_rows, inline_rows = 1, MAX_ROWS, MAX_ROWS
     sequence_buckets: tuple[int, ...] | None = None
 
     def prepare(self, rows: Sequence[Tokens]) -> int:
@@ -86,8 +87,13 @@ class EchoEngine:
         return (ANSWERS[:prepared],)
 
     def warm_up(self) -> Costs:
+        """Nothing is cold; times the largest batch, as engines do."""
+        begin = time.perf_counter()
+        self.run(MAX_ROWS, 0)
+        return LinearCosts(fixed_seconds=time.perf_counter() - begin, seconds_per_token=0.0)
+
+    def warm_up_inline(self) -> None:
         """Nothing is cold."""
-        return LinearCosts()
 
     def close(self) -> None:
         """Nothing is held."""
@@ -125,8 +131,7 @@ def front(settings: Settings, end: socket.socket, door: socket.socket) -> None:
     log = FailureLog(stderr, model=MANIFEST.model)
 
     async def serving() -> int:
-        made = Front(settings=settings, manifest=MANIFEST, plane=plane_of(model(settings), settings), log=log)
-        return await made.serve(end, door)
+        return await Front(settings=settings, model=model(settings), log=log).serve(end, door)
 
     uvloop.run(serving())
 

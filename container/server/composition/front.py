@@ -1,4 +1,4 @@
-"""One HTTP process before the engine's owner: `python -m container.server.processes.front LINK DOOR`, two inherited sockets.
+"""One HTTP process before the engine's owner: `python -m container.server.composition.front LINK DOOR`, two inherited sockets.
 
 Started by the owner, and never by hand. Exit codes: 0 drained; 1 the owner is gone; 3 the archive cannot be read.
 """
@@ -9,22 +9,22 @@ import asyncio
 import signal
 import socket
 import sys
+from typing import NoReturn
 
 import uvloop
 
 from container.archive import EngineArchive
-from container.server.http.limits import HttpLimits
-from container.server.http.message import Answering
-from container.server.http.routes import answering
+from container.server.composition.answerings import model_answering
+from container.server.composition.parts import limits_of
 from container.server.http.server import HttpServer
 from container.server.processes import frames
 from container.server.processes.link import Link
 from container.server.processes.porter import handed
 from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog, stderr
-from container.server.serving.metrics import RequestMetrics, exposition, gauge
+from container.server.serving.metrics import exposition, gauge
+from container.server.serving.model import Model, model_of, plane_of
 from container.server.serving.samples import Samples
-from container.server.serving.served_model import encoder_of, platform_of, signature_of
 from container.server.settings import Settings, process_settings
 from onboarding.manifest import MANIFEST_NAME, Manifest
 
@@ -41,12 +41,11 @@ def main(arguments: list[str]) -> int:
     end, door = (socket.socket(fileno=int(number)) for number in arguments)
     settings = process_settings()
     try:
-        archive = _archive(settings)
-        plane = _plane(archive, settings)
+        model = model_of(_archive(settings), settings, _no_engine)
     except Exception as fault:  # whatever a tokenizer's file makes its library raise
         print(f"An HTTP process cannot read the archive: {type(fault).__name__}: {fault}", file=sys.stderr, flush=True)
         return ARCHIVE
-    exit_code: int = uvloop.run(_serve(settings, archive.manifest, plane, end, door))
+    exit_code: int = uvloop.run(_serve(settings, model, end, door))
     return exit_code
 
 
@@ -56,21 +55,15 @@ def _archive(settings: Settings) -> EngineArchive:
     return EngineArchive(root=settings.model_dir, manifest=manifest)
 
 
-def _plane(archive: EngineArchive, settings: Settings) -> DataPlane:
-    return DataPlane(
-        signature=signature_of(archive.manifest),
-        encoder=encoder_of(archive),
-        max_request_rows=settings.max_request_rows,
-        deadline_seconds=settings.deadline_seconds,
-    )
+def _no_engine() -> NoReturn:
+    raise RuntimeError("the engine is the owner's")
 
 
-async def _serve(settings: Settings, manifest: Manifest, plane: DataPlane, end: socket.socket, door: socket.socket) -> int:
+async def _serve(settings: Settings, model: Model, end: socket.socket, door: socket.socket) -> int:
     """Answers until the owner drains or ends."""
-    log = FailureLog(stderr, model=manifest.model)
-    front = Front(settings=settings, manifest=manifest, plane=plane, log=log)
+    log = FailureLog(stderr, model=model.name)
     try:
-        return await front.serve(end, door)
+        return await Front(settings=settings, model=model, log=log).serve(end, door)
     finally:
         log.close()
 
@@ -78,13 +71,15 @@ async def _serve(settings: Settings, manifest: Manifest, plane: DataPlane, end: 
 class Front:
     """The HTTP server of one process, whose engine is the owner's."""
 
-    def __init__(self, *, settings: Settings, manifest: Manifest, plane: DataPlane, log: FailureLog) -> None:
-        self._settings, self._manifest, self._plane, self._log = settings, manifest, plane, log
+    def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
+        self._settings, self._plane = settings, plane_of(model, settings)
         self._samples = Samples()
         self._ending = asyncio.Event()
         most = settings.queue_rows + settings.max_request_rows
         self._link = Link(max_rows=most, changed=self._changed, samples=self._samples.snapshot)
-        self._server = HttpServer(self._answering(), limits=_limits(settings))
+        plane = _OneOfSeveral(self._plane, self._link)
+        answering = model_answering(plane, model, settings, self._samples, log, metrics=self._metrics)
+        self._server = HttpServer(answering, limits=limits_of(settings))
         gauge(self._samples, "roundhouse_connections", lambda: self._server.connections)
         self._taking: set[asyncio.Task[None]] = set()
 
@@ -92,6 +87,7 @@ class Front:
         """The process' exit code, once the owner drains or ends."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._link, sock=end)
+        await self._link.heard.wait()
         await self._server.start(None)
         door.setblocking(False)
         loop.add_reader(door.fileno(), self._take, door)
@@ -105,8 +101,8 @@ class Front:
         return OWNER_GONE if self._link.lost else 0
 
     def _changed(self, link: Link) -> None:
-        """The owner has said something about itself, or is gone."""
-        if link.state == frames.READY:
+        """The owner is something else than before, or gone."""
+        if link.state in (frames.OPENING, frames.READY):
             self._plane.open(link)
         if link.lost or link.state == frames.DRAINING:
             self._plane.drain()
@@ -123,27 +119,22 @@ class Front:
         except EOFError:  # the owner is gone, as the link says too
             loop.remove_reader(door.fileno())
 
-    def _answering(self) -> Answering:
-        settings = self._settings
-        return answering(
-            self._plane,
-            max_body_bytes=settings.max_body_bytes,
-            deadline_seconds=settings.deadline_seconds,
-            platform=platform_of(self._manifest),
-            metrics=self._metrics,
-            failed=lambda fault: self._log.report("request_failed", fault, stage="http", status=500),
-            observer=RequestMetrics(self._samples, model=self._manifest.model, log=self._log),
-        )
-
     async def _metrics(self) -> bytes:
         """Of the owner and every HTTP process, summed."""
         return exposition(await self._link.samples_of_all())
 
 
-def _limits(settings: Settings) -> HttpLimits:
-    return HttpLimits(
-        body_bytes=settings.max_body_bytes, request_seconds=settings.request_seconds, max_connections=settings.max_connections
-    )
+class _OneOfSeveral:
+    """A data plane that is healthy once the owner says that every process answers."""
+
+    def __init__(self, plane: DataPlane, link: Link) -> None:
+        self._plane, self._link = plane, link
+        self.signature, self.submit, self.submit_short = plane.signature, plane.submit, plane.submit_short
+
+    @property
+    def ready(self) -> bool:
+        """True when a request would be answered now, by whichever process it comes to."""
+        return self._link.state == frames.READY and self._plane.ready
 
 
 if __name__ == "__main__":

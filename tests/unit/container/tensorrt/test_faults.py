@@ -1,0 +1,27 @@
+"""Which of the runtimes' words are about memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from container.tensorrt.faults import say_short_of_memory
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "IExecutionContext creation failed: OutOfMemory (no further information)",
+        "[defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)",
+        "Error Code 10: insufficient memory for a tactic",
+        "CUDNN_STATUS_ALLOC_FAILED: cudaErrorMemoryAllocation: OUT_OF_MEMORY",
+        "Failed to allocate memory for requested buffer of size 1073741824",
+        "std::bad_alloc",
+    ],
+)
+def test_words_about_memory_are_told_apart(words):
+    assert say_short_of_memory(words)
+
+
+@pytest.mark.parametrize("words", ["", "Non-zero status code returned while running Gather node", "memory format is wrong"])
+def test_refuses_to_take_other_words_for_it(words):
+    assert not say_short_of_memory(words)
