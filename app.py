@@ -1,4 +1,7 @@
-"""Synthesises one stage an environment: `cdk synth [-c env=NAME] [-c root=DIR]`; reads its arguments and every file once."""
+"""Synthesises one stage an environment: `cdk synth [-c env=NAME] [-c endpoint=NAME[,NAME …]] [-c root=DIR]`.
+
+Reads its arguments and every file once. Where endpoints are named, only their stacks and the foundation are synthesised.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,34 +33,59 @@ def main() -> int:
     from aws_cdk import App
 
     from onboarding.fault import FaultsError
-    from onboarding.tree import read_tree
 
     app = App(analytics_reporting=False, stack_traces=False)
-    wanted, root = app.node.try_get_context("env"), app.node.try_get_context("root")
-    tree = read_tree(REPOSITORY if root is None else Path(str(root)).resolve())
     try:
-        _hang_stages(app, tree, None if wanted is None else str(wanted))
+        _hang_stages(app, _asked(app))
     except FaultsError as error:
         return _refuse(str(error))
     app.synth()
     return 0
 
 
-def _hang_stages(app: App, tree: Tree, wanted: str | None) -> None:
-    from onboarding.fault import Fault, FaultsError
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the context asks for; `environment` None is every one, no `endpoints` are all of them."""
+
+    root: Path
+    environment: str | None
+    endpoints: tuple[str, ...]
+
+
+def _asked(app: App) -> Asked:
+    root, environment, endpoints = (app.node.try_get_context(key) for key in ("root", "env", "endpoint"))
+    return Asked(
+        root=REPOSITORY if root is None else Path(str(root)).resolve(),
+        environment=None if environment is None else str(environment),
+        endpoints=() if endpoints is None else tuple(dict.fromkeys(str(endpoints).split(","))),
+    )
+
+
+def _hang_stages(app: App, asked: Asked) -> None:
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, Sources
     from stacks.image_tag import read_image_files
 
+    tree = _sound_tree(asked.root)
+    buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")
+    images_buildspec = (REPOSITORY / "engine_build" / "image" / "buildspec.yml").read_text(encoding="utf-8")
+    sources = Sources(image_files=read_image_files(REPOSITORY), buildspec=buildspec, images_buildspec=images_buildspec)
+    for name in sorted(tree.environments) if asked.environment is None else [asked.environment]:
+        resolved = deployments(tree, name, asked.endpoints)
+        environment = tree.environments[name]
+        EnvironmentStage(app, environment=environment, deployments=resolved, sources=sources, is_whole=not asked.endpoints)
+
+
+def _sound_tree(root: Path) -> Tree:
+    from onboarding.fault import Fault, FaultsError
+    from onboarding.tree import read_tree
+
+    tree = read_tree(root)
     if tree.faults:
         raise FaultsError(tree.faults)
     if not tree.environments:
         raise FaultsError([Fault(file="environments", what="holds no environment", way_out="add environments/<name>.yaml")])
-    buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")
-    sources = Sources(image_files=read_image_files(REPOSITORY), buildspec=buildspec)
-    for name in sorted(tree.environments) if wanted is None else [wanted]:
-        resolved = deployments(tree, name)
-        EnvironmentStage(app, environment=tree.environments[name], deployments=resolved, sources=sources)
+    return tree
 
 
 def _missing() -> str | None:
@@ -77,4 +106,6 @@ def _refuse(reasons: str) -> int:
 if __name__ == "__main__":
     # jsii writes eleven lines about the end of Node 20 otherwise; a newer Node ignores this.
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+    # Node otherwise keeps tens of MiB of garbage before it looks, whatever is synthesised.
+    os.environ.setdefault("NODE_OPTIONS", "--max-semi-space-size=2")
     sys.exit(main())

@@ -20,6 +20,8 @@ class Options:
     environment: str
     model: str
     out: Path
+    compute_capability: str | None = None
+    """Which of the engines that the environment needs of the model; None: the one of its endpoint's first instance type."""
     publish: str | None = None
     """An s3:// bucket, or a folder; None leaves the engine in `out`."""
     format: Literal["text", "json"] = "text"
@@ -47,6 +49,12 @@ def options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--root", type=Path, default=Path(), help="onboarding root: models/, endpoints/, environments/")
     parser.add_argument("--environment", required=True, help="a file of environments/, without .yaml")
     parser.add_argument("--model", required=True, help="a file of models/, without .yaml")
+    parser.add_argument(
+        "--compute-capability",
+        type=_place,
+        metavar="M.N",
+        help="for a model that several GPU generations serve, such as 8.9, or cpu; default: that of its first instance type",
+    )
     parser.add_argument(
         "--out", type=_folder, required=True, help="work folder: log, networks, engine; a later run goes on from it"
     )

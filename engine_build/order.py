@@ -77,7 +77,7 @@ def order(options: Options, log: Log) -> Order:
     """Reads the tree and resolves one build. Raises InputRefused."""
     tree = read_tree(options.root)
     try:
-        deployment, wanted = target(tree, options.environment, options.model)
+        deployment, wanted = target(tree, options.environment, options.model, options.compute_capability)
     except FaultsError as error:
         raise InputRefused(_reason(error, log)) from error
     model, instance = wanted.model, wanted.instance_type

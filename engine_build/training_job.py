@@ -3,8 +3,8 @@
 The builder images hold this file alone, as the program `train`: everything else comes in the job's channel `source`, the zip that
 a CodeBuild build gets too, or a folder. So it imports the standard library only, and engine_build from what the channel brings.
 (Run with -m in a checkout, the checkout's engine_build builds the channel's models.) Hyperparameters: environment, model, publish
-(s3://BUCKET) and, if wanted, commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so a job with a
-CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was written.
+(s3://BUCKET) and, if wanted, compute_capability, commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so
+a job with a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was written.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from typing import TextIO
 Build = Callable[[Sequence[str], Mapping[str, str], TextIO, TextIO], int]
 """engine_build's own main: arguments, environment, stdout, stderr to an exit code."""
 REQUIRED = ("environment", "model", "publish")
+OPTIONAL = {"compute_capability": "--compute-capability"}
+"""Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
 """Hyperparameters that may be left out, and the variables of engine_build's settings that they become."""
 SAGEMAKERS_OWN = "sagemaker_"
@@ -111,7 +113,7 @@ def hyperparameters(path: Path) -> dict[str, str]:
     if not isinstance(read, dict):
         raise JobRefused(f"{path} holds {type(read).__name__}; give an object of strings.")
     given = {name: value for name, value in read.items() if not name.startswith(SAGEMAKERS_OWN)}
-    known = (*REQUIRED, *VARIABLES)
+    known = (*REQUIRED, *OPTIONAL, *VARIABLES)
     faults = [
         *(f"{name} is missing" for name in REQUIRED if name not in given),
         *(f"{name} is unknown" for name in given if name not in known),
@@ -151,7 +153,8 @@ def engine_build_of(tree: Path) -> Build:
 def arguments(wishes: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
     """The command line that builds."""
     named = {"--root": str(tree), "--out": str(out), **{f"--{name}": wishes[name] for name in REQUIRED}}
-    return (*(word for pair in named.items() for word in pair), "--format", "json")
+    chosen = {option: wishes[name] for name, option in OPTIONAL.items() if name in wishes}
+    return (*(word for pair in {**named, **chosen}.items() for word in pair), "--format", "json")
 
 
 def variables(wishes: Mapping[str, str]) -> dict[str, str]:

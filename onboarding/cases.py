@@ -1,68 +1,145 @@
-"""What an environment puts together: endpoints on its platform, engines on their endpoints' hardware."""
+"""What an environment puts together: endpoints on its platform, engines on their hardware, models behind one endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.document import KeyPath
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
-from onboarding.resolved import Resolved, own_endpoint, shared_endpoint_name
-from onboarding.rules.rule import EngineCase, PlacementCase
+from onboarding.resolved import Resolved, shared_endpoint_name
+from onboarding.rules.rule import EngineCase, JoinCase, Joined, PlacementCase, VariantsCase
 from onboarding.validation import Checked
+from onboarding.values import Server
+
+Placed = tuple[KeyPath, InstanceType]
 
 
 def placements(view: Resolved) -> Iterator[PlacementCase]:
-    """Every endpoint of an environment whose instance type and platform are known."""
-    platform = _platform(view)
-    if platform is None:
-        return
-    for model in view.models.values():
-        instance = _instance(own_endpoint(model))
-        if instance is not None:
-            yield PlacementCase(
-                environment=view.environment.spec,
-                environment_document=view.environment.document,
-                platform=platform,
-                instance=instance,
-                document=model.document,
-                instance_path=("endpoint", "instance_type"),
-                server=model.spec.serving.server if "serving" in model.sections else "triton",
-                server_path=("serving", "server"),
-                multi_model=False,
-            )
-    for endpoint in view.endpoints.values():
-        instance = _instance(endpoint)
-        if instance is not None:
-            yield PlacementCase(
-                environment=view.environment.spec,
-                environment_document=view.environment.document,
-                platform=platform,
-                instance=instance,
-                document=endpoint.document,
-                instance_path=("instance_type",),
-                server=endpoint.spec.server if "server" in endpoint.sections else "triton",
-                server_path=("server",),
-                multi_model=True,
-            )
+    """Every instance type of every endpoint of an environment, where type and platform are known."""
+    for name, endpoint in view.own_endpoints.items():
+        yield from _placements(view, view.models[name], _placed(endpoint, ("endpoint",)), _server(view.models[name]))
+    for name, model in view.models.items():
+        yield from _placements(view, model, _joined_type(view, name), _server(view.models.get(_joins(view, name), model)))
+    for shared in view.endpoints.values():
+        server: Server = shared.spec.server if "server" in shared.sections else "triton"
+        yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
 
 
 def engine_cases(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
-    """Every model of an environment whose endpoint's instance type and platform are known."""
+    """Every model of an environment on every instance type that serves it, where type and platform are known."""
     platform = _platform(view)
     if platform is None:
         return
-    for model in view.models.values():
-        shared = shared_endpoint_name(model)
-        instance = _instance(own_endpoint(model) if shared is None else view.endpoints.get(shared))
-        if instance is not None:
-            yield model, EngineCase(spec=model.spec, document=model.document, platform=platform, instance=instance)
+    for name, model in view.models.items():
+        placed = _serving(view, name)
+        instances = tuple(instance for _, instance in placed)
+        for path, instance in placed:
+            yield (
+                model,
+                EngineCase(
+                    spec=model.spec,
+                    document=model.document,
+                    platform=platform,
+                    instance=instance,
+                    instance_path=path,
+                    instances=instances,
+                ),
+            )
+
+
+def joins(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
+    """Every model of an environment that joins another."""
+    for name, join in view.joins.items():
+        model = view.models[name]
+        yield (
+            model,
+            JoinCase(
+                name=name,
+                spec=join,
+                model=model.spec,
+                document=model.document,
+                models=view.models,
+                shared_endpoints=tuple(view.endpoints),
+            ),
+        )
+
+
+def variants(view: Resolved) -> Iterator[tuple[Checked[EndpointSpec], VariantsCase]]:
+    """Every endpoint of an environment, with the models that join it."""
+    for name, endpoint in view.own_endpoints.items():
+        others = [each for each in view.joined.get(name, ()) if each != name]
+        joined = tuple(Joined(name=each, spec=view.joins[each], document=view.models[each].document) for each in others)
+        yield endpoint, VariantsCase(name=name, spec=endpoint.spec, document=endpoint.document, joined=joined)
+    for name, shared in view.endpoints.items():
+        yield shared, VariantsCase(name=name, spec=shared.spec, document=shared.document, joined=())
+
+
+def _placements(
+    view: Resolved,
+    source: Checked[ModelSpec] | Checked[EndpointSpec],
+    placed: tuple[Placed, ...],
+    server: Server,
+    *,
+    multi_model: bool = False,
+) -> Iterator[PlacementCase]:
+    platform = _platform(view)
+    if platform is None:
+        return
+    for path, instance in placed:
+        yield PlacementCase(
+            environment=view.environment.spec,
+            environment_document=view.environment.document,
+            platform=platform,
+            instance=instance,
+            document=source.document,
+            instance_path=path,
+            server=server,
+            server_path=("server",) if multi_model else ("serving", "server"),
+            multi_model=multi_model,
+        )
+
+
+def _serving(view: Resolved, name: str) -> tuple[Placed, ...]:
+    """Every instance type that serves a model, and where its file says so."""
+    if name in view.own_endpoints:
+        return _placed(view.own_endpoints[name], ("endpoint",))
+    if name in view.joins:
+        if view.joins[name].instance_type is not None:
+            return _joined_type(view, name)
+        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
+    else:
+        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+    return () if inherited is None else _own_type(inherited, ("endpoint",))
+
+
+def _placed(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance types of an endpoint that have a row: its own, then its pools'."""
+    pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
+    named = (((*inside, "instance_pools", index, "instance_type"), pool.instance_type) for index, pool in enumerate(pools))
+    known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
+    return (*_own_type(endpoint, inside), *known)
+
+
+def _own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    known = instance_types().get(endpoint.spec.instance_type) if "instance_type" in endpoint.sections else None
+    return () if known is None else (((*inside, "instance_type"), known),)
+
+
+def _joined_type(view: Resolved, name: str) -> tuple[Placed, ...]:
+    """The instance type that a model names which joins another."""
+    named = view.joins[name].instance_type if name in view.joins else None
+    known = None if named is None else instance_types().get(named)
+    return () if known is None else ((("endpoint", "instance_type"), known),)
+
+
+def _joins(view: Resolved, name: str) -> str:
+    return view.joins[name].joins if name in view.joins else name
+
+
+def _server(model: Checked[ModelSpec]) -> Server:
+    return model.spec.serving.server if "serving" in model.sections else "triton"
 
 
 def _platform(view: Resolved) -> ServingPlatform | None:
     return serving_platforms().get(view.environment.spec.platform) if "platform" in view.environment.sections else None
-
-
-def _instance(endpoint: Checked[EndpointSpec] | None) -> InstanceType | None:
-    if endpoint is None or "instance_type" not in endpoint.sections:
-        return None
-    return instance_types().get(endpoint.spec.instance_type)

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from onboarding.cases import engine_cases, placements
+from onboarding.cases import engine_cases, joins, placements, variants
 from onboarding.dataset import Datasets, is_inside
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.resolved import Files, Resolved, own_endpoint
 from onboarding.rules import (
     dataset_rules,
     endpoint_rules,
     environment_rules,
+    join_rules,
     name_rules,
     placement_rules,
     precision_rules,
     profile_rules,
+    scaling_rules,
     source_rules,
     task_rules,
+    variant_rules,
 )
-from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, applied
+from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, applied
 from onboarding.validation import Checked
 
 MODEL_RULES = source_rules.RULES + profile_rules.RULES + precision_rules.RULES + dataset_rules.RULES + task_rules.RULES
@@ -57,6 +60,10 @@ def environment_faults(view: Resolved) -> Iterator[Fault]:
         yield from name_rules.name_lengths(view.endpoints, environment.name)
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
+    for model, join in joins(view):
+        yield from applied(join_rules.RULES, join, model.sections)
+    for endpoint, case in variants(view):
+        yield from applied(variant_rules.RULES, case, endpoint.sections)
     for placement in placements(view):
         yield from applied(placement_rules.RULES, placement, view.environment.sections)
     for model, engine in engine_cases(view):
@@ -69,7 +76,7 @@ def _spec_faults(specs: Files | Resolved, datasets: Datasets) -> Iterator[Fault]
         yield from _model_faults(model, datasets)
     for endpoint in specs.endpoints.values():
         yield from endpoint.faults
-        yield from _endpoint_faults(endpoint)
+        yield from _endpoint_faults(endpoint, multi_model=True)
 
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
@@ -77,7 +84,26 @@ def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fau
     own = own_endpoint(model)
     if own is not None:
         yield from _endpoint_faults(own)
+    elif "endpoint" in model.sections and isinstance(model.spec.endpoint, JoinSpec) and model.spec.endpoint.scaling is not None:
+        document = model.document.part("endpoint")
+        yield from _scaling_faults(
+            ScalingCase(scaling=model.spec.endpoint.scaling, document=document, asynchronous=False, may_be_asynchronous=False)
+        )
 
 
-def _endpoint_faults(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
-    yield from applied(endpoint_rules.RULES, EndpointCase(spec=endpoint.spec, document=endpoint.document), endpoint.sections)
+def _endpoint_faults(endpoint: Checked[EndpointSpec], *, multi_model: bool = False) -> Iterator[Fault]:
+    case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
+    yield from applied(endpoint_rules.RULES, case, endpoint.sections)
+    if {"scaling", "asynchronous"} <= endpoint.sections:
+        yield from _scaling_faults(
+            ScalingCase(
+                scaling=endpoint.spec.scaling,
+                document=endpoint.document,
+                asynchronous=endpoint.spec.asynchronous is not None,
+                may_be_asynchronous=not multi_model,
+            )
+        )
+
+
+def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
+    yield from applied(scaling_rules.RULES, case, frozenset({"scaling"}))

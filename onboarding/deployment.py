@@ -71,7 +71,7 @@ class Deployment:
     multi_model: bool
     platform: ServingPlatform
     inference_ami_version: str | None
-    """None on CPU."""
+    """None where no variant has a GPU."""
     variants: tuple[Variant, ...]
     """The endpoint's own first, then the models that join it, by name; one that is a shadow is the last."""
 

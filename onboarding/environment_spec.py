@@ -13,8 +13,10 @@ class NetworkSpec(Value):
     """The VPC that endpoints and builds run in."""
 
     vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
-    subnet_ids: tuple[str, ...] = Field(min_length=1, description="Private subnets")
-    security_group_ids: tuple[str, ...] = Field(min_length=1, description="Security groups of endpoints and builds")
+    subnet_ids: tuple[str, ...] = Field(min_length=1, max_length=16, description="Private subnets; SageMaker takes 16 at most")
+    security_group_ids: tuple[str, ...] = Field(
+        min_length=1, max_length=5, description="Security groups of endpoints and builds; SageMaker takes 5 at most"
+    )
     route_table_ids: tuple[str, ...] = Field((), description="Route tables of the subnets, which the S3 endpoint is entered into")
     vpc_endpoints: bool = Field(
         False, description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, SageMaker, STS, KMS"
@@ -30,6 +32,10 @@ class BuildsSpec(Value):
     )
     timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
     volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(100, description="Disk of a training job that builds")
+    poll_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
+        15,
+        description="Between two looks at a build, at first; four times as long before one that found no capacity starts again",
+    )
 
 
 class EnvironmentSpec(Value):
@@ -55,7 +61,7 @@ class EnvironmentSpec(Value):
         None, description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks"
     )
     builds: BuildsSpec = Field(BuildsSpec(), description="How engines are built")
-    unreferenced_engine_days: Annotated[int, Field(ge=1)] = Field(
+    unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         90, description="Days that an engine is kept which `roundhouse prune` marked, because no lock names it"
     )
     models: dict[str, dict[str, Any]] = Field(

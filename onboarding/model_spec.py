@@ -146,9 +146,9 @@ class ServingSpec(Value):
 class ScheduledFloorSpec(Value):
     """Bounds that begin at a time, such as more instances before the morning; the next schedule takes them back."""
 
-    schedule: str = Field(description="cron(minute hour day month weekday year), rate(…) or at(…)")
+    schedule: str = Field(description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes")
     min: Annotated[int, Field(ge=0)] = Field(description="Fewest instances from then on")
-    max: PositiveInt | None = Field(None, description="Most instances from then on; default: as they are")
+    max: PositiveInt | None = Field(None, description="Most instances from then on; default: scaling.max")
     timezone: str | None = Field(None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC")
 
 

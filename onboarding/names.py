@@ -10,6 +10,16 @@ ENGINES_PREFIX = "engines"
 NETWORKS_PREFIX = "networks"
 TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
+CAPTURES_PREFIX = "captures"
+"""What endpoints recorded of their requests and answers."""
+ANSWERS_PREFIX = "answers"
+"""What asynchronous endpoints answered."""
+REQUESTS_PREFIX = "requests"
+"""What asynchronous endpoints are asked."""
+JOBS_PREFIX = "jobs"
+"""What training jobs that build leave beside the engine: results, and unfinished work that the next one goes on from."""
+UNREFERENCED_TAG = ("roundhouse", "unreferenced")
+"""Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what carries it."""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 
@@ -54,6 +64,21 @@ def target_model(engine_key: str) -> str:
     return f"{engine_key}/{ARCHIVE_NAME}"
 
 
+def captures_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
+    """Where an endpoint's captures lie: SageMaker itself adds the endpoint's name to the destination, then the variant's."""
+    return f"{CAPTURES_PREFIX}/{endpoint_name(environment, endpoint)}"
+
+
+def answers_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
+    """Where an asynchronous endpoint's answers lie."""
+    return f"{ANSWERS_PREFIX}/{endpoint_name(environment, endpoint)}"
+
+
+def requests_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
+    """Where an asynchronous endpoint may read its requests."""
+    return f"{REQUESTS_PREFIX}/{endpoint_name(environment, endpoint)}"
+
+
 def stack_name(environment: EnvironmentSpec, part: str) -> str:
     """CloudFormation stack name of one part of an environment: foundation, builds, observability, endpoint-<name>."""
     return f"roundhouse-{environment.name}-{part}"
@@ -65,8 +90,23 @@ def endpoint_name(environment: EnvironmentSpec, endpoint: str) -> str:
 
 
 def builder_project(environment: EnvironmentSpec, route: str) -> str:
-    """CodeBuild project of a build route: cpu or gpu."""
+    """CodeBuild project of a build route: cpu, gpu, fleet or images."""
     return f"roundhouse-{environment.name}-build-{route}"
+
+
+def build_machine(environment: EnvironmentSpec) -> str:
+    """Step Functions state machine that builds an environment's engines."""
+    return f"roundhouse-{environment.name}-builds"
+
+
+def training_job_prefix(environment: EnvironmentSpec) -> str:
+    """What the names of an environment's training jobs begin with; no environment's name has two hyphens in a row."""
+    return f"roundhouse-{environment.name}--"
+
+
+def checkpoint_prefix(engine_key: str) -> str:
+    """Object keys of a training job's unfinished work on one engine begin with this."""
+    return f"{JOBS_PREFIX}/checkpoints/{engine_key}"
 
 
 def repository(environment: EnvironmentSpec, image: str) -> str:

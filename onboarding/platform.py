@@ -6,9 +6,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-import yaml
-
 from onboarding.values import QuantizationMode, Value
+from onboarding.yaml_text import loaded
 
 BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
 
@@ -57,7 +56,7 @@ class HostImage(Value):
 
 
 def _content(file_name: str) -> Any:
-    return yaml.safe_load(resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8"))["rows"]
+    return loaded(resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8"))["rows"]
 
 
 def _rows(file_name: str) -> list[dict[str, object]]:
@@ -88,6 +87,13 @@ def triton_registries() -> dict[str, str]:
     """The account whose registry holds AWS's Triton image, by region."""
     registries: dict[str, str] = _content("triton_registries.yaml")
     return registries
+
+
+def aws_partition(region: str) -> str:
+    """The AWS partition of a region."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
 def build_route(compute_capability: str, *, fleet: bool = False) -> BuildRoute:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,21 +15,26 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import did_you_mean, listed
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
+from onboarding.pools import pool_priorities
 from onboarding.resolved import Resolved
 from onboarding.tree import Tree
 from onboarding.values import QuantizationMode
 
 
-def deployments(tree: Tree, environment: str) -> tuple[Deployment, ...]:
-    """Every endpoint of an environment, by name; a shared endpoint that no model joins is not deployed.
+def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tuple[Deployment, ...]:
+    """Every endpoint of an environment, or `only` some, by name; a shared endpoint that no model joins is not deployed.
 
-    Raises FaultsError when the tree has faults, the environment is unknown, or a lock cannot be read.
+    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, the environment or an endpoint is unknown,
+    or a lock cannot be read.
     """
     view = _view(tree, environment)
-    entries = _lock_entries(tree.root, view)
-    own = [_own_deployment(tree, view, model, entries) for model in _models(view) if isinstance(model.endpoint, EndpointSpec)]
-    shared = [_shared_deployment(tree, view, each.spec, entries) for each in view.endpoints.values()]
-    return tuple(sorted([*own, *(each for each in shared if each.targets)], key=lambda deployment: deployment.name))
+    behind = _models_behind(view)
+    unknown = [_unknown("models", "endpoint", name, behind) for name in only if name not in behind]
+    if unknown:
+        raise FaultsError(unknown)
+    chosen = sorted(only or behind)
+    entries = _lock_entries(tree.root, view, [model.name for name in chosen for model in behind[name]])
+    return tuple(_endpoint_deployment(tree, view, name, behind[name], entries) for name in chosen)
 
 
 def target(tree: Tree, environment: str, model: str, compute_capability: str | None = None) -> tuple[Deployment, Target]:
@@ -79,15 +84,24 @@ def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
     return Fault(file=folder, what=f"unknown {kind}", value=name, allowed=listed(names), way_out=way_out)
 
 
-def _models(view: Resolved) -> list[ModelSpec]:
-    return [each.spec for each in view.models.values()]
+def _models_behind(view: Resolved) -> dict[str, tuple[ModelSpec, ...]]:
+    """The models of every endpoint that is deployed: the one that owns it first, then those that join it, shadows last."""
+    models = [each.spec for each in view.models.values()]
+    behind = {model.name: [model] for model in models if isinstance(model.endpoint, EndpointSpec)}
+    for model in models:
+        if isinstance(model.endpoint, str):
+            behind.setdefault(model.endpoint, []).append(model)
+    joining = [(each.endpoint, each) for each in models if isinstance(each.endpoint, JoinSpec)]
+    for join, model in sorted(joining, key=lambda pair: (pair[0].role == "shadow", pair[1].name)):
+        behind[join.joins].append(model)
+    return {name: tuple(found) for name, found in behind.items()}
 
 
-def _lock_entries(root: Path, view: Resolved) -> dict[str, dict[str, LockEntry]]:
+def _lock_entries(root: Path, view: Resolved, models: Iterable[str]) -> dict[str, dict[str, LockEntry]]:
     entries: dict[str, dict[str, LockEntry]] = {}
     faults: list[Fault] = []
     folder = view.environment.spec.locks
-    for name in view.models:
+    for name in models:
         try:
             entries[name] = dict(read_lock(root / folder, name).engines)
         except LockError as error:
@@ -98,20 +112,15 @@ def _lock_entries(root: Path, view: Resolved) -> dict[str, dict[str, LockEntry]]
     return entries
 
 
-def _own_deployment(tree: Tree, view: Resolved, model: ModelSpec, entries: Mapping[str, Mapping[str, LockEntry]]) -> Deployment:
-    assert isinstance(model.endpoint, EndpointSpec)
-    resolve = _Resolver(tree, view, entries)
-    joined = [each for each in _models(view) if isinstance(each.endpoint, JoinSpec) and each.endpoint.joins == model.name]
-    joined.sort(key=lambda each: (isinstance(each.endpoint, JoinSpec) and each.endpoint.role == "shadow", each.name))
-    variants = (resolve.own_variant(model.endpoint, (model,)), *(resolve.joined_variant(each, model.endpoint) for each in joined))
-    return _deployment(view, model.name, model.endpoint, variants)
-
-
-def _shared_deployment(
-    tree: Tree, view: Resolved, endpoint: SharedEndpointSpec, entries: Mapping[str, Mapping[str, LockEntry]]
+def _endpoint_deployment(
+    tree: Tree, view: Resolved, name: str, models: tuple[ModelSpec, ...], entries: Mapping[str, Mapping[str, LockEntry]]
 ) -> Deployment:
-    joined = tuple(model for model in _models(view) if model.endpoint == endpoint.name)
-    return _deployment(view, endpoint.name, endpoint, (_Resolver(tree, view, entries).own_variant(endpoint, joined),))
+    resolve, own = _Resolver(tree, view, entries), models[0].endpoint
+    if isinstance(own, EndpointSpec):
+        joined = (resolve.joined_variant(each, own) for each in models[1:])
+        return _deployment(view, name, own, (resolve.own_variant(own, models[:1]), *joined))
+    shared = view.endpoints[name].spec
+    return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
 
 
 def _deployment(view: Resolved, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]) -> Deployment:
@@ -125,7 +134,7 @@ def _deployment(view: Resolved, name: str, endpoint: EndpointSpec, variants: tup
         server=endpoint.server if isinstance(endpoint, SharedEndpointSpec) else variants[0].targets[0].model.serving.server,
         multi_model=shared,
         platform=platform,
-        inference_ami_version=_host_image(environment, platform) if variants[0].instance_type.is_gpu else None,
+        inference_ami_version=_host_image(environment, platform) if any(each.instance_type.is_gpu for each in variants) else None,
         variants=variants,
     )
 
@@ -140,10 +149,7 @@ class _Resolver:
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
         """The variant that every endpoint has, with a pool for each instance type."""
-        types = [(1, endpoint.instance_type)]
-        for place, each in enumerate(endpoint.instance_pools, start=2):
-            types.append((place if each.priority is None else each.priority, each.instance_type))
-        pools = [self._pool(priority, name, models) for priority, name in sorted(types, key=lambda each: each[0])]
+        pools = [self._pool(priority, name, models) for priority, name in sorted(pool_priorities(endpoint))]
         return Variant(name=VARIANT, role="variant", weight=endpoint.weight, scaling=endpoint.scaling, pools=tuple(pools))
 
     def joined_variant(self, model: ModelSpec, endpoint: EndpointSpec) -> Variant:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.model_spec import EndpointSpec, ModelSpec, SharedEndpointSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.validation import Checked, checked
 from onboarding.values import Value
 
@@ -30,6 +31,26 @@ class Resolved:
     environment: Checked[EnvironmentSpec]
     models: Mapping[str, Checked[ModelSpec]]
     endpoints: Mapping[str, Checked[SharedEndpointSpec]]
+
+    @cached_property
+    def own_endpoints(self) -> Mapping[str, Checked[EndpointSpec]]:
+        """The endpoint of every model that has one of its own, by the model's name."""
+        found = {name: own_endpoint(model) for name, model in self.models.items()}
+        return {name: endpoint for name, endpoint in found.items() if endpoint is not None}
+
+    @cached_property
+    def joins(self) -> Mapping[str, JoinSpec]:
+        """What every model says that joins another, by name; those that a rule refuses among them."""
+        sections = {name: model.spec.endpoint for name, model in self.models.items() if "endpoint" in model.sections}
+        return {name: endpoint for name, endpoint in sorted(sections.items()) if isinstance(endpoint, JoinSpec)}
+
+    @cached_property
+    def joined(self) -> Mapping[str, tuple[str, ...]]:
+        """The models, by name, that join each model."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, join in self.joins.items():
+            found[join.joins] = (*found.get(join.joins, ()), name)
+        return found
 
 
 def resolved(files: Files, environment: str) -> Resolved:

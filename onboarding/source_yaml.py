@@ -11,6 +11,7 @@ import yaml
 
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
+from onboarding.yaml_text import TooDeep, composed
 
 LARGEST_FILE_BYTES = 1 << 18
 LARGEST_NODE_COUNT = 5_000
@@ -39,10 +40,10 @@ def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, 
 
 def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
     """The document of a YAML text, and its faults."""
-    if _nests_too_much(text):
-        return None, (Fault(file=file, what="nests too much", way_out="close the brackets, or write fewer levels"),)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = composed(text)
+    except TooDeep:
+        return None, (Fault(file=file, what="nests too much", way_out="close the brackets, or write fewer levels"),)
     except yaml.YAMLError as error:
         return None, (_syntax_fault(error, text, file),)
     except (RecursionError, ValueError):
@@ -57,15 +58,6 @@ def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, 
     reading = _Reading(file=file)
     data = reading.value(node, (), 0, None)
     return Document(file=file, data=data, places=reading.places), tuple(reading.faults)
-
-
-def _nests_too_much(text: str) -> bool:
-    """True for a depth on which the parser would spend minutes; brackets in quotes and comments count, hence the room."""
-    depth = deepest = 0
-    for character in text:
-        depth += (character in "[{") - (character in "]}" and depth > 0)
-        deepest = max(deepest, depth)
-    return deepest > 5 * LARGEST_DEPTH or any(line.count("- ") > 5 * LARGEST_DEPTH for line in text.splitlines())
 
 
 def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
@@ -168,4 +160,6 @@ def _plain(node: yaml.ScalarNode, text: str) -> bool | int | float | None:
 
 
 def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
     return "".join(c if c in "\n\t" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
@@ -30,7 +30,7 @@ def spec_fault(spec_type: type[BaseModel], document: Document, error: Any) -> Fa
     """The fault for one pydantic error of one document."""
     path = written_path(error["loc"])
     if error["type"] == "extra_forbidden":
-        return _unknown_key(spec_type, document, path)
+        return _unknown_key(spec_type, document, error["loc"])
     if error["type"] == "missing":
         return _missing(spec_type, document, path)
     return _unfit_value(spec_type, document, path, error)
@@ -80,19 +80,41 @@ def dotted(path: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def _unknown_key(spec_type: type[BaseModel], document: Document, path: KeyPath) -> Fault:
+_OF_ANOTHER_FORM = {
+    JOINED: "remove it: a model that joins another takes it from there",
+    OWN: "remove it, or name by `joins:` the model that this one answers beside",
+}
+
+
+def _unknown_key(spec_type: type[BaseModel], document: Document, loc: tuple[str | int, ...]) -> Fault:
+    path = written_path(loc)
     known = known_keys(spec_type, path[:-1])
+    if path[-1] in known:
+        form = str(loc[1])
+        allowed, way_out = listed(_keys_of_form(spec_type, form), 20), _OF_ANOTHER_FORM[form]
+        return document.at(*path).fault(f"'{dotted(path)}' does not belong here", allowed=allowed, way_out=way_out)
     match = nearest(str(path[-1]), known)
     way_out = "remove it" if match is None else f"did you mean '{match}'?"
     return document.at(*path).fault(f"unknown key '{dotted(path)}'", allowed=listed(known, 20), way_out=way_out)
+
+
+def _keys_of_form(spec_type: type[BaseModel], tag: str) -> tuple[str, ...]:
+    forms = get_args(spec_type.model_fields["endpoint"].annotation)
+    models = [model for form in forms if Tag(tag) in form.__metadata__ for model in _models_in(form)]
+    return tuple(key for model in models for key in model.model_fields)
 
 
 def _missing(spec_type: type[BaseModel], document: Document, path: KeyPath) -> Fault:
     if isinstance(path[-1], int):
         return _list_length(document, path[:-1])
     says = description(spec_type, path)
-    comment = "" if says is None else f" ({says[0].lower()}{says[1:]})"
+    comment = "" if says is None else f" ({_within_a_sentence(says)})"
     return document.at(*path[:-1]).fault(f"key '{dotted(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}")
+
+
+def _within_a_sentence(says: str) -> str:
+    """Without its first capital, unless that begins an abbreviation such as VPC."""
+    return says if says[1:2].isupper() else f"{says[:1].lower()}{says[1:]}"
 
 
 def _list_length(document: Document, path: KeyPath) -> Fault:
@@ -109,8 +131,11 @@ def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, 
     context = error.get("ctx", {})
     if kind == "literal_error":
         return _unknown_word(document, path, _literal_words(str(context["expected"])))
-    if kind == "too_long":
+    if kind == "too_long" and context["max_length"] == 3:
         return _list_length(document, path)
+    if kind == "too_long":
+        most, given = context["max_length"], context["actual_length"]
+        return place.fault(f"'{dotted(path)}' has {given} entries", allowed=f"at most {most}", way_out="remove the others")
     if kind == "too_short":
         return place.fault(f"'{dotted(path)}' is empty", allowed=f"at least {context['min_length']}", way_out="add one")
     if kind in _KINDS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,7 +44,7 @@ def read_tree(root: Path) -> Tree:
     yaml_faults = [*model_faults, *endpoint_faults, *environment_file_faults]
     faults = [*file_faults(files, datasets, root)]
     for view in views.values():
-        faults.extend(override_faults(view, datasets))
+        faults.extend(override_faults(_overridden(files, view), datasets))
     faults.extend(_by_environment(views))
     return Tree(
         root=root,
@@ -60,6 +60,13 @@ def read_tree(root: Path) -> Tree:
 def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
     """Without its overrides an environment looks wrong in ways it is not."""
     return {"models", "endpoints"} <= environment.sections
+
+
+def _overridden(files: Files, view: Resolved) -> Resolved:
+    """An environment with only what it changes: the rest is judged with the files themselves."""
+    models = {name: each for name, each in view.models.items() if each is not files.models[name]}
+    endpoints = {name: each for name, each in view.endpoints.items() if each is not files.endpoints[name]}
+    return replace(view, models=models, endpoints=endpoints)
 
 
 def _by_environment(views: Mapping[str, Resolved]) -> Iterator[Fault]:

@@ -41,6 +41,14 @@ class Checked(Generic[SpecT_co]):
 
 def checked(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validates a document. A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked too."""
+    try:
+        spec = _whole(spec_type, document.data)
+    except ValidationError:
+        return _checked_by_section(spec_type, document)
+    return Checked(document=document, spec=spec, sections=frozenset(spec_type.model_fields), faults=())
+
+
+def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     faults: list[Fault] = []
     errors = _errors(spec_type, document.data)
     while any(error["type"] == "extra_forbidden" for error in errors):
@@ -49,8 +57,7 @@ def checked(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
         errors = _errors(spec_type, document.data)
     faults.extend(spec_fault(spec_type, document, error) for error in errors)
     sections = _valid_sections(spec_type, document.data)
-    partial = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
-    spec = partial if faults else _whole(spec_type, document.data)
+    spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
     return Checked(document=document, spec=spec, sections=frozenset(sections), faults=in_order(faults))
 
 

@@ -1,68 +1,46 @@
-"""CloudFormation properties of an endpoint's alarms."""
+"""CloudFormation properties of an endpoint's alarms, and which of them take a new version back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from onboarding import names
-from onboarding.deployment import Deployment
-from stacks import arns
-from stacks.scaling_properties import dimensions
+from onboarding.deployment import Deployment, Variant
+from stacks.alarms.alarm import Alarm, properties
+from stacks.alarms.cache_alarms import cache_alarms
+from stacks.alarms.error_alarms import error_alarms
+from stacks.alarms.host_alarms import host_alarms
+from stacks.alarms.latency_alarms import latency_alarms
+from stacks.alarms.load_alarms import load_alarms
+from stacks.alarms.queue_alarms import queue_alarms
+from stacks.scaling_variants import variant_id
 
-MICROSECONDS_A_MILLISECOND = 1000
-SERVER_ERROR_SHARE = 0.01
-CLIENT_ERROR_SHARE = 0.05
+ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
+"""SageMaker watches ten: with many variants those that are first here."""
 
 
 def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """Every `AWS::CloudWatch::Alarm` of an endpoint, by construct id."""
-    found = {
-        "ServerErrors": _error_alarm(deployment, "server-errors", "Invocation5XXErrors", SERVER_ERROR_SHARE),
-        # Behind a multi-model endpoint Triton answers every inference error with a 400, a broken engine's too.
-        "ClientErrors": _error_alarm(deployment, "client-errors", "Invocation4XXErrors", CLIENT_ERROR_SHARE),
-    }
-    if deployment.endpoint.latency_slo_ms is not None:
-        found["Latency"] = _latency_alarm(deployment, deployment.endpoint.latency_slo_ms)
-    return found
+    """Every `AWS::CloudWatch::Alarm` of an endpoint, by logical id."""
+    return {logical_id(each): properties(deployment, each) for each in endpoint_alarms(deployment)}
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
-    """Alarms that take a new version back: clients' mistakes must not, so 4XX counts only where Triton hides faults in it."""
-    kept = {"ServerErrors", "Latency", *(("ClientErrors",) if deployment.server == "triton" else ())}
-    return tuple(alarm for alarm in alarms(deployment) if alarm in kept)
+    """Alarms that take a new version back, the gravest first: what only a client can have caused must not."""
+    taking_back = [each for each in endpoint_alarms(deployment) if each.rolls_back]
+    return tuple(logical_id(each) for part in ROLLBACK_ORDER for each in taking_back if each.part == part)
 
 
-def _latency_alarm(deployment: Deployment, slo_ms: float) -> dict[str, Any]:
-    return {
-        **_alarm(deployment, "latency", "ModelLatency", f"p99 model latency is over the SLO of {slo_ms:g} ms"),
-        "ExtendedStatistic": "p99",
-        "Threshold": slo_ms * MICROSECONDS_A_MILLISECOND,
-    }
+def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
+    """Every alarm, by variant, then those of the endpoint as a whole."""
+    of_variants = [each for variant in deployment.variants for each in _of_variant(deployment, variant)]
+    return (*of_variants, *queue_alarms(deployment))
 
 
-def _error_alarm(deployment: Deployment, name: str, metric: str, share: float) -> dict[str, Any]:
-    return {
-        **_alarm(deployment, name, metric, f"{metric} is over {share:.0%} of the invocations"),
-        # The metric is 0 or 1 for each invocation, so its average is a share.
-        "Statistic": "Average",
-        "Threshold": share,
-    }
+def logical_id(alarm: Alarm) -> str:
+    """The own variant's is the part alone, so that it never changes."""
+    return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
 
 
-def _alarm(deployment: Deployment, name: str, metric: str, description: str) -> dict[str, Any]:
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    topic = arns.alarm_topic(deployment.environment)
-    return {
-        "AlarmName": f"{endpoint}-{name}",
-        "AlarmDescription": f"{endpoint}: {description}",
-        "Namespace": "AWS/SageMaker",
-        "MetricName": metric,
-        "Dimensions": dimensions(deployment),
-        "Period": 60,
-        "EvaluationPeriods": 5,
-        "DatapointsToAlarm": 3,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "TreatMissingData": "notBreaching",
-        "AlarmActions": [topic],
-        "OKActions": [topic],
-    }
+def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
+    for kind in (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms):
+        yield from kind(deployment, variant)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-
-
-def partition(region: str) -> str:
-    """The AWS partition of a region."""
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+from onboarding.platform import aws_partition
 
 
 def arn(environment: EnvironmentSpec, service: str, resource: str) -> str:
     """A resource in the environment's account and region."""
-    return f"arn:{partition(environment.region)}:{service}:{environment.region}:{environment.account}:{resource}"
+    return f"arn:{aws_partition(environment.region)}:{service}:{environment.region}:{environment.account}:{resource}"
 
 
 def bucket(environment: EnvironmentSpec) -> str:
     """The artifact bucket."""
-    return f"arn:{partition(environment.region)}:s3:::{names.artifact_bucket(environment)}"
+    return f"arn:{aws_partition(environment.region)}:s3:::{names.artifact_bucket(environment)}"
 
 
 def bucket_object(environment: EnvironmentSpec, path: str) -> str:

@@ -1,47 +1,69 @@
-"""CloudFormation properties of the build projects, and what their roles may do."""
+"""CloudFormation properties of what builds engines: a CodeBuild project for each route, and the state machine."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.statements import Statement, image_pull, key_use, log_writes, network_interfaces, object_reads, object_writes
+from onboarding.platform import ServingPlatform
+
+QUEUED_MINUTES = 480
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRouteProps:
-    """One kind of machine that builds engines."""
+    """One kind of machine that CodeBuild has builds run on; a fleet brings its own."""
 
     name: str
     construct_id: str
     image: str
     environment_type: str
     compute_type: str
-    timeout_minutes: int
+    fleet_arn: str | None = None
 
 
-ROUTES = (
-    BuildRouteProps(
-        name="cpu",
-        construct_id="Cpu",
-        image="builder-cpu",
-        environment_type="LINUX_CONTAINER",
-        compute_type="BUILD_GENERAL1_MEDIUM",
-        timeout_minutes=60,
-    ),
-    # The one on-demand GPU of use: an A10G, compute capability 8.6.
-    BuildRouteProps(
-        name="gpu",
-        construct_id="Gpu",
-        image="builder-gpu",
-        environment_type="LINUX_GPU_CONTAINER",
-        compute_type="BUILD_GENERAL1_SMALL",
-        timeout_minutes=120,
-    ),
+CPU = BuildRouteProps(
+    name="cpu",
+    construct_id="Cpu",
+    image="builder-cpu",
+    environment_type="LINUX_CONTAINER",
+    compute_type="BUILD_GENERAL1_MEDIUM",
 )
-QUEUED_MINUTES = 480
+# The one on-demand GPU of use: an A10G, compute capability 8.6.
+GPU = BuildRouteProps(
+    name="gpu",
+    construct_id="Gpu",
+    image="builder-gpu",
+    environment_type="LINUX_GPU_CONTAINER",
+    compute_type="BUILD_GENERAL1_SMALL",
+)
+
+
+def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[BuildRouteProps, ...]:
+    """The routes that have a project: the GPU ones only where the platform has TensorRT, the fleet's where one is named."""
+    if platform.tensorrt is None:
+        return (CPU,)
+    if environment.gpu_fleet_arn is None:
+        return (CPU, GPU)
+    # Machine and type are the fleet's; CodeBuild asks for both, and takes neither.
+    fleet = BuildRouteProps(
+        name="fleet",
+        construct_id="Fleet",
+        image=GPU.image,
+        environment_type=GPU.environment_type,
+        compute_type=GPU.compute_type,
+        fleet_arn=environment.gpu_fleet_arn,
+    )
+    return (CPU, GPU, fleet)
+
+
+def training_image(platform: ServingPlatform) -> str:
+    """The image of training jobs: what compiles for a GPU, wherever there is TensorRT."""
+    return CPU.image if platform.tensorrt is None else GPU.image
 
 
 def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, image_uri: str, buildspec: str) -> dict[str, Any]:
@@ -63,11 +85,14 @@ def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, 
             "PrivilegedMode": False,
             "EnvironmentVariables": [{"Name": name, "Type": "PLAINTEXT", "Value": value} for name, value in variables.items()],
         },
-        "LogsConfig": {"CloudWatchLogs": {"Status": "ENABLED", "GroupName": _log_group(environment, route)}},
-        "TimeoutInMinutes": route.timeout_minutes,
+        "LogsConfig": {"CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment, route)}},
+        "TimeoutInMinutes": environment.builds.timeout_minutes,
         "QueuedTimeoutInMinutes": QUEUED_MINUTES,
     }
-    if environment.network is not None:
+    if route.fleet_arn is not None:
+        properties["Environment"]["Fleet"] = {"FleetArn": route.fleet_arn}
+    # A fleet's machines stand in the network that the fleet itself names.
+    if environment.network is not None and route.fleet_arn is None:
         properties["VpcConfig"] = {
             "VpcId": environment.network.vpc_id,
             "Subnets": list(environment.network.subnet_ids),
@@ -76,18 +101,20 @@ def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, 
     return properties
 
 
-def build_statements(environment: EnvironmentSpec, route: BuildRouteProps) -> tuple[Statement, ...]:
-    """Every statement of a project's role: read sources, read and write networks and engines, write its own log group."""
-    built = [f"{names.NETWORKS_PREFIX}/*", f"{names.ENGINES_PREFIX}/*"]
-    return (
-        *image_pull(environment, route.image),
-        *object_reads(environment, [f"{names.SOURCES_PREFIX}/*", *built]),
-        *object_writes(environment, built),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *log_writes(environment, _log_group(environment, route)),
-        *network_interfaces(environment),
-    )
+def machine_properties(environment: EnvironmentSpec, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """An `AWS::StepFunctions::StateMachine` without its role and the substitution of `JobRole`.
+
+    The definition goes in as text: CloudFormation makes texts of the numbers in an object. Nothing is logged to CloudWatch: every
+    execution's history is kept for 90 days, and a log's delivery asks for eight actions on every log of the account.
+    """
+    return {
+        "StateMachineName": names.build_machine(environment),
+        "StateMachineType": "STANDARD",
+        "DefinitionString": json.dumps(definition, separators=(",", ":")),
+        "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
+    }
 
 
-def _log_group(environment: EnvironmentSpec, route: BuildRouteProps) -> str:
+def log_group_name(environment: EnvironmentSpec, route: BuildRouteProps) -> str:
+    """A project's log group."""
     return f"/aws/codebuild/{names.builder_project(environment, route.name)}"

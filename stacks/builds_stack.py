@@ -1,8 +1,8 @@
-"""Where engines are built: one CodeBuild project a route, each with an exact role."""
+"""Where engines are built: a CodeBuild project for each route, training jobs, and the state machine that starts them all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import CfnResource, Environment, Stack
 from constructs import Construct
@@ -10,12 +10,23 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from stacks.build_properties import ROUTES, BuildRouteProps, build_statements, project_properties
+from stacks.build_machine import build_machine
+from stacks.build_properties import (
+    BuildRouteProps,
+    build_routes,
+    log_group_name,
+    machine_properties,
+    project_properties,
+    training_image,
+)
+from stacks.build_roles import job_statements, machine_statements, project_statements
 from stacks.exact_role import exact_role
+from stacks.log_group import log_group
+from stacks.statements import Statement
 
 
 class BuildsStack(Stack):
-    """Deploys the projects that turn a source into a published engine; the GPU one only where the platform has TensorRT."""
+    """Deploys what turns a source into a published engine, each part with an exact role."""
 
     def __init__(
         self,
@@ -35,24 +46,43 @@ class BuildsStack(Stack):
             description=f"Roundhouse: engine builds of {environment.name}",
             tags={"roundhouse-environment": environment.name},
         )
-        for route in ROUTES:
-            if route.name == "cpu" or platform.tensorrt is not None:
-                self._project(environment, route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec)
+        self._environment = environment
+        routes = build_routes(environment, platform)
+        for route in routes:
+            self._project(route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec)
+        image = training_image(platform)
+        self._machine([route.name for route in routes], image, names.image_uri(environment, image, image_tags[image]))
 
-    def _project(self, environment: EnvironmentSpec, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
-        statements = build_statements(environment, route)
-        role = CfnResource(
-            self,
-            f"{route.construct_id}Role",
-            type="AWS::IAM::Role",
-            properties=exact_role(environment, service="codebuild.amazonaws.com", statements=statements),
-        )
+    def _project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
+        environment = self._environment
+        logs = log_group(log_group_name(environment, route))
+        CfnResource(self, f"{route.construct_id}Logs", type="AWS::Logs::LogGroup", properties=logs)
+        role = self._role(f"{route.construct_id}Role", "codebuild", project_statements(environment, route))
+        properties = project_properties(environment, route, image_uri=image_uri, buildspec=buildspec)
         CfnResource(
             self,
             f"{route.construct_id}Project",
             type="AWS::CodeBuild::Project",
+            properties={**properties, "ServiceRole": role.get_att("Arn")},
+        )
+
+    def _machine(self, projects: Sequence[str], image: str, image_uri: str) -> None:
+        environment = self._environment
+        job_role = self._role("JobRole", "sagemaker", job_statements(environment, image))
+        statements = machine_statements(environment, projects=projects, job_role={"Fn::GetAtt": ["JobRole", "Arn"]})
+        role = self._role("MachineRole", "states", statements)
+        definition = build_machine(environment, projects=projects, training_image=image_uri)
+        CfnResource(
+            self,
+            "Machine",
+            type="AWS::StepFunctions::StateMachine",
             properties={
-                **project_properties(environment, route, image_uri=image_uri, buildspec=buildspec),
-                "ServiceRole": role.get_att("Arn"),
+                **machine_properties(environment, definition),
+                "RoleArn": role.get_att("Arn"),
+                "DefinitionSubstitutions": {"JobRole": job_role.get_att("Arn")},
             },
         )
+
+    def _role(self, construct_id: str, service: str, statements: Sequence[Statement]) -> CfnResource:
+        properties = exact_role(self._environment, service=f"{service}.amazonaws.com", statements=statements)
+        return CfnResource(self, construct_id, type="AWS::IAM::Role", properties=properties)

@@ -1,67 +1,89 @@
-"""What one instance can answer, derived from the benchmarks in the lock."""
+"""What one instance of a variant can answer, derived from what the lock says was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onboarding.deployment import Deployment, Target
-from onboarding.manifest import BenchmarkRecord, Manifest
+from onboarding.deployment import Deployment, Pool, Target, Variant
+from stacks.engine_capacity import EngineRate, engine_rate
+from stacks.served_capacity import capped, served
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """Requests a second of one instance, each of one row, and how that was derived."""
+    """Requests a second of one instance, and how that was derived. `within_slo`: nothing that the variant serves misses it."""
 
     requests_per_second: float
     within_slo: bool
     derivation: str
 
 
-def instance_capacity(deployment: Deployment) -> Capacity | None:
-    """The slowest target's capacity, since any mix of requests may come; None when a target was not measured as it is served."""
-    capacities = [_target_capacity(deployment, target) for target in deployment.targets]
-    known = [capacity for capacity in capacities if capacity is not None]
-    if not known or len(known) < len(capacities):
-        return None
-    return min(known, key=lambda capacity: capacity.requests_per_second)
+@dataclass(frozen=True, kw_only=True)
+class TargetCapacity:
+    """What one instance type answers with one engine: `rate`, or None and why it is not known."""
+
+    pool: Pool
+    target: Target
+    rate: EngineRate | None
+    unknown: str | None = None
 
 
-def _target_capacity(deployment: Deployment, target: Target) -> Capacity | None:
-    if target.lock_entry is None:
+def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
+    """The slowest target's on the slowest instance type; None when a target was not measured as it is served.
+
+    Any mix of requests may come, and the metric that scales is a mean over instances of every type.
+    """
+    rates = [each.rate for each in target_capacities(deployment, variant)]
+    known = [rate for rate in rates if rate is not None]
+    if not known or len(known) < len(rates):
         return None
-    records = _records_as_served(target.lock_entry.manifest)
-    if not records:
-        return None
-    slo = deployment.endpoint.latency_slo_ms
-    kept = [record for record in records if slo is None or record.p99_ms + _queue_ms(deployment, target) <= slo]
-    # Nothing keeps the promise: the lowest latency is the best there is, and the stack says so.
-    best = max(kept, key=lambda record: record.rows_per_second) if kept else min(records, key=lambda record: record.p99_ms)
-    gpus = max(1, deployment.instance_type.gpu_count)
+    slowest = min(known, key=lambda rate: rate.requests_per_second)
     return Capacity(
-        requests_per_second=best.rows_per_second * gpus,
-        within_slo=bool(kept),
-        derivation=_derivation(deployment, target, best, gpus, within_slo=bool(kept)),
+        requests_per_second=slowest.requests_per_second,
+        within_slo=all(rate.within_slo for rate in known),
+        derivation=slowest.derivation + _slowest_of(variant),
     )
 
 
-def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
-    """The engine's own records, at the sequence length it is tuned for, else the longest; both servers form batches."""
-    own = [r for r in manifest.benchmark if (r.runtime, r.precision) == (manifest.runtime.name, manifest.precision)]
-    tuned = {profile.sequence[1] for profile in manifest.optimization_profiles if profile.sequence is not None}
-    longest = max((record.sequence for record in own if record.sequence is not None), default=None)
-    return [r for r in own if r.sequence in tuned] or [r for r in own if r.sequence == longest]
+def instance_capacity(deployment: Deployment) -> Capacity | None:
+    """Of the endpoint's own variant."""
+    return variant_capacity(deployment, deployment.own)
 
 
-def _queue_ms(deployment: Deployment, target: Target) -> float:
-    """How long a request may wait for others; the Python server takes whatever waits, at once."""
-    return target.model.serving.dynamic_batching.max_queue_delay_us / 1000 if deployment.server == "triton" else 0.0
+def target_capacities(deployment: Deployment, variant: Variant) -> tuple[TargetCapacity, ...]:
+    """Every engine on every instance type of a variant."""
+    return tuple(_target_capacity(deployment, pool, target) for pool in variant.pools for target in pool.targets)
 
 
-def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int, *, within_slo: bool) -> str:
-    slo = deployment.endpoint.latency_slo_ms
-    verdict = "no latency SLO" if slo is None else f"{'within' if within_slo else 'OVER'} the SLO of {slo:g} ms"
-    length = "" if record.sequence is None else f" of {record.sequence} tokens"
-    shape = f"{record.runtime} {record.precision}, batch {record.batch}{length}, p99 {record.p99_ms:g} ms, {verdict}"
-    times = f" x {gpus} GPUs" if gpus > 1 else ""
-    return f"{target.model.name}: {record.rows_per_second:g} rows/s measured ({shape}){times}"
+def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
+    """What is not known or not kept, one sentence each, with the way out."""
+    for each in target_capacities(deployment, variant):
+        where = f"Endpoint '{deployment.name}', variant {variant.name}, on {each.pool.instance_type.name}"
+        if each.rate is None:
+            yield f"{where}: {each.unknown}, so its capacity is not known and nothing scales on its requests."
+        elif not each.rate.within_slo:
+            yield f"{where} cannot keep its latency SLO: {each.rate.derivation}."
+
+
+def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> TargetCapacity:
+    """What was served counts before what the engine alone did; at a looser SLO it still is the most that can be believed."""
+    measured, slo = served(deployment, target), deployment.endpoint.latency_slo_ms
+    if measured is not None and (slo is None or measured.slo_ms <= slo):
+        rate = EngineRate(
+            requests_per_second=measured.requests_per_second,
+            within_slo=True,
+            derivation=f"{target.model.name}: {measured.requests_per_second:.10g} requests/s served ({measured.told})",
+        )
+        return TargetCapacity(pool=pool, target=target, rate=rate)
+    found = engine_rate(deployment, target)
+    if isinstance(found, str):
+        return TargetCapacity(pool=pool, target=target, rate=None, unknown=found)
+    return TargetCapacity(pool=pool, target=target, rate=found if measured is None else capped(found, measured))
+
+
+def _slowest_of(variant: Variant) -> str:
+    """Says what the slowest was taken from, where there was a choice."""
+    types, models = len(variant.pools), len(variant.targets)
+    among = [f"{count} {what}" for count, what in ((models, "models"), (types, "instance types")) if count > 1]
+    return f", the slowest of {' on '.join(among)}" if among else ""

@@ -1,127 +1,132 @@
-"""CloudFormation properties of an endpoint's model, endpoint config and rollout, as pure functions of its deployment."""
+"""CloudFormation properties of an endpoint's config and of the endpoint itself, as pure functions of its deployment."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import VARIANT, Deployment
-from onboarding.lock import LockEntry
-from onboarding.manifest import Manifest
-from onboarding.serve_environment import serve_environment
-from onboarding.values import Rollout
+from onboarding.deployment import Deployment, Variant
+from stacks import arns
+from stacks.endpoint_models import EndpointModel
+from stacks.endpoint_timeouts import PROVISION_SECONDS, variant_timeouts
 
-DOWNLOAD_MIB_PER_SECOND = 20
-START_UP_SECONDS = 60
-SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 60, 3600
+Models = Mapping[str, Sequence[EndpointModel]]
+"""The models of each variant, by its name, in the order of its pools."""
 
 
-def locked_entries(deployment: Deployment) -> tuple[LockEntry, ...]:
-    """The lock entry of every target that has one."""
-    return tuple(target.lock_entry for target in deployment.targets if target.lock_entry is not None)
-
-
-def model_properties(deployment: Deployment, image_uri: str) -> dict[str, Any]:
-    """An `AWS::SageMaker::Model` without its name and role."""
-    network = deployment.environment.network
-    container = _multi_model(deployment, image_uri) if deployment.multi_model else _single_model(deployment, image_uri)
-    properties: dict[str, Any] = {"PrimaryContainer": container, "EnableNetworkIsolation": True}
-    if network is not None:
-        properties["VpcConfig"] = {"Subnets": list(network.subnet_ids), "SecurityGroupIds": list(network.security_group_ids)}
+def endpoint_config_properties(deployment: Deployment, models: Models) -> dict[str, Any]:
+    """An `AWS::SageMaker::EndpointConfig` without its name."""
+    production = [variant for variant in deployment.variants if variant.role == "variant"]
+    shadows = [variant for variant in deployment.variants if variant.role == "shadow"]
+    properties: dict[str, Any] = {
+        "ProductionVariants": [variant_properties(deployment, variant, models[variant.name]) for variant in production]
+    }
+    if shadows:
+        properties["ShadowProductionVariants"] = [
+            variant_properties(deployment, variant, models[variant.name]) for variant in shadows
+        ]
+    if deployment.endpoint.data_capture is not None:
+        properties["DataCaptureConfig"] = _data_capture(deployment, deployment.endpoint.data_capture.percent)
+    if deployment.endpoint.asynchronous is not None:
+        properties["AsyncInferenceConfig"] = _asynchronous(deployment)
+    if takes_volume_key(deployment):
+        properties["KmsKeyId"] = _key_id(deployment)
     return properties
 
 
-def endpoint_config_properties(deployment: Deployment, model_name: str) -> dict[str, Any]:
-    """An `AWS::SageMaker::EndpointConfig` without its name."""
-    entries = locked_entries(deployment)
-    variant: dict[str, Any] = {
-        "VariantName": VARIANT,
-        "ModelName": model_name,
-        "InstanceType": deployment.instance_type.name,
-        "InitialInstanceCount": deployment.endpoint.scaling.min,
-        "InitialVariantWeight": 1,
-        "ModelDataDownloadTimeoutInSeconds": download_timeout_seconds([entry.archive.size_bytes for entry in entries]),
-        "ContainerStartupHealthCheckTimeoutInSeconds": start_up_timeout_seconds([entry.manifest for entry in entries]),
+def variant_properties(deployment: Deployment, variant: Variant, models: Sequence[EndpointModel]) -> dict[str, Any]:
+    """One production or shadow variant; `models` are those of its pools, in their order."""
+    download, start_up = variant_timeouts(variant)
+    properties: dict[str, Any] = {
+        "VariantName": variant.name,
+        "ModelName": models[0].name,
+        **_instances(variant, models),
+        "InitialInstanceCount": max(1, variant.scaling.min),
+        "InitialVariantWeight": int(variant.weight) if variant.weight.is_integer() else variant.weight,
+        "ModelDataDownloadTimeoutInSeconds": download,
+        "ContainerStartupHealthCheckTimeoutInSeconds": start_up,
     }
-    if deployment.inference_ami_version is not None:
-        variant["InferenceAmiVersion"] = deployment.inference_ami_version
-    if not deployment.multi_model:
-        # A multi-model endpoint routes a target to the instance that has it loaded, which this would undo.
-        variant["RoutingConfig"] = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
-    return {"ProductionVariants": [variant]}
+    if variant.instance_type.is_gpu and deployment.inference_ami_version is not None:
+        properties["InferenceAmiVersion"] = deployment.inference_ami_version
+    if _routes_by_load(deployment, variant):
+        properties["RoutingConfig"] = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+    return properties
 
 
-def start_up_timeout_seconds(manifests: Sequence[Manifest]) -> int:
-    """A minute for the container, and four times the slowest measured load; within SageMaker's 60 to 3600."""
-    slowest = max((manifest.load_seconds for manifest in manifests), default=0.0)
-    return _timeout(START_UP_SECONDS + 4 * slowest)
+def endpoint_properties(
+    deployment: Deployment, config_name: str, deployment_config: dict[str, Any], *, counts_move: bool
+) -> dict[str, Any]:
+    """An `AWS::SageMaker::Endpoint`. `counts_move`: application auto scaling holds the instance counts.
 
-
-def download_timeout_seconds(sizes: Sequence[int]) -> int:
-    """The largest archive at 20 MiB/s, and a minute; within SageMaker's 60 to 3600."""
-    return _timeout(START_UP_SECONDS + max(sizes, default=0) / 2**20 / DOWNLOAD_MIB_PER_SECOND)
-
-
-def deployment_config(rollout: Rollout, alarm_names: Sequence[str]) -> dict[str, Any]:
-    """How a new version takes over, and the alarms that take it back."""
-    policies: dict[Rollout, dict[str, Any]] = {
-        "all-at-once": _blue_green({"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 300}),
-        "canary": _blue_green({"Type": "CANARY", "CanarySize": _percent(10), "WaitIntervalInSeconds": 300}),
-        "linear": _blue_green({"Type": "LINEAR", "LinearStepSize": _percent(25), "WaitIntervalInSeconds": 120}),
-        "rolling": {
-            "RollingUpdatePolicy": {
-                "MaximumBatchSize": _percent(25),
-                "WaitIntervalInSeconds": 120,
-                "MaximumExecutionTimeoutInSeconds": 7200,
-            }
-        },
+    Where it does, an update keeps the counts that it finds, and takes the weights that the template says. Capture always
+    follows the template: SageMaker retains no capture config ("not currently supported", API_VariantProperty). A variant that
+    is new begins with its initial count, as all of them do in a first deployment, which has nothing to retain.
+    """
+    properties: dict[str, Any] = {
+        "EndpointName": names.endpoint_name(deployment.environment, deployment.name),
+        "EndpointConfigName": config_name,
+        "DeploymentConfig": deployment_config,
     }
-    return {**policies[rollout], "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in alarm_names]}}
+    if counts_move:
+        properties["RetainAllVariantProperties"] = True
+        properties["ExcludeRetainedVariantProperties"] = [{"VariantPropertyType": "DesiredWeight"}]
+    return properties
 
 
-def _single_model(deployment: Deployment, image_uri: str) -> dict[str, Any]:
-    (target,) = deployment.targets
-    (entry,) = locked_entries(deployment)
-    pinned = {"ROUNDHOUSE_MANIFEST_SHA256": entry.archive.manifest_sha256}
+def takes_volume_key(deployment: Deployment) -> bool:
+    """True when every host's volume can be encrypted by a key; local NVMe disks are encrypted by their hardware."""
+    return not any(pool.instance_type.local_nvme for variant in deployment.variants for pool in variant.pools)
+
+
+def _instances(variant: Variant, models: Sequence[EndpointModel]) -> dict[str, Any]:
+    if len(variant.pools) == 1:
+        return {"InstanceType": variant.instance_type.name}
+    pools = [
+        {
+            "InstanceType": pool.instance_type.name,
+            "Priority": pool.priority,
+            **({} if model is models[0] else {"ModelNameOverride": model.name}),
+        }
+        for pool, model in zip(variant.pools, models, strict=True)
+    ]
+    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": PROVISION_SECONDS}
+
+
+def _routes_by_load(deployment: Deployment, variant: Variant) -> bool:
+    """Instance pools demand it; a multi-model endpoint routes a target to the instance that has it loaded, a queue to any."""
+    return len(variant.pools) > 1 or not (deployment.multi_model or deployment.endpoint.asynchronous is not None)
+
+
+def _data_capture(deployment: Deployment, percent: int) -> dict[str, Any]:
     return {
-        "Image": image_uri,
-        "Mode": "SingleModel",
-        "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}",
-        "Environment": {**pinned, **_triton(deployment, target.model.name)},
+        "EnableCapture": True,
+        "InitialSamplingPercentage": percent,
+        "DestinationS3Uri": f"s3://{names.artifact_bucket(deployment.environment)}/{names.CAPTURES_PREFIX}",
+        "KmsKeyId": _key_id(deployment),
+        "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
+        "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
     }
 
 
-def _multi_model(deployment: Deployment, image_uri: str) -> dict[str, Any]:
-    return {
-        "Image": image_uri,
-        "Mode": "MultiModel",
-        "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/",
-        "Environment": _triton(deployment, None),
+def _asynchronous(deployment: Deployment) -> dict[str, Any]:
+    environment, wishes = deployment.environment, deployment.endpoint.asynchronous
+    assert wishes is not None
+    answers = f"s3://{names.artifact_bucket(environment)}/{names.answers_prefix(environment, deployment.name)}"
+    output: dict[str, Any] = {
+        "S3OutputPath": f"{answers}/answered",
+        "S3FailurePath": f"{answers}/failed",
+        "KmsKeyId": _key_id(deployment),
     }
+    if wishes.notify:
+        topic = arns.alarm_topic(environment)
+        output["NotificationConfig"] = {"SuccessTopic": topic, "ErrorTopic": topic}
+    properties: dict[str, Any] = {"OutputConfig": output}
+    if wishes.max_concurrent_invocations is not None:
+        properties["ClientConfig"] = {"MaxConcurrentInvocationsPerInstance": wishes.max_concurrent_invocations}
+    return properties
 
 
-def _triton(deployment: Deployment, model: str | None) -> dict[str, str]:
-    """What Triton's `serve` is told; no model is a multi-model endpoint."""
-    if deployment.server != "triton":
-        return {}
-    models = [target.model for target in deployment.targets]
-    return serve_environment(
-        model,
-        version_compatible=deployment.instance_type.is_gpu and any(each.engine.version_compatible for each in models),
-        response_cache=any(each.serving.response_cache for each in models),
-    )
-
-
-def _blue_green(routing: dict[str, Any]) -> dict[str, Any]:
-    policy = {"TrafficRoutingConfiguration": routing, "TerminationWaitInSeconds": 120, "MaximumExecutionTimeoutInSeconds": 7200}
-    return {"BlueGreenUpdatePolicy": policy}
-
-
-def _percent(value: int) -> dict[str, Any]:
-    return {"Type": "CAPACITY_PERCENT", "Value": value}
-
-
-def _timeout(seconds: float) -> int:
-    return min(LONGEST_TIMEOUT, max(SHORTEST_TIMEOUT, math.ceil(seconds)))
+def _key_id(deployment: Deployment) -> str:
+    environment = deployment.environment
+    return arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn

@@ -1,9 +1,10 @@
-"""What survives every deployment: the artifact bucket and its key, the image repositories, the alarm topic."""
+"""What survives every deployment: the artifact bucket and its key, the image repositories, the topic, the way into the VPC."""
 
 from __future__ import annotations
 
-from aws_cdk import Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import Annotations, CfnResource, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
@@ -12,6 +13,9 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks import arns
+from stacks.lifecycle import bucket_rules, image_rules
+from stacks.topic_policy import CLOUDWATCH, of_alarms, topic_policy
+from stacks.vpc_endpoints import vpc_endpoints
 
 REPOSITORIES = {
     "PythonServer": "python-server",
@@ -20,7 +24,6 @@ REPOSITORIES = {
     "BuilderCpu": "builder-cpu",
     "BuilderGpu": "builder-gpu",
 }
-SOURCE_DAYS = 90
 
 
 class FoundationStack(Stack):
@@ -35,15 +38,20 @@ class FoundationStack(Stack):
             description=f"Roundhouse: foundation of {environment.name}",
             tags={"roundhouse-environment": environment.name},
         )
-        self._bucket(environment, self._key(environment))
+        key = self._key(environment)
+        self._bucket(environment, key)
         for construct_id, image in REPOSITORIES.items():
             self._repository(environment, construct_id, image)
-        self._topic(environment)
+        self._topic(environment, key)
+        for construct_id, properties in vpc_endpoints(environment).items():
+            CfnResource(self, construct_id, type="AWS::EC2::VPCEndpoint", properties=properties)
 
     def _key(self, environment: EnvironmentSpec) -> kms.IKey:
         if environment.kms_key_arn is not None:
+            sentence = f"its policy must let {CLOUDWATCH} use it, or no alarm arrives: docs/security.md has the statement"
+            Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
             return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)
-        return kms.Key(
+        key = kms.Key(
             self,
             "Key",
             alias=arns.key_alias(environment),
@@ -51,11 +59,18 @@ class FoundationStack(Stack):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsToTheTopic",
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                resources=["*"],
+                conditions=of_alarms(environment),
+            )
+        )
+        return key
 
     def _bucket(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
-        expiry = s3.LifecycleRule(id="Sources", prefix=f"{names.SOURCES_PREFIX}/", expiration=Duration.days(SOURCE_DAYS))
-        # Engines and networks never expire here: a lock may name any of them.
-        uploads = s3.LifecycleRule(id="Uploads", abort_incomplete_multipart_upload_after=Duration.days(7))
         s3.Bucket(
             self,
             "Artifacts",
@@ -67,7 +82,7 @@ class FoundationStack(Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
-            lifecycle_rules=[expiry, uploads],
+            lifecycle_rules=bucket_rules(environment),
             removal_policy=RemovalPolicy.RETAIN,
         )
 
@@ -78,11 +93,16 @@ class FoundationStack(Stack):
             repository_name=names.repository(environment, image),
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
+            # Images hold public libraries and this repository's code, no data; under a key that is one day disabled no endpoint
+            # could start another instance. And a repository's encryption can never be changed.
+            encryption=ecr.RepositoryEncryption.AES_256,
+            lifecycle_rules=image_rules(),
             removal_policy=RemovalPolicy.RETAIN,
         )
 
-    def _topic(self, environment: EnvironmentSpec) -> None:
-        # Without the bucket's key: under a customer's key whose policy forgets CloudWatch, every alarm would be lost in silence.
-        topic = sns.CfnTopic(self, "Alarms", topic_name=arns.alarm_topic_name(environment))
+    def _topic(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
+        # Not AWS's own alias/aws/sns: CloudWatch may not use it, and every alarm would be lost in silence.
+        topic = sns.CfnTopic(self, "Alarms", topic_name=arns.alarm_topic_name(environment), kms_master_key_id=key.key_arn)
+        sns.CfnTopicPolicy(self, "AlarmsPolicy", topics=[topic.ref], policy_document=topic_policy(environment))
         if environment.alarm_email is not None:
             sns.CfnSubscription(self, "AlarmEmail", topic_arn=topic.ref, protocol="email", endpoint=environment.alarm_email)

@@ -29,6 +29,10 @@ FROM_PLATFORM = frozenset({"triton", "python-server-gpu", "builder-gpu"})
 """Images that start from the serving platform's base image: what compiles an engine is what serves it."""
 
 
+PYTHON_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
+"""What the others start from. Docker Hub has the same, but counts anonymous pulls per address, and CodeBuild's are shared."""
+
+
 def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
     """The files of every image, by path relative to the repository."""
     return {
@@ -37,7 +41,7 @@ def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
     }
 
 
-def image_tag(files: Mapping[str, bytes], base_image: str | None) -> str:
+def image_tag(files: Mapping[str, bytes], base_image: str) -> str:
     """Digest of an image's files, paths included, and its base image; the order of the files does not matter."""
     digest = hashlib.sha256(repr(base_image).encode())
     for path in sorted(files):
@@ -45,9 +49,9 @@ def image_tag(files: Mapping[str, bytes], base_image: str | None) -> str:
     return digest.hexdigest()[:TAG_LENGTH]
 
 
-def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str | None) -> dict[str, str]:
-    """The tag of every image on one serving platform."""
-    return {image: image_tag(held, base_image if image in FROM_PLATFORM else None) for image, held in files.items()}
+def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str) -> dict[str, str]:
+    """The tag of every image on one serving platform, whose images start from `base_image`."""
+    return {image: image_tag(held, base_image if image in FROM_PLATFORM else PYTHON_IMAGE) for image, held in files.items()}
 
 
 def _files(repository: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

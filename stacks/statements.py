@@ -20,6 +20,30 @@ def image_pull(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...
     )
 
 
+def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
+    """Push to these repositories, and see which tags and layers are there."""
+    actions = [
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:CompleteLayerUpload",
+        "ecr:DescribeImages",
+        "ecr:GetDownloadUrlForLayer",
+        "ecr:InitiateLayerUpload",
+        "ecr:PutImage",
+        "ecr:UploadLayerPart",
+    ]
+    return (
+        _allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
+        _allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+    )
+
+
+def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
+    """Pull from one repository of another account; the registry's log-in is a statement of its own."""
+    actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    return (_allow("PullBaseImage", actions, [repository_arn]),)
+
+
 def object_reads(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
     """Read these objects; listing the bucket is what makes a missing object a 404 instead of a 403."""
     objects = [arns.bucket_object(environment, path) for path in paths]
@@ -35,14 +59,28 @@ def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[S
     return (_allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
-def key_use(environment: EnvironmentSpec, actions: Sequence[str]) -> tuple[Statement, ...]:
-    """Use the bucket's key, through S3 only: the environment's own key, or the one behind the foundation's alias."""
-    through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
+def key_use(environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3") -> tuple[Statement, ...]:
+    """Use the environment's key through one service only: its own key, or the one behind the foundation's alias."""
+    sid = "UseKey" if service == "s3" else f"UseKeyThrough{service.capitalize()}"
+    through = {"StringEquals": {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}}
     if environment.kms_key_arn is not None:
-        return (_allow("UseKey", actions, [environment.kms_key_arn], through_s3),)
+        return (_allow(sid, actions, [environment.kms_key_arn], through),)
     # The key's id is known only after its creation; the alias pins it without an export that would tie the stacks together.
     alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.key_alias(environment)}}
-    return (_allow("UseKey", actions, [arns.arn(environment, "kms", "key/*")], {**through_s3, **alias}),)
+    return (_allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**through, **alias}),)
+
+
+def topic_publish(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Publish to the environment's topic, which is encrypted: SNS asks for a data key in the publisher's name."""
+    return (
+        _allow("PublishToTopic", ["sns:Publish"], [arns.alarm_topic(environment)]),
+        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"], service="sns"),
+    )
+
+
+def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]:
+    """Hand one role, an ARN or the `Fn::GetAtt` of one, to one service such as sagemaker.amazonaws.com."""
+    return (_allow("PassRole", ["iam:PassRole"], [role], {"StringEquals": {"iam:PassedToService": service}}),)
 
 
 def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
@@ -50,6 +88,12 @@ def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...
     resource = arns.log_group(environment, group)
     actions = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
     return (_allow("WriteLogs", actions, [resource, f"{resource}:log-stream:*"]),)
+
+
+def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
+    """Write a log group that the stack itself makes, so that nobody else need be able to."""
+    streams = f"{arns.log_group(environment, group)}:log-stream:*"
+    return (_allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),)
 
 
 def host_metrics() -> tuple[Statement, ...]:
@@ -81,7 +125,10 @@ def _network_arns(environment: EnvironmentSpec, network: NetworkSpec) -> list[st
 
 
 def _allow(
-    sid: str, actions: Sequence[str], resources: Sequence[str], condition: dict[str, dict[str, str]] | None = None
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str | dict[str, Any]],
+    condition: dict[str, dict[str, str]] | None = None,
 ) -> Statement:
     statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
     return statement if condition is None else {**statement, "Condition": condition}

@@ -16,6 +16,8 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("import contracts", (str(BIN / "lint-imports"), "--no-cache")),
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
+    ("our templates", (str(BIN / "python"), "-m", "tests.synth.template_rules.own")),
+    ("template data", (str(BIN / "python"), "-m", "workbench.template_data")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

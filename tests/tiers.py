@@ -32,6 +32,7 @@ TIERS = (
         suites=(
             (".venv", "tests/unit/onboarding"),
             (".venv", "tests/unit/workbench"),
+            (".venv", "tests/unit/template_rules"),
             (".venvs/server", "tests/unit/container"),
             (".venvs/builder", "tests/unit/engine_build"),
         ),

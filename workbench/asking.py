@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import endpoint_name, target_model
@@ -63,27 +63,48 @@ def _client(runtime: Client, to: Address, *, binary: bool) -> EndpointClient:
 def _asked(to: Address) -> Iterator[None]:
     """Turns the client's faults into this command's."""
     from container.client import AnswerFault, EndpointFault
+    from container.wire import InputFault
     from workbench.aws import calling
 
     try:
         yield
     except AnswerFault as fault:
         raise AnswerWrong(str(fault)) from fault
+    except InputFault as fault:
+        raise RoundhouseError(str(fault)) from fault
     except EndpointFault as fault:
         with calling(f"Endpoint {to.endpoint}"):
             _raise_botocores(fault)
-        raise DeskError(f"{str(fault).rstrip('.')}.") from fault
+        raise DeskError(f"{str(fault).rstrip('.')}{_way_out(fault)}.") from fault
 
 
 def _raise_botocores(fault: Exception) -> None:
     """botocore's own errors, such as missing credentials, are said as everywhere else; a refusal keeps the server's words."""
-    cause = fault.__cause__
-    if cause is not None and not hasattr(cause, "response"):
-        raise cause
+    if fault.__cause__ is not None and not _refusal(fault):
+        raise fault.__cause__
+
+
+def _way_out(fault: Exception) -> str:
+    """What to do about AWS's own refusals, which do not say it; the servers' do."""
+    refusal = _refusal(fault)
+    code, words = refusal.get("Error", {}).get("Code"), str(refusal.get("Error", {}).get("Message"))
+    if code == "ValidationError" and "not found" in words:
+        return "; `roundhouse deploy` deploys what is not there"
+    if refusal.get("ResponseMetadata", {}).get("HTTPStatusCode") == 413:
+        return "; send less at once"
+    if code == "ThrottlingException":
+        return "; try again later"
+    return ""
+
+
+def _refusal(fault: Exception) -> Mapping[str, Any]:
+    """What AWS answered, as botocore's ClientError has it; empty where there was no answer."""
+    response = getattr(fault.__cause__, "response", None)
+    return response if isinstance(response, Mapping) else {}
 
 
 def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> None:
-    """Refuses texts for a model of arrays, arrays for a model of texts, and neither. Raises RoundhouseError."""
+    """Refuses texts for a model of arrays, arrays for a model of texts, neither, and texts of nothing. Raises RoundhouseError."""
     name = target.model.name
     if target.model.task == "tensors":
         if texts or file is None:
@@ -92,6 +113,9 @@ def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> N
             )
     elif file is not None or not texts:
         raise RoundhouseError(f"{name}: takes texts; give them as arguments, and no --input.")
+    for place, text in enumerate(texts, 1):
+        if not text.strip():
+            raise RoundhouseError(f"{name}: text {place} is empty; give words, or leave it out.")
 
 
 def output_name(target: Target) -> str:
@@ -124,7 +148,7 @@ def _deployment(deployments: Sequence[Deployment], endpoint: str) -> Deployment:
         if endpoint in (deployment.name, endpoint_name(deployment.environment, deployment.name)):
             return deployment
     known = ", ".join(deployment.name for deployment in deployments)
-    raise RoundhouseError(f"{endpoint}: no such endpoint in this environment; allowed: {known}.")
+    raise RoundhouseError(f"{endpoint!r}: no such endpoint in this environment; allowed: {known}.")
 
 
 def _target(deployment: Deployment, model: str | None) -> Target:

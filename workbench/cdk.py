@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.aws import calling
 from workbench.errors import DeployFailed, DeskError
 from workbench.processes import Command, Outcome
+from workbench.report import Step
 from workbench.road import Road
 
 BOOTSTRAP_STACK = "CDKToolkit"
+DEPLOY_OPTIONS = ("--require-approval", "never", "--concurrency", "4", "--no-notices", "--no-color")
 DONE = re.compile(r"✅\s+(?P<name>\S+).*?(?P<same>\(no changes\))?\s*$")
 FAILED = re.compile(r"❌\s+(?P<reason>.+)")
 RESOURCE_FAILED = re.compile(r"(?:CREATE|UPDATE|DELETE)_FAILED\s*\|[^|]*\|\s*(?P<reason>\S.*)")
@@ -46,22 +48,57 @@ def bootstrap(road: Road) -> bool:
     return True
 
 
-def deploy(road: Road, *, only: tuple[str, ...] = (), on_line: Callable[[str], None] | None = None) -> Deployed:
-    """Synthesises, then deploys the environment's stacks, or `only` some. Raises DeployFailed with CloudFormation's reason."""
-    outcome = _run(road, "deploy", deploy_command(road, only), folder=road.places.code, on_line=on_line)
-    return deployed(outcome.output)
+def deploy(
+    road: Road, *, only: tuple[str, ...] = (), assembly: Path | None = None, on_line: Callable[[str], None] | None = None
+) -> Deployed:
+    """Synthesises, then deploys the environment's stacks, or `only` some. Raises DeployFailed with CloudFormation's reason.
+
+    `assembly`: deploy every stack of this folder instead, and synthesise nothing.
+    """
+    argv = deploy_command(road, only) if assembly is None else assembly_command(road, assembly)
+    return deployed(_run(road, "deploy", argv, folder=road.places.code, on_line=on_line).output)
+
+
+def synthesise(road: Road, *, endpoints: Sequence[str]) -> Path:
+    """Writes a cloud assembly with the stacks of these endpoints, by their names in the tree, and gives its folder."""
+    only = tuple(f"*/Endpoint-{name}" for name in endpoints)
+    argv = (str(road.places.cdk), "synth", *only, *_app(road, endpoints), "--quiet", "--no-notices", "--no-color")
+    _run(road, "synth", argv, folder=road.places.code)
+    return _output(road)
 
 
 def deploy_command(road: Road, only: tuple[str, ...]) -> tuple[str, ...]:
-    """The command line; stack ids are `<stage>/<stack>`, so `**` is every stack of the only stage."""
+    """The command line; stack ids are `<stage>/<stack>`, so `**` is every stack of the only stage.
+
+    On the road of some endpoints only, that stage holds their stacks and the foundation.
+    """
+    return (str(road.places.cdk), "deploy", *(only or ("**",)), *_app(road, () if only else road.endpoints), *DEPLOY_OPTIONS)
+
+
+def assembly_command(road: Road, assembly: Path) -> tuple[str, ...]:
+    """The command line that deploys a written assembly."""
+    return (str(road.places.cdk), "deploy", "--all", "--app", str(assembly), *DEPLOY_OPTIONS)
+
+
+def tell(step: Step, line: str) -> None:
+    """Shows a line of the command line's own."""
+    # The CLI names the place in jsii's program that a message comes from, on a line of its own.
+    if line.strip() and "lib/program.js" not in line:
+        step.update(line)
+
+
+def _app(road: Road, endpoints: Sequence[str]) -> tuple[str, ...]:
+    """What synthesises, and of which endpoints alone; none: all."""
     root = () if road.places.tree == road.places.code else ("-c", f"root={road.places.tree}")
+    some = ("-c", f"endpoint={','.join(endpoints)}") if endpoints else ()
     return (
-        str(road.places.cdk), "deploy", *(only or ("**",)),
         "--app", f"{shlex.quote(str(road.places.venv_python('workbench')))} app.py",
-        "-c", f"env={road.environment.name}", *root,
-        "--output", str(road.places.build / "cdk" / road.environment.name),
-        "--require-approval", "never", "--concurrency", "4", "--no-notices", "--no-color",
+        "-c", f"env={road.environment.name}", *some, *root, "--output", str(_output(road)),
     )  # fmt: skip
+
+
+def _output(road: Road) -> Path:
+    return road.places.build / "cdk" / road.environment.name
 
 
 def deployed(output: str) -> Deployed:

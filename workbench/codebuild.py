@@ -10,10 +10,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from workbench.aws import Client, Clients, calling
+from workbench.build_log import last_line, stream_text
 from workbench.errors import BuildFailed
 
 RUNNING = "IN_PROGRESS"
 SUCCEEDED = "SUCCEEDED"
+LISTED = 100
+"""Builds that CodeBuild describes in one call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,17 @@ def stop(codebuild: Client, build_id: str) -> None:
         codebuild.stop_build(id=build_id)
 
 
+def stop_all(codebuild: Client, project: str, variable: tuple[str, str]) -> None:
+    """Stops the running builds of a project that carry a variable of this value."""
+    with calling(f"Looking for running builds of {project}"):
+        ids = codebuild.list_builds_for_project(projectName=project, sortOrder="DESCENDING")["ids"][:LISTED]
+        builds = codebuild.batch_get_builds(ids=ids)["builds"] if ids else ()
+    for build in builds:
+        carried = {(each["name"], each["value"]) for each in build["environment"].get("environmentVariables", ())}
+        if build["buildStatus"] == RUNNING and variable in carried:
+            stop(codebuild, build["id"])
+
+
 def follow(clients: Clients, build_id: str, follower: Follower) -> None:
     """Waits until a build has ended. Raises BuildFailed with its reason."""
     build = _until_ended(clients("codebuild"), build_id, follower)
@@ -65,8 +79,18 @@ def follow(clients: Clients, build_id: str, follower: Follower) -> None:
 def log_place(build: Mapping[str, Any]) -> str:
     """Where a build's log lies: a file, or a link into CloudWatch."""
     logs = build.get("logs", {})
-    link = str(logs.get("deepLink") or f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}")
+    return place(str(logs.get("deepLink") or f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}"))
+
+
+def place(link: str) -> str:
+    """A link as a person takes it: the local cloud's leads to a file."""
     return unquote(urlsplit(link).path) if link.startswith("file://") else link
+
+
+def own_words(clients: Clients, build: Mapping[str, Any]) -> str:
+    """The last line of what a build itself has said so far; empty when nothing is known."""
+    logs = build.get("logs", {})
+    return last_line(_local_log(build)) or last_line(stream_text(clients, logs.get("groupName"), logs.get("streamName")))
 
 
 def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mapping[str, Any]:
@@ -75,12 +99,12 @@ def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mappin
             build: Mapping[str, Any] = codebuild.batch_get_builds(ids=[build_id])["builds"][0]
         if build["buildStatus"] != RUNNING:
             return build
-        follower.on_line(_last_line(_local_log(build)) or str(build.get("currentPhase", "")).lower())
+        follower.on_line(last_line(_local_log(build)) or str(build.get("currentPhase", "")).lower())
         follower.sleep(follower.every_seconds)
 
 
 def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
-    said = _last_line(_local_log(build)) or _last_line(_cloudwatch_log(clients, build)) or _phase_message(build)
+    said = own_words(clients, build) or _phase_message(build)
     ended = str(build["buildStatus"]).lower().replace("_", " ")
     why = said.rstrip(".") if said else f"the build {ended} and left no word"
     return f"{why}. The lock and the endpoints are as they were. Log: {log_place(build)}"
@@ -94,26 +118,6 @@ def _local_log(build: Mapping[str, Any]) -> str:
         return ""
 
 
-def _cloudwatch_log(clients: Clients, build: Mapping[str, Any]) -> str:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    logs = build.get("logs", {})
-    group, stream = logs.get("groupName"), logs.get("streamName")
-    if group is None or stream is None:
-        return ""
-    try:
-        events = clients("logs").get_log_events(logGroupName=group, logStreamName=stream, limit=50)["events"]
-    except (BotoCoreError, ClientError):
-        return ""
-    return "\n".join(str(event["message"]).rstrip("\n") for event in events)
-
-
 def _phase_message(build: Mapping[str, Any]) -> str:
     contexts = [context for phase in build.get("phases", ()) for context in phase.get("contexts", ())]
     return next((str(context["message"]) for context in reversed(contexts) if context.get("message")), "")
-
-
-def _last_line(text: str) -> str:
-    """The last line of the build's own words; CodeBuild's `[Container]` lines and commands stand around them."""
-    lines = [line.strip() for line in text.splitlines()]
-    return next((line for line in reversed(lines) if line and not line.startswith(("[Container]", "$ "))), "")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from workbench.load.wishes import Wishes
 
 CHECK_FAILED = 1
-BROKEN_OFF = 130
 PLAIN_WIDTH = 140
 """Columns of a table that no terminal limits."""
 
@@ -47,49 +46,62 @@ def new(root: Path | None, *, name: str, task: str, package: str, path: str | No
 
 
 def check(root: Path | None, form: str) -> int:
-    """Prints every fault; 1 when there is one."""
+    """Prints every fault, and what the locks say will cost; 1 when there is a fault."""
+    from onboarding.planning.judging import judged
     from onboarding.tree import read_tree
     from workbench.tables import faults_table
 
     tree = read_tree(here(root).tree)
+    judgement, report = judged(tree), reporting(form)
+    faults = (*tree.faults, *judgement.faults)
     count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
     if form == "json":
-        _print_json([fault.model_dump(mode="json") for fault in tree.faults])
-    elif tree.faults:
-        report = reporting()
-        report.console.print(faults_table(tree.faults))
-        report.say(f"{len(tree.faults)} fault{'s' if len(tree.faults) > 1 else ''}.")
+        print_json([fault.model_dump(mode="json") for fault in faults])
+    elif faults:
+        report.console.print(faults_table(faults))
+        report.say(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}.")
     else:
-        reporting().say(f"{count} files, no fault.")
-    return CHECK_FAILED if tree.faults else 0
+        report.say(f"{count} files, no fault.")
+    for note in judgement.notes:
+        report.say(f"Note: {note}")
+    return CHECK_FAILED if faults else 0
 
 
 def build(root: Path | None, environment: str, models: tuple[str, ...], form: str) -> None:
     """Builds what is missing."""
     from workbench import builds
+    from workbench.build_outcome import EnginesNotBuilt, outcome
     from workbench.road import open_road
 
     report = reporting(form)
     road = open_road(here(root), report, environment)
     orders = builds.wanted(road, models)
-    entries = builds.build_all(road, orders)
+    try:
+        entries = builds.build_all(road, orders)
+    except EnginesNotBuilt as error:
+        if form == "json":
+            print_json(outcome(error.built, error.failures))
+        raise
     if form == "json":
-        _print_json([entry.model_dump(mode="json") for entry in entries])
+        print_json(outcome(entries, ()))
     elif not entries:
         report.say("Nothing to build: every engine is in its lock and in S3.")
     else:
         report.say(f"Locks written under {road.environment.locks}/: review and commit them.")
 
 
-def deploy(root: Path | None, environment: str) -> None:
-    """Walks the road of one environment."""
+def deploy(root: Path | None, environment: str, endpoints: tuple[str, ...] = ()) -> None:
+    """Walks the road of one environment, or of some of its endpoints."""
     from workbench.deploying import deploy as walk
     from workbench.road import open_road
 
     report = reporting()
-    done = walk(open_road(here(root), report, environment), rebuild_gone=False)
+    done = walk(open_road(here(root), report, environment, endpoints=endpoints), rebuild_gone=False)
     built = f"{len(done.built)} engines built, " if done.built else "nothing built, "
-    report.say(f"Done: {built}{len(done.deployed.changed)} stacks changed, {len(done.deployed.unchanged)} with no changes.")
+    pushed = f"{len(done.images)} images pushed, " if done.images else ""
+    report.say(
+        f"Done: {pushed}{built}{len(done.deployed.changed)} stacks changed, {len(done.deployed.unchanged)} with no changes."
+    )
 
 
 def invoke(
@@ -117,7 +129,7 @@ def invoke(
         if output is not None:
             exchanged_arrays.write(output, arrays)
         if form == "json":
-            _print_json(exchanged_arrays.as_document(arrays))
+            print_json(exchanged_arrays.as_document(arrays))
         else:
             report.console.print(arrays_table(arrays))
         return
@@ -127,11 +139,11 @@ def invoke(
     if target.model.task == "text-classification":
         classes = asking.classes(target, found)
         if form == "json":
-            _print_json([{"text": text, "classes": dict(scores)} for text, scores in zip(texts, classes, strict=True)])
+            print_json([{"text": text, "classes": dict(scores)} for text, scores in zip(texts, classes, strict=True)])
         else:
             report.console.print(classes_table(texts, classes))
     elif form == "json":
-        _print_json([{"text": text, "embedding": vector} for text, vector in zip(texts, found, strict=True)])
+        print_json([{"text": text, "embedding": vector} for text, vector in zip(texts, found, strict=True)])
     elif len(found) == 1:
         head = ", ".join(f"{number:+.4f}" for number in found[0][:8])
         report.say(f"[{head}, …]  {len(found[0])} numbers")
@@ -141,18 +153,9 @@ def invoke(
 
 def bench(root: Path | None, wishes: Wishes, form: str) -> int:
     """Loads an endpoint or a server and prints what came of it; 130 when it was broken off."""
-    from workbench.load.benching import bench as run
-    from workbench.tables import load_table
+    from workbench.load.command import load
 
-    at, report = here(root), reporting(form)
-    done = run(at, report, wishes)
-    if form == "json":
-        _print_json({**done.result.as_dict(), "files": {"html": str(done.page), "json": str(done.data)}})
-    else:
-        report.console.print(load_table(done.result))
-        report.say(done.result.headline)
-        report.say(f"The report: {done.page}; its numbers: {done.data}.")
-    return BROKEN_OFF if done.result.broken_off else 0
+    return load(here(root), reporting(form), wishes, form)
 
 
 def card(root: Path | None, environment: str, model: str) -> None:
@@ -179,6 +182,11 @@ def up(port: int | None) -> None:
     report.say("To point the AWS tools at it:")
     for name, value in lifecycle.environment(address).items():
         report.say(f"  export {name}={value}")
+    if address.seconds_per_minute != 60:
+        report.say(
+            f"A minute of waiting that AWS is asked for, such as a rollout's, takes {address.seconds_per_minute:g} s here: "
+            "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE sets it."
+        )
 
 
 def down() -> None:
@@ -209,16 +217,20 @@ def stop_cloud(at: Places) -> bool:
 
 def status(root: Path | None, environment: str, form: str) -> None:
     """Shows the local cloud, engines, locks and endpoints."""
+    from workbench.endpoint_table import endpoint_lines, endpoints_table
     from workbench.state import state_of
     from workbench.tables import state_table
 
     report = reporting(form)
     state = state_of(here(root), report, environment)
     if form == "json":
-        _print_json(state.as_dict())
+        print_json(state.as_dict())
     else:
         report.say(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
         report.console.print(state_table(state))
+        report.console.print(endpoints_table(state.endpoints))
+        for line in endpoint_lines(state.endpoints):
+            report.say(line)
 
 
 def crash_log(error: Exception) -> str:
@@ -237,5 +249,6 @@ def _short(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Prints a document for machines."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -74,7 +74,8 @@ def _array(data: bytes, path: Path) -> Array:
     import numpy as np
 
     try:
-        found: Array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise RoundhouseError(f"{path}: is no .npy file of a plain array ({error}); numpy.save writes one.") from error
+        found: Array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except Exception as error:  # a damaged file makes numpy raise anything, and advise to read it unsafely
+        sentence = "is no .npy file of a plain array, or a damaged one; write a plain array with numpy.save"
+        raise RoundhouseError(f"--input {path}: {sentence}.") from error
     return found

@@ -33,6 +33,8 @@ class Road:
     clients: Clients
     run: Run
     report: Report
+    endpoints: tuple[str, ...] = ()
+    """Those that are worked on, by their names in the tree; empty: all."""
 
     @property
     def is_local(self) -> bool:
@@ -43,7 +45,7 @@ class Road:
         """What the environment deploys, by the files and locks as they are now."""
         from onboarding.resolve import deployments
 
-        return deployments(sound_tree(self.places), self.environment.name)
+        return deployments(sound_tree(self.places), self.environment.name, self.endpoints)
 
 
 def sound_tree(places: Places) -> Tree:
@@ -57,12 +59,12 @@ def sound_tree(places: Places) -> Tree:
     return tree
 
 
-def open_road(places: Places, report: Report, environment: str, run: Run | None = None) -> Road:
+def open_road(places: Places, report: Report, environment: str, run: Run | None = None, endpoints: tuple[str, ...] = ()) -> Road:
     """Reads the tree and points this process's AWS clients at the environment. Raises FaultsError, DeskError."""
     from onboarding.resolve import deployments
 
     tree = sound_tree(places)
-    deployments(tree, environment)
+    deployments(tree, environment, endpoints)
     spec = tree.environments[environment]
     variables = settings.inherited()
     if environment == LOCAL:
@@ -75,6 +77,7 @@ def open_road(places: Places, report: Report, environment: str, run: Run | None 
         clients=session_clients(spec.region),
         run=Processes() if run is None else run,
         report=report,
+        endpoints=endpoints,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
 from workbench.aws import Clients, calling, object_exists
+from workbench.endpoint_state import EndpointState, endpoint_state
 from workbench.errors import DeskError
 from workbench.places import Places
 from workbench.report import Report
@@ -32,11 +33,12 @@ class EngineState:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """An environment, and the local cloud's address when it is up."""
+    """An environment, and the local cloud's address when it is up; `endpoints` is what its files and locks say of them."""
 
     environment: str
     cloud: str | None
     engines: tuple[EngineState, ...]
+    endpoints: tuple[EndpointState, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """The state as plain JSON."""
@@ -56,6 +58,7 @@ def state_of(at: Places, report: Report, environment: str) -> State:
         environment=environment,
         cloud=None if address is None else address.endpoint_url,
         engines=tuple(engine_state(deployment, target, clients) for deployment, target in pairs),
+        endpoints=tuple(map(endpoint_state, found)),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,10 @@ from pydantic import ValidationError
 from engine_build.errors import InputRefused
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
+
+
+ARCHIVE = "model.tar.gz"
+"""How a build names what it publishes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +37,13 @@ def opened(archive: Path, folder: Path) -> Opened:
     except FileNotFoundError as error:
         what = f"has no {MANIFEST_NAME}" if archive.exists() else "is not there"
         raise InputRefused(f"{archive} {what}; give engine archives that roundhouse published.") from error
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except IsADirectoryError as error:
+        raise InputRefused(f"{archive} is a folder; give the engine archive itself, such as {archive / ARCHIVE}.") from error
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputRefused(f"{archive} cannot be unpacked ({error}); publish the engine again.") from error
+    except OSError as error:
+        sentence = f"{archive} cannot be read, or not unpacked into {folder.parent}: {error.strerror}"
+        raise InputRefused(f"{sentence}; see to permissions and room there.") from error
     except ValidationError as error:
         sentence = f"{MANIFEST_NAME} is not the manifest of one engine ({error.error_count()} faults)"
         raise InputRefused(f"{archive}: {sentence}; give engine archives that roundhouse published.") from error

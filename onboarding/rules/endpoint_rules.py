@@ -1,40 +1,129 @@
-"""Endpoints: a known instance type, ordered scaling."""
+"""Endpoints: known instance types, pools in one order, features that SageMaker has together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import did_you_mean, listed
-from onboarding.platform import instance_types
+from onboarding.platform import InstanceType, instance_types
+from onboarding.pools import pool_priorities
 from onboarding.rules.rule import EndpointCase, rule
+
+MOST_POOLS = 5
 
 
 @rule("instance_type")
 def instance_type_is_known(case: EndpointCase) -> Iterator[Fault]:
     """A type that has a row, so that its GPU is known."""
-    name, known = case.spec.instance_type, instance_types()
-    if name not in known:
-        family = [row for row in known if row.split(".")[1:2] == name.split(".")[1:2]]
-        yield case.document.at("instance_type").fault(
-            "unknown instance type",
-            value=name,
-            allowed=listed(family if family else known),
-            way_out=did_you_mean(name, known, "choose a row of onboarding/data/instance_types.yaml, or add one with its source"),
+    if case.spec.instance_type not in instance_types():
+        yield unknown_instance_type(case.document.at("instance_type"), case.spec.instance_type)
+
+
+@rule("instance_pools")
+def instance_pool_types_are_known(case: EndpointCase) -> Iterator[Fault]:
+    """A type that has a row, so that its GPU is known."""
+    for index, pool in enumerate(case.spec.instance_pools):
+        if pool.instance_type not in instance_types():
+            yield unknown_instance_type(case.document.at("instance_pools", index, "instance_type"), pool.instance_type)
+
+
+@rule("instance_type", "instance_pools")
+def instance_pool_types_are_distinct(case: EndpointCase) -> Iterator[Fault]:
+    """Asking the same type again finds no more capacity."""
+    seen = {case.spec.instance_type}
+    for index, pool in enumerate(case.spec.instance_pools):
+        if pool.instance_type in seen:
+            path: KeyPath = ("instance_pools", index, "instance_type")
+            yield case.document.at_change(path, ("instance_type",)).fault(
+                f"'instance_pools[{index}].instance_type' is there already",
+                value=pool.instance_type,
+                allowed="each instance type once, the endpoint's own included",
+                way_out="remove the pool, or choose another type",
+            )
+        seen.add(pool.instance_type)
+
+
+@rule("instance_type", "instance_pools")
+def instance_pool_priorities_are_distinct(case: EndpointCase) -> Iterator[Fault]:
+    """Two types of one priority have no order; the endpoint's own type is always 1."""
+    (own, _), *pools = pool_priorities(case.spec)
+    seen = {own: "the endpoint's own instance type"}
+    for index, (priority, name) in enumerate(pools):
+        place = case.document.at("instance_pools", index, "priority")
+        if priority > MOST_POOLS:
+            yield place.fault(
+                f"'instance_pools[{index}]' comes after a pool of priority {MOST_POOLS}, the last there is",
+                allowed=f"2 to {MOST_POOLS}",
+                way_out="lower the priority of the pools before it",
+            )
+        elif priority in seen:
+            yield place.fault(
+                f"'instance_pools[{index}].priority' is that of {seen[priority]}",
+                value=priority,
+                allowed=f"2 to {MOST_POOLS}, each once",
+                way_out="choose another, or leave every priority out: the order as written holds",
+            )
+        seen.setdefault(priority, name)
+
+
+@rule("instance_type", "instance_pools")
+def instance_pools_are_of_one_kind(case: EndpointCase) -> Iterator[Fault]:
+    """One container image serves every pool, and a GPU needs another one than a CPU."""
+    own = instance_types().get(case.spec.instance_type)
+    for index, pool in enumerate(case.spec.instance_pools):
+        other = instance_types().get(pool.instance_type)
+        if own is not None and other is not None and own.is_gpu != other.is_gpu:
+            path: KeyPath = ("instance_pools", index, "instance_type")
+            yield case.document.at_change(path, ("instance_type",)).fault(
+                f"'instance_pools[{index}].instance_type' is {_kind(other)}, and the endpoint's own {own.name} is {_kind(own)}",
+                value=other.name,
+                allowed=f"types of {'GPUs' if own.is_gpu else 'CPUs'}",
+                way_out="choose another type, or serve the other kind as a model of its own that joins this one",
+            )
+
+
+@rule("instance_pools")
+def instance_pools_hold_one_model(case: EndpointCase) -> Iterator[Fault]:
+    """SageMaker has instance pools for single-model endpoints and inference components."""
+    if case.multi_model and case.spec.instance_pools:
+        yield case.document.at("instance_pools").fault(
+            "a multi-model endpoint has no instance pools", way_out="remove them, or give each model an endpoint of its own"
         )
 
 
-@rule("scaling")
-def scaling_is_ordered(case: EndpointCase) -> Iterator[Fault]:
-    """min <= max."""
-    scaling = case.spec.scaling
-    if scaling.min > scaling.max:
-        yield case.document.at_change(("scaling", "min"), ("scaling", "max"), ("scaling",)).fault(
-            "'scaling.min' is above 'scaling.max'",
-            value=scaling.min,
-            allowed=f"at most {scaling.max}",
-            way_out="lower min, or raise max",
+@rule("asynchronous")
+def asynchronous_holds_one_model(case: EndpointCase) -> Iterator[Fault]:
+    """A queued request names no target model."""
+    if case.multi_model and case.spec.asynchronous is not None:
+        yield case.document.at("asynchronous").fault(
+            "a multi-model endpoint cannot be asynchronous", way_out="remove it, or give each model an endpoint of its own"
         )
 
 
-RULES = (instance_type_is_known, scaling_is_ordered)
+def unknown_instance_type(place: Place, name: str) -> Fault:
+    """The fault of a type that has no row."""
+    known = instance_types()
+    family = [row for row in known if row.split(".")[1:2] == name.split(".")[1:2]]
+    return place.fault(
+        "unknown instance type",
+        value=name,
+        allowed=listed(family if family else known),
+        way_out=did_you_mean(name, known, "choose a row of onboarding/data/instance_types.yaml, or add one with its source"),
+    )
+
+
+def _kind(instance: InstanceType) -> str:
+    return "a GPU" if instance.is_gpu else "a CPU"
+
+
+RULES = (
+    instance_type_is_known,
+    instance_pool_types_are_known,
+    instance_pool_types_are_distinct,
+    instance_pool_priorities_are_distinct,
+    instance_pools_are_of_one_kind,
+    instance_pools_hold_one_model,
+    asynchronous_holds_one_model,
+)

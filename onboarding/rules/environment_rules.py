@@ -1,12 +1,13 @@
-"""Environments: a known platform, a known host image, locks inside the repository."""
+"""Environments: a known platform, a known host image, locks inside the repository, AWS's own names well-formed and in reach."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
 from onboarding.nearest import did_you_mean, listed
-from onboarding.platform import host_images, serving_platforms
+from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.rules.rule import EnvironmentCase, rule
 
 
@@ -39,4 +40,117 @@ def locks_lie_inside(case: EnvironmentCase) -> Iterator[Fault]:
         )
 
 
-RULES = (platform_is_known, host_image_is_known, locks_lie_inside)
+@rule("network")
+def network_ids_are_well_formed(case: EnvironmentCase) -> Iterator[Fault]:
+    """Every id has its kind's prefix, so that two lists cannot be swapped."""
+    network = case.spec.network
+    if network is None:
+        return
+    place = case.document.at("network", "vpc_id")
+    if not _is_id("vpc", network.vpc_id):
+        yield place.fault("the VPC's id is malformed", value=network.vpc_id, allowed=_id_form("vpc"), way_out=_COPY)
+    lists = {"subnet_ids": ("subnet", network.subnet_ids), "security_group_ids": ("sg", network.security_group_ids)}
+    for name, (prefix, ids) in {**lists, "route_table_ids": ("rtb", network.route_table_ids)}.items():
+        for index, each in enumerate(ids):
+            if not _is_id(prefix, each):
+                place = case.document.at("network", name, index)
+                yield place.fault(f"an id of '{name}' is malformed", value=each, allowed=_id_form(prefix), way_out=_COPY)
+            elif each in ids[:index]:
+                place = case.document.at("network", name, index)
+                yield place.fault(f"'{name}' names one thing twice", value=each, way_out="leave the second out")
+
+
+@rule("network")
+def endpoints_have_two_subnets(case: EnvironmentCase) -> Iterator[Fault]:
+    """SageMaker hosting asks for two availability zones, however few the instances."""
+    network = case.spec.network
+    if network is not None and len(network.subnet_ids) < 2:
+        yield case.document.at("network", "subnet_ids").fault(
+            "one subnet is too few: SageMaker places endpoints into two at least",
+            value=", ".join(network.subnet_ids),
+            way_out="add a subnet of another availability zone",
+        )
+
+
+@rule("network")
+def vpc_endpoints_have_route_tables(case: EnvironmentCase) -> Iterator[Fault]:
+    """The S3 endpoint is an entry in route tables: without one no engine would arrive."""
+    network = case.spec.network
+    if network is not None and network.vpc_endpoints and not network.route_table_ids:
+        yield case.document.at("network", "vpc_endpoints").fault(
+            "'vpc_endpoints' needs 'route_table_ids', and there is none",
+            way_out="name the route tables of the subnets, or leave vpc_endpoints out",
+        )
+
+
+@rule("kms_key_arn", "account", "region")
+def key_is_usable(case: EnvironmentCase) -> Iterator[Fault]:
+    """A key's own ARN, in the environment's region: S3 takes no other, and a policy cannot name an alias."""
+    pattern = rf"kms:{_region(case)}:[0-9]{{12}}:key/[A-Za-z0-9-]+"
+    yield from _arn_fault(case, "kms_key_arn", pattern, "kms:{region}:ACCOUNT:key/ID")
+
+
+@rule("permissions_boundary_arn", "account", "region")
+def boundary_is_a_policy(case: EnvironmentCase) -> Iterator[Fault]:
+    """A policy of this account, or one of AWS's own."""
+    pattern = rf"iam::({case.spec.account}|aws):policy/[\w+=,.@/-]+"
+    yield from _arn_fault(case, "permissions_boundary_arn", pattern, "iam::{account}:policy/NAME")
+
+
+@rule("gpu_fleet_arn", "account", "region")
+def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
+    """A CodeBuild fleet of this account and region."""
+    pattern = rf"codebuild:{_region(case)}:{case.spec.account}:fleet/[\w-]+:[0-9a-f-]+"
+    yield from _arn_fault(case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID")
+
+
+@rule("alarm_email")
+def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
+    """An address that SNS can send to."""
+    address = case.spec.alarm_email
+    if address is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s.]+", address):
+        yield case.document.at("alarm_email").fault(
+            "is no mail address", value=address, allowed="name@example.com", way_out="give one, or leave alarm_email out"
+        )
+
+
+RULES = (
+    platform_is_known,
+    host_image_is_known,
+    locks_lie_inside,
+    network_ids_are_well_formed,
+    endpoints_have_two_subnets,
+    vpc_endpoints_have_route_tables,
+    key_is_usable,
+    boundary_is_a_policy,
+    fleet_is_of_this_account,
+    alarm_email_is_an_address,
+)
+
+_COPY = "copy it from the account"
+
+
+def _is_id(prefix: str, text: str) -> bool:
+    return re.fullmatch(rf"{prefix}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", text) is not None
+
+
+def _id_form(prefix: str) -> str:
+    return f"{prefix}- and 8 or 17 hexadecimal digits"
+
+
+def _region(case: EnvironmentCase) -> str:
+    return re.escape(case.spec.region)
+
+
+def _arn_fault(case: EnvironmentCase, name: str, pattern: str, form: str) -> Iterator[Fault]:
+    """A fault unless the setting is left out or names such a resource in the region's own partition."""
+    given = getattr(case.spec, name)
+    partition = aws_partition(case.spec.region)
+    if given is not None and not re.fullmatch(f"arn:{partition}:{pattern}", given):
+        shown = form.format(region=case.spec.region, account=case.spec.account)
+        yield case.document.at(name).fault(
+            f"'{name}' is no such resource of this environment's account and region",
+            value=given,
+            allowed=f"arn:{partition}:{shown}",
+            way_out="copy it from the account, or correct account and region",
+        )

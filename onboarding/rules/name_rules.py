@@ -10,7 +10,8 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.nearest import did_you_mean, listed
-from onboarding.resolved import Files, Resolved, own_endpoint, shared_endpoint_name
+from onboarding.resolved import Files, Resolved, shared_endpoint_name
+from onboarding.rules.join_rules import cache_fault, cache_has_no_server
 from onboarding.validation import Checked
 from onboarding.values import Value
 
@@ -116,13 +117,15 @@ def _server_conflict(model: Checked[ModelSpec], endpoint: Checked[SharedEndpoint
             allowed=server,
             way_out="leave it out: the endpoint decides",
         )
+    if cache_has_no_server(serving, server):
+        yield cache_fault(model.document, f"the server of the shared endpoint {name}")
 
 
 def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
     """A model's own endpoint is called like the model, so no shared endpoint may be."""
     shared = {name.lower(): name for name in resolved.endpoints}
     for name, model in resolved.models.items():
-        if name.lower() in shared and own_endpoint(model) is not None:
+        if name.lower() in shared and name in resolved.own_endpoints:
             yield model.document.at("name").fault(
                 f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as the model's own endpoint",
                 value=name,

@@ -51,9 +51,10 @@ def driver_is_new_enough(case: PlacementCase) -> Iterator[Fault]:
 
 @rule("region")
 def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
-    """AWS keeps its Triton image in some regions only."""
+    """AWS keeps its Triton image in some regions only; what builds and serves engines of a GPU starts from it too."""
     image, region, known = case.platform.base_image, case.environment.region, triton_registries()
-    if case.server == "triton" and image is not None and region not in known:
+    needs_it = case.server == "triton" or case.instance.is_gpu
+    if needs_it and image is not None and region not in known:
         yield case.environment_document.at("region").fault(
             f"AWS's Triton image, which platform {case.platform.name} is built on, has no known registry in this region",
             value=region,

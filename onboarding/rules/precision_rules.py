@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from onboarding.fault import Fault
+from onboarding.platform import InstanceType
 from onboarding.rules.rule import EngineCase, ModelCase, rule
 from onboarding.values import RequestedPrecision
 
@@ -40,7 +41,7 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
     precision = case.spec.engine.precision
     least = LEAST_COMPUTE_CAPABILITY.get(precision)
     if least is not None and case.instance.is_gpu and float(case.instance.compute_capability) < least:
-        yield case.document.at_change(("engine", "precision"), ("endpoint", "instance_type")).fault(
+        yield case.document.at_change(("engine", "precision"), case.instance_path).fault(
             f"'engine.precision' {precision} needs compute capability {least}, and {_hardware(case)}",
             value=precision,
             allowed=", ".join(_gpu_precisions(case.instance.compute_capability)),
@@ -78,7 +79,7 @@ def precision_fits_the_cpu(case: EngineCase) -> Iterator[Fault]:
     """ONNX Runtime on a CPU gains nothing from 16-bit or 8-bit floats."""
     precision = case.spec.engine.precision
     if not case.instance.is_gpu and precision not in CPU_PRECISIONS:
-        yield case.document.at_change(("engine", "precision"), ("endpoint", "instance_type")).fault(
+        yield case.document.at_change(("engine", "precision"), case.instance_path).fault(
             f"'engine.precision' {precision} needs a GPU, and {_hardware(case)}",
             value=precision,
             allowed=", ".join(CPU_PRECISIONS),
@@ -97,7 +98,7 @@ def calibration_cache_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
         because = f"needs TensorRT 10, and platform {case.platform.name} has TensorRT {case.platform.tensorrt}"
     else:
         return
-    yield case.document.at_change(("engine", "quantization"), ("endpoint", "instance_type")).fault(
+    yield case.document.at_change(("engine", "quantization"), case.instance_path).fault(
         f"'engine.quantization' calibration-cache {because}",
         value="calibration-cache",
         allowed="explicit",
@@ -124,7 +125,7 @@ def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
     """TensorRT's ampere+ plans run on compute capability 8.0 and newer."""
     level = case.spec.engine.hardware_compatibility
     if level == "ampere+" and case.instance.is_gpu and float(case.instance.compute_capability) < 8.0:
-        yield case.document.at_change(("engine", "hardware_compatibility"), ("endpoint", "instance_type")).fault(
+        yield case.document.at_change(("engine", "hardware_compatibility"), case.instance_path).fault(
             f"'engine.hardware_compatibility' ampere+ needs compute capability 8.0, and {_hardware(case)}",
             value=level,
             allowed="none, same_compute_capability",
@@ -148,15 +149,35 @@ def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
-    """An engine runs on the hardware it was compiled for."""
+    """An engine runs on the hardware it was compiled for; of several instance types, one must have what is insisted on."""
     insisted = case.spec.engine.compute_capability
-    if insisted is not None and insisted != case.instance.compute_capability:
+    served = {each.compute_capability: each for each in case.instances}
+    if insisted is not None and insisted not in served:
+        hardware = " and ".join(_instance_hardware(each) for each in served.values())
         yield case.document.at_change(("engine", "compute_capability"), ("endpoint", "instance_type")).fault(
-            f"'engine.compute_capability' is {insisted}, and {_hardware(case)}",
+            f"'engine.compute_capability' is {insisted}, and {hardware}",
             value=insisted,
-            allowed=case.instance.compute_capability,
-            way_out="leave it out, or change the instance type",
+            allowed=", ".join(served),
+            way_out="leave it out: an engine is built for each instance type; or change the instance type",
         )
+
+
+@rule("engine")
+def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fault]:
+    """A plan runs on the GPU model that it was built on, and one engine serves every GPU of a compute capability."""
+    models: dict[str, dict[str, InstanceType]] = {}
+    for each in case.instances:
+        if each.gpu is not None:
+            models.setdefault(each.compute_capability, {}).setdefault(each.gpu, each)
+    for capability, gpus in models.items():
+        if len(gpus) > 1 and case.spec.engine.hardware_compatibility == "none":
+            named = " and ".join(f"{each.name} ({gpu})" for gpu, each in gpus.items())
+            yield case.document.at_change(("endpoint", "instance_pools"), ("engine", "hardware_compatibility")).fault(
+                f"{named} share an engine, both having compute capability {capability}, and its plan runs on one GPU model only",
+                value="hardware_compatibility: none",
+                allowed="same_compute_capability, ampere+",
+                way_out="add `hardware_compatibility: same_compute_capability` to engine, or choose pools of one GPU",
+            )
 
 
 def _gpu_precisions(compute_capability: str) -> list[str]:
@@ -165,7 +186,10 @@ def _gpu_precisions(compute_capability: str) -> list[str]:
 
 
 def _hardware(case: EngineCase) -> str:
-    instance = case.instance
+    return _instance_hardware(case.instance)
+
+
+def _instance_hardware(instance: InstanceType) -> str:
     return (
         f"{instance.name} is a CPU"
         if not instance.is_gpu
@@ -184,4 +208,5 @@ ENGINE_RULES = (
     search_needs_an_explicit_network,
     portable_plans_need_ampere,
     compute_capability_is_the_instances,
+    pools_of_one_capability_need_portable_plans,
 )

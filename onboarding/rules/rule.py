@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from onboarding.dataset import Datasets
-from onboarding.document import Document
+from onboarding.document import Document, KeyPath
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, ScalingSpec
 from onboarding.platform import InstanceType, ServingPlatform
+from onboarding.validation import Checked
 from onboarding.values import Server
 
 CaseT = TypeVar("CaseT")
@@ -32,6 +33,64 @@ class EndpointCase:
 
     spec: EndpointSpec
     document: Document
+    multi_model: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingCase:
+    """How many instances an endpoint has, or a model that joins one; the document is the endpoint's part of its file."""
+
+    scaling: ScalingSpec
+    document: Document
+    asynchronous: bool
+    may_be_asynchronous: bool = True
+    """False for a model that joins, and for a multi-model endpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinCase:
+    """One model that joins another's endpoint, and what else the environment has."""
+
+    name: str
+    spec: JoinSpec
+    model: ModelSpec
+    document: Document
+    models: Mapping[str, Checked[ModelSpec]]
+    shared_endpoints: tuple[str, ...]
+
+    @property
+    def other(self) -> Checked[ModelSpec] | None:
+        """The model that is joined; None when there is none of that name."""
+        return self.models.get(self.spec.joins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """One model that joins an endpoint; the document is its whole file."""
+
+    name: str
+    spec: JoinSpec
+    document: Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantsCase:
+    """One endpoint, and the models that join it, by name; the document is the endpoint's part of its file."""
+
+    name: str
+    spec: EndpointSpec
+    document: Document
+    joined: tuple[Joined, ...]
+
+    @property
+    def sharing(self) -> tuple[Joined, ...]:
+        """Those that take a share of the traffic."""
+        return tuple(each for each in self.joined if each.spec.role == "variant")
+
+    @property
+    def shadows(self) -> tuple[Joined, ...]:
+        """Those that get a copy of the traffic."""
+        return tuple(each for each in self.joined if each.spec.role == "shadow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +111,7 @@ class PlacementCase:
     platform: ServingPlatform
     instance: InstanceType
     document: Document
-    instance_path: tuple[str, ...]
+    instance_path: KeyPath
     server: Server
     server_path: tuple[str, ...]
     multi_model: bool
@@ -60,12 +119,15 @@ class PlacementCase:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineCase:
-    """One model on the hardware of the endpoint that serves it."""
+    """One model on one instance type of the endpoint that serves it; the path is that of the model's document."""
 
     spec: ModelSpec
     document: Document
     platform: ServingPlatform
     instance: InstanceType
+    instance_path: KeyPath = ("endpoint", "instance_type")
+    instances: tuple[InstanceType, ...]
+    """Every instance type that serves the model there."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,6 +15,7 @@ loaded = {}
 
 class Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         self.reply(200 if MODE != "never_healthy" else 503)
@@ -42,12 +45,20 @@ class Answers(BaseHTTPRequestHandler):
             self.reply(200)
 
     def invoke(self, folder, body):
-        if body == b"fault":
+        print("asked", body[:100], flush=True)
+        if body == b"fault" or MODE == "refuses":
             self.reply(400, b"that is no question")
             return
+        if MODE == "slow":
+            time.sleep(5)
+        if body.startswith(b"wait "):
+            time.sleep(float(body.removeprefix(b"wait ")))
+        if body == b"end":
+            os._exit(3)
         answer = {
+            "instance": folder.parent.name,
             "greeting": (folder / "greeting.txt").read_text(),
-            "body": body.decode()[:100],
+            "body": body.decode(errors="replace")[:100],
             "bytes": len(body),
             "content_type": self.headers["Content-Type"],
             "target_model": self.headers["X-Amzn-SageMaker-Target-Model"],
@@ -67,6 +78,8 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
+if MODE == "ends_soon":
+    threading.Timer(1.5, os._exit, (3,)).start()
 if MODE == "exits":
     sys.exit("error: the engine was made for another GPU")
 print("error: still thinking" if MODE == "never_healthy" else "ready", flush=True)

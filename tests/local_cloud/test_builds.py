@@ -5,8 +5,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import BUCKET, SLEEPS, build, gone, marked_processes, until
+from tests.local_cloud.build_machine import write_capacity
 
 pytestmark = pytest.mark.local_cloud
 SUCCEEDS = """
@@ -86,6 +88,42 @@ def test_failed_build_names_the_command_and_its_last_words(cloud):
     assert "exit status 3. Last line of the log: accuracy budget missed: mean 0.91 < 0.99" in message
     assert "never" not in said(record).splitlines()
     assert "build succeeding is 0" in said(record)
+
+
+EXPORTS = r"""
+version: 0.2
+env: {exported-variables: [REASON, NEVER_SET]}
+phases:
+  build: {commands: ["exit 3"]}
+  post_build:
+    commands:
+      - export OTHER=unseen REASON='mean "0.91", $5 of `it` \ and
+        more'
+"""
+
+
+def test_failed_build_tells_the_variables_that_its_buildspec_exports(cloud):
+    record = ended(cloud, build(cloud, "exports", EXPORTS))
+    assert record["buildStatus"] == "FAILED"
+    assert record["exportedEnvironmentVariables"] == [{"name": "REASON", "value": 'mean "0.91", $5 of `it` \\ and more'}]
+
+
+def test_a_start_that_is_repeated_with_its_token_is_one_build(cloud):
+    first = build(cloud, "token", SUCCEEDS.replace("cd inner", "true"), idempotencyToken="once")
+    again = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="once")["build"]["id"]
+    other = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="twice")["build"]["id"]
+    assert again == first != other
+    ended(cloud, first)
+    ended(cloud, other)
+
+
+def test_refuses_more_builds_than_the_account_may_have(cloud):
+    write_capacity(cloud.state, **{"concurrent builds": 0})
+    try:
+        with pytest.raises(ClientError, match=r"AccountLimitExceededException.*Cannot have more than 0 builds in queue"):
+            build(cloud, "beyond", SLEEPS)
+    finally:
+        write_capacity(cloud.state)
 
 
 def test_stopped_build_leaves_no_process(cloud):

@@ -55,8 +55,12 @@ def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
     ("change", "said"),
     [
         ({"ModelName": "missing"}, 'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"'),
-        ({"InstanceType": "c7i.large"}, "Value 'c7i.large' at 'instanceType' failed to satisfy constraint"),
-        ({"ContainerStartupHealthCheckTimeoutInSeconds": 5}, "Member must have value between 60 and 3600"),
+        (
+            {"InstanceType": "ml.c99.large"},
+            "Value 'ml.c99.large' at 'productionVariants.1.member.instanceType' failed to satisfy constraint: "
+            "Member must satisfy enum value set: [ml.t2.medium, ",
+        ),
+        ({"ContainerStartupHealthCheckTimeoutInSeconds": 5}, "Member must have value greater than or equal to 60"),
         ({"VariantName": "all_traffic"}, "Member must satisfy regular expression pattern"),
     ],
 )
@@ -110,7 +114,15 @@ def scaling_resources(low="1", high="4"):
     }
 
 
-def test_scaling_by_template_is_kept_changed_and_gone(cloud):
+@pytest.fixture
+def scaled_endpoint(cloud):
+    url = cloud.put_archive("scaled/model.tar.gz", "hi")
+    assert cloud.deploy("scaled-endpoint", endpoint_resources("scaled", url)) == ("CREATE_COMPLETE", "")
+    yield
+    cloud.destroy("scaled-endpoint")
+
+
+def test_scaling_by_template_is_kept_changed_and_gone(cloud, scaled_endpoint):
     scaling = cloud.client("application-autoscaling")
     assert cloud.deploy("scaled", scaling_resources()) == ("CREATE_COMPLETE", "")
     assert cloud.deploy("scaled", scaling_resources(high="6")) == ("UPDATE_COMPLETE", "")

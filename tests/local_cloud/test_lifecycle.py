@@ -116,6 +116,17 @@ def test_refuses_a_port_that_is_taken(new_state):
             lifecycle.start(ROOT, new_state, port)
 
 
+def test_pace_is_taken_from_the_environment_and_told(new_state, monkeypatch):
+    monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "0.5")
+    assert lifecycle.start(ROOT, new_state).seconds_per_minute == 0.5
+
+
+def test_refuses_a_pace_that_is_no_number(new_state, monkeypatch):
+    monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "soon")
+    with pytest.raises(lifecycle.CloudError, match="ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE is 'soon': it takes a number above 0"):
+        lifecycle.start(ROOT, new_state)
+
+
 def test_refuses_a_state_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(lifecycle.CloudError, match=r"cannot write its state folder .*file/state"):

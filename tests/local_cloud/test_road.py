@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import signal
-import tarfile
 
 import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk, weighted_network
+from tests.local_cloud.tiny_road import (
+    ALONE,
+    Caller,
+    new_road,
+    processes_of,
+    sound_network,
+    vector,
+    walk,
+    weighted_network,
+    with_another_engine,
+)
 from workbench.aws import object_bytes
 from workbench.errors import BuildFailed, DeployFailed
 from workbench.local_cloud import lifecycle
@@ -57,25 +64,47 @@ def _publish(road, entry, data: bytes) -> None:
     road.clients("s3").put_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data)
 
 
-def _with_another_engine(data: bytes) -> bytes:
-    """The archive, with other bytes in its engine file."""
-    result = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(data)) as source, tarfile.open(fileobj=result, mode="w") as target:
-        for member in source.getmembers():
-            content = source.extractfile(member)
-            body = b"" if content is None else content.read()
-            if member.name.endswith("model.onnx"):
-                body = body[:-1] + bytes([body[-1] ^ 1])
-            target.addfile(member, io.BytesIO(body))
-    return gzip.compress(result.getvalue(), mtime=0)
-
-
 def test_the_tiny_road_answers_and_a_second_walk_changes_nothing(tiny, road):
     assert sum(number * number for number in vector(road)) == pytest.approx(1, abs=1e-5)
     done = walk(road)
     assert done.built == ()
     assert done.deployed.changed == ()
     assert len(done.deployed.unchanged) >= 3
+
+
+def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other(tiny, road):
+    """Its lock is a file of its own too, so that both branches merge without a conflict."""
+    lock, servers, stacks = tiny.lock.read_bytes(), _servers(tiny), _stacks(road)
+    model = tiny.write_like("newcomer", ALONE, serving="{server: python}")
+    try:
+        done = walk(road)
+        assert [entry.manifest.model for entry in done.built] == ["newcomer"]
+        # The environment's dashboard shows every endpoint.
+        assert set(done.deployed.changed) == {"local/Endpoint-newcomer", "local/Observability"}
+        assert {"local/Foundation", "local/Builds", "local/Endpoint-tiny"} <= set(done.deployed.unchanged)
+        assert {name: each for name, each in _stacks(road).items() if name in stacks and "observ" not in name} == {
+            name: each for name, each in stacks.items() if "observ" not in name
+        }
+        assert tiny.lock.read_bytes() == lock and tiny.lock.with_name("newcomer.lock.yaml").exists()
+        assert servers <= _servers(tiny)
+        assert {Caller(road).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")} == {1}
+    finally:
+        model.unlink()
+        road.clients("cloudformation").delete_stack(StackName="roundhouse-local-endpoint-newcomer")
+        until(lambda: None if "roundhouse-local-endpoint-newcomer" in _stacks(road) else True)
+        tiny.lock.with_name("newcomer.lock.yaml").unlink(missing_ok=True)
+    walk(road)
+
+
+def _stacks(road):
+    """When each stack was changed last."""
+    pages = road.clients("cloudformation").get_paginator("describe_stacks").paginate()
+    return {each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"]) for page in pages for each in page["Stacks"]}
+
+
+def _servers(tiny):
+    """Processes of the servers: the children of the local cloud's."""
+    return set(processes_of(tiny.places.tree))
 
 
 def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, road):
@@ -130,7 +159,7 @@ def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(t
     """The engine is not the one its manifest names; lock and digest agree, so that only the server sees it."""
     answer, entry = vector(road), _entry(tiny)
     good = _archive(road, entry)
-    bad = _with_another_engine(good)
+    bad = with_another_engine(good)
     sha256 = hashlib.sha256(bad).hexdigest()
     manifest = entry.manifest.model_copy(update={"load_seconds": 9.0})
     changed = {"sha256": sha256, "size_bytes": len(bad), "manifest_sha256": manifest.sha256()}

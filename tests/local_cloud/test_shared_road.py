@@ -8,12 +8,11 @@ import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import target_model
-from tests.local_cloud.tiny_road import new_road, processes_of, walk
+from tests.local_cloud.tiny_road import SHARED, new_road, processes_of, walk
 from workbench import asking
 from workbench.errors import DeskError
 
 pytestmark = pytest.mark.local_cloud
-SHARED = "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: 50\nscaling: {min: 1, max: 1}\n"
 
 
 @pytest.fixture

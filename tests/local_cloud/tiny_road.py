@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
+import json
 import os
 import shutil
+import tarfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from container.wire import text_request
 from workbench import asking, deploying
 from workbench.local_cloud import lifecycle
 from workbench.places import Places
@@ -31,14 +37,19 @@ accuracy:
   dataset: models/data/sentences.txt
   budget: {{mean: {mean}}}
 serving: {{server: python}}
-endpoint: {{instance_type: ml.c7i.large}}
+endpoint: {endpoint}
 """
+ALONE = "{instance_type: ml.c7i.large}"
+PAUSE_SECONDS = 0.05
+QUESTION = text_request(["a red train"])[0]
+SHARED = "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: 50\nscaling: {min: 1, max: 1}\n"
 ENVIRONMENT = """\
 name: local
 account: "000000000000"
 region: us-east-1
 platform: triton-24.10-cpu
 locks: build/local/locks
+builds: {at_once: 2, poll_seconds: 1}
 """
 WORDS = ("bird", "sat", "mat", "fast", "red", "train", "ran", "over", "green", "track", "under", "blue", "signal", "house")
 
@@ -58,15 +69,30 @@ class TinyRoad:
         """Nothing of it is left."""
         lifecycle.stop(cloud_state(self.places))
 
-    def write_model(self, network: bytes, *, precision: str = "fp32", mean: float = 0.99) -> None:
+    def write_model(self, network: bytes, *, precision: str = "fp32", mean: float = 0.99, endpoint: str = ALONE) -> None:
         """The model file and its network: other bytes are another engine, and so is another precision or budget."""
         folder = self.places.tree / "models" / "tiny"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.onnx").write_bytes(network)
         shutil.copyfile(FIXTURE / "tokenizer.json", folder / "tokenizer.json")
         (folder.parent / "tiny.yaml").write_text(
-            MODEL.format(sha256=hashlib.sha256(network).hexdigest(), precision=precision, mean=mean)
+            MODEL.format(sha256=hashlib.sha256(network).hexdigest(), precision=precision, mean=mean, endpoint=endpoint)
         )
+
+    def write_sharing_models(self, *names: str) -> None:
+        """A multi-model endpoint, and models of the same network that join it."""
+        (self.places.tree / "endpoints" / "shared.yaml").write_text(SHARED)
+        for name in names:
+            self.write_like(name, "shared")
+
+    def write_like(self, name: str, endpoint: str, *, serving: str | None = None) -> Path:
+        """A model of the same network, with an endpoint of its own or another's; the file."""
+        lines = (self.places.tree / "models" / "tiny.yaml").read_text().splitlines()
+        common = [line for line in lines if not line.startswith(("name:", "serving:", "endpoint:"))]
+        own = [f"name: {name}", *common, *([] if serving is None else [f"serving: {serving}"]), f"endpoint: {endpoint}"]
+        path = self.places.tree / "models" / f"{name}.yaml"
+        path.write_text("\n".join(own) + "\n")
+        return path
 
     @property
     def lock(self) -> Path:
@@ -104,6 +130,34 @@ def vector(road: Road) -> asking.Vector:
     """What the endpoint answers now."""
     address = asking.Address(endpoint="local-tiny", target_model=None)
     return asking.ask(road.clients("sagemaker-runtime"), address, ["a red train"])[0]
+
+
+def with_another_engine(data: bytes) -> bytes:
+    """The archive, with other bytes in its engine file."""
+    result = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(data)) as source, tarfile.open(fileobj=result, mode="w") as target:
+        for member in source.getmembers():
+            content = source.extractfile(member)
+            body = b"" if content is None else content.read()
+            if member.name.endswith("model.onnx"):
+                body = body[:-1] + bytes([body[-1] ^ 1])
+            target.addfile(member, io.BytesIO(body))
+    return gzip.compress(result.getvalue(), mtime=0)
+
+
+class Caller:
+    """Asks endpoints of a road over the wire, for `steady_load`; an answer is greeted by the variant that gave it."""
+
+    def __init__(self, road: Road) -> None:
+        self.runtime = road.clients("sagemaker-runtime")
+        self.waiting = threading.Event()
+
+    def invoke(self, endpoint: str, **options: Any) -> dict[str, Any]:
+        # A pause leaves the machine to the deploy that is tested.
+        self.waiting.wait(PAUSE_SECONDS)
+        answer = self.runtime.invoke_endpoint(EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options)
+        outputs = json.loads(answer["Body"].read())["outputs"]
+        return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
 
 
 def processes_of(place: Path) -> list[int]:

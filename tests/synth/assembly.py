@@ -17,7 +17,12 @@ from stacks.image_tag import read_image_files
 from tests.synth.deployments import ROOT
 
 BUILDSPEC = ROOT / "engine_build" / "buildspec.yml"
-SOURCES = Sources(image_files=read_image_files(ROOT), buildspec=BUILDSPEC.read_text(encoding="utf-8"))
+IMAGES_BUILDSPEC = ROOT / "engine_build" / "image" / "buildspec.yml"
+SOURCES = Sources(
+    image_files=read_image_files(ROOT),
+    buildspec=BUILDSPEC.read_text(encoding="utf-8"),
+    images_buildspec=IMAGES_BUILDSPEC.read_text(encoding="utf-8"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

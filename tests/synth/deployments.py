@@ -6,13 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from onboarding import names
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import ArchiveRecord, LockEntry
-from onboarding.manifest import BenchmarkRecord, BuilderRecord, Manifest, ProfileRecord
-from onboarding.resolve import deployments, runtime_identity
+from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from workbench.bench.scale.lock_entries import benchmark as benchmark
+from workbench.bench.scale.lock_entries import lock_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = read_tree(ROOT)
@@ -86,56 +85,3 @@ def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
 def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
     """A deployment whose every target needs, and has, an engine of another key."""
     return with_locks(deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key)))
-
-
-def benchmark(runtime: str, precision: str, batch: int, p99_ms: float, *, sequence: int = 64) -> BenchmarkRecord:
-    """One measurement at a batch size."""
-    return BenchmarkRecord(
-        runtime=runtime,
-        precision=precision,
-        batch=batch,
-        sequence=sequence,
-        average_ms=p99_ms / 2,
-        p50_ms=p99_ms / 2,
-        p95_ms=p99_ms,
-        p99_ms=p99_ms,
-        rows_per_second=batch * 1000 / p99_ms,
-        repetitions=100,
-    )
-
-
-def lock_entry(deployment: Deployment, target: Target, **manifest_fields: Any) -> LockEntry:
-    """The lock entry of a target, as its build would have written it."""
-    runtime = runtime_identity(deployment.platform, target.instance_type)
-    fields: dict[str, Any] = {
-        "model": target.model.name,
-        "task": target.model.task,
-        "engine_key": target.engine_key,
-        "network_keys": target.network_keys,
-        "platform": deployment.platform.name,
-        "runtime": runtime,
-        "compute_capability": target.instance_type.compute_capability,
-        "requested_precision": target.model.engine.precision,
-        "precision": "int8",
-        "decision": "int8 is faster and within the budget",
-        "engine_file": f"{target.model.name}/1/model.onnx",
-        "inputs": (),
-        "outputs": (),
-        "optimization_profiles": (ProfileRecord(batch=(1, 8, 32), sequence=(8, 64, 128)),),
-        "max_batch_size": 32,
-        "files": {},
-        "accuracy": (),
-        "compile_checks": (),
-        "benchmark": tuple(benchmark(runtime.name, "int8", batch, p99) for batch, p99 in ((1, 5.0), (8, 20.0), (32, 90.0))),
-        "load_seconds": 2.5,
-        "host_memory_mib": 200.0,
-        "builder": BuilderRecord(machine="test", built_at="2026-01-01T00:00:00Z"),
-    }
-    manifest = Manifest(**{**fields, **manifest_fields})
-    archive = ArchiveRecord(
-        path=names.engine_archive_path(target.engine_key),
-        sha256="a" * 64,
-        size_bytes=90 * 2**20,
-        manifest_sha256=manifest.sha256(),
-    )
-    return LockEntry(archive=archive, manifest=manifest)

@@ -58,7 +58,8 @@ def test_app_hangs_one_stage_for_the_named_environment_in_silence(run_app, outdi
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
     names = [stack.name for stack in read_stacks(outdir)]
-    assert sorted(names) == ["Builds", "Endpoint-sentence-embedder", "Endpoint-text-shared", "Foundation", "Observability"]
+    endpoints = ["Endpoint-sentence-embedder", "Endpoint-text-shared"]
+    assert sorted(names) == ["Builds", *endpoints, "Foundation", "Images", "Observability"]
 
 
 def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):

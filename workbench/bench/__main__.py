@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +10,16 @@ from pathlib import Path
 from rich.console import Console
 
 from workbench.bench.bert_large import bert_large
+from workbench.bench.deploys import deploys
 from workbench.bench.engine_build import engine_build
-from workbench.bench.measure import Circumstances, Measure, table, write
+from workbench.bench.here import circumstances
+from workbench.bench.measure import Measure, table, write
 from workbench.bench.processes import processes
+from workbench.bench.scaling_walk import scaling
 from workbench.bench.server_cpu import server_cpu, server_cpu_wide
 from workbench.bench.server_echo import server_echo
 from workbench.bench.soak import soak
+from workbench.bench.synth import synth
 from workbench.places import Places, places
 from workbench.processes import Processes
 from workbench.settings import inherited
@@ -31,6 +33,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "server_echo": server_echo,
     "soak": soak,
     "processes": processes,
+    "scaling": scaling,
+    "synth": synth,
+    "deploys": deploys,
 }
 
 
@@ -55,19 +60,11 @@ def _run(name: str, at: Places, console: Console) -> bool:
     except ValueError as error:
         console.print(f"{name} could not be measured: {error}", markup=False, highlight=False)
         return False
-    circumstances = Circumstances(machine=machine(), date=datetime.datetime.now(datetime.UTC).date().isoformat())
-    write(measures, circumstances, path)
-    console.print(table(f"{name}, {circumstances.machine}, {circumstances.date}", measures))
+    here = circumstances()
+    write(measures, here, path)
+    console.print(table(f"{name}, {here.machine}, {here.date}", measures))
     console.print(f"written to {path.relative_to(at.code)}")
     return all(each.verdict != "missed" for each in measures)
-
-
-def machine() -> str:
-    """Processor, cores and memory, without the machine's name."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    processor = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{processor}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`python -m workbench.bench.child RESULT PROGRAM ARGUMENT…`: runs a program and writes what it took, as JSON.
 
-A process of its own, so that the peak memory is that of this program's process tree (its largest process) and of no other.
+A process of its own, so that the peak memory is that of this program's process tree and of no other.
 """
 
 from __future__ import annotations
@@ -8,11 +8,17 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from workbench.bench.process_tree import process_trees, resident_bytes
 from workbench.processes import Command, Processes
+
+SAMPLE_SECONDS = 0.01
+SAMPLES_A_LOOK = 20
+"""Samples between two looks for new processes, which cost more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +27,12 @@ class Taken:
 
     code: int
     seconds: float
+    processor_seconds: float
+    """User and system time of all its processes."""
     peak_mib: float
+    """Of its largest process."""
+    peak_sum_mb: float
+    """Of all its processes together, sampled; pages that they share count for each."""
 
 
 def measured(command: Command, result: Path, run: Processes) -> Taken:
@@ -41,13 +52,41 @@ def measured(command: Command, result: Path, run: Processes) -> Taken:
 
 def main(arguments: list[str]) -> int:
     """The child."""
+    processes = Processes()
+    sampler = Sampler(processes)
+    sampler.start()
     begin = time.monotonic()
-    outcome = Processes()(Command(argv=tuple(arguments[1:])), print)
+    outcome = processes(Command(argv=tuple(arguments[1:])), print)
     seconds = time.monotonic() - begin
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    taken = Taken(code=outcome.code, seconds=round(seconds, 2), peak_mib=round(peak, 1))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken = Taken(
+        code=outcome.code,
+        seconds=round(seconds, 2),
+        processor_seconds=round(used.ru_utime + used.ru_stime, 2),
+        peak_mib=round(used.ru_maxrss / 1024, 1),
+        peak_sum_mb=round(sampler.peak_bytes / 1e6, 1),
+    )
     Path(arguments[0]).write_text(json.dumps(asdict(taken)), encoding="utf-8")
     return outcome.code
+
+
+class Sampler(threading.Thread):
+    """Looks at the memory of whatever a runner runs."""
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__(daemon=True)
+        self.peak_bytes = 0
+        self._processes = processes
+
+    def run(self) -> None:
+        """Samples as long as this process lives."""
+        while True:
+            with self._processes.lock:
+                roots = [process.pid for process in self._processes.live]
+            pids = process_trees(roots)
+            for _ in range(SAMPLES_A_LOOK if pids else 1):
+                self.peak_bytes = max(self.peak_bytes, sum(map(resident_bytes, pids)))
+                time.sleep(SAMPLE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -85,8 +85,14 @@ def _server(at: Places, wishes: Wishes) -> tuple[str, Destination, ModelSpec | N
 
 
 def _slo(tree: Tree, model: ModelSpec) -> float | None:
-    place = tree.endpoints.get(model.endpoint) if isinstance(model.endpoint, str) else model.endpoint
-    return None if place is None else place.latency_slo_ms
+    """Of the endpoint that the model answers behind: its own, a shared one, or that of the model it joins."""
+    from onboarding.model_spec import JoinSpec
+
+    place = tree.models[model.endpoint.joins].endpoint if isinstance(model.endpoint, JoinSpec) else model.endpoint
+    if isinstance(place, str):
+        shared = tree.endpoints.get(place)
+        return None if shared is None else shared.latency_slo_ms
+    return None if isinstance(place, JoinSpec) else place.latency_slo_ms
 
 
 def _input_file(at: Places, wishes: Wishes, model: ModelSpec | None) -> Path:

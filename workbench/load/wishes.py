@@ -42,6 +42,8 @@ class Wishes:
     timeout_seconds: float = 60.0
     expected_interval_ms: float | None = None
     output: Path | None = None
+    record: bool = False
+    """Into the lock of the model behind the endpoint."""
     command: str = ""
 
     @property
@@ -67,6 +69,8 @@ def require_sound(wishes: Wishes) -> None:
         (wishes.loop is not Loop.closed and wishes.expected_interval_ms is not None, INTERVAL),
         ((wishes.endpoint is None) == (wishes.url is None), "ENDPOINT or --url: give one of them"),
         (wishes.endpoint is not None and wishes.environment is None, "--env: is missing; an endpoint belongs to an environment"),
+        (wishes.record and wishes.endpoint is None, "--record: needs an ENDPOINT; a server by its URL has no lock"),
+        (wishes.record and wishes.loop is not None, RECORDED_SEARCH),
     )
     for wrong, sentence in refused:
         if wrong:
@@ -76,6 +80,7 @@ def require_sound(wishes: Wishes) -> None:
 PHASES_ALONE = "--phase: says start, spawn and seconds itself; leave --rate, --users, --spawn and --seconds out"
 NEEDS_LOAD = "belong to --rate, --closed-loop or --phase; the search stops by itself"
 SEARCH_STEPS = "--spawn and --seconds: belong to --rate or --closed-loop; the search has --step-seconds"
+RECORDED_SEARCH = "--record: takes no load; it searches for the highest rate itself, then holds it"
 INTERVAL = "--expected-interval: belongs to --closed-loop; an open loop needs no correction"
 
 

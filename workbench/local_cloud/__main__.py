@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from workbench.local_cloud.settings import Settings, configure_emulator
+from workbench.local_cloud.settings import Settings, SettingsError, configure_emulator, seconds_per_minute
 
 
 def main() -> None:
@@ -18,7 +18,12 @@ def main() -> None:
     parser.add_argument("--state", type=Path, required=True, help="folder for everything that the cloud writes")
     parser.add_argument("--port", type=int, required=True, help="free port on 127.0.0.1")
     arguments = parser.parse_args()
-    settings = Settings(root=arguments.root.resolve(), state=arguments.state.resolve(), port=arguments.port)
+    try:
+        pace = seconds_per_minute()
+    except SettingsError as error:
+        sys.exit(str(error))
+    root, state = arguments.root.resolve(), arguments.state.resolve()
+    settings = Settings(root=root, state=state, port=arguments.port, seconds_per_minute=pace)
     settings.state.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.root)
     configure_emulator(settings)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ministack.core import responses
-from ministack.services import cloudwatch, s3
+from ministack.services import cloudwatch, s3, sns
 
 Scoped = responses.AccountRegionScopedDict
 
@@ -32,6 +32,19 @@ def read_object(bucket: str, key: str) -> bytes | None:
     """An S3 object's bytes; None when the object or its bucket is not there."""
     content = s3._get_object_data(bucket, key)
     return None if content is None else bytes(content)
+
+
+def write_object(bucket: str, key: str, content: bytes, content_type: str, kms_key: str | None = None) -> bool:
+    """Writes an S3 object, encrypted with a KMS key where one is named; False when the bucket does not take it."""
+    headers = {"content-type": content_type}
+    if kms_key is not None:
+        headers |= {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": kms_key}
+    return int(s3._put_object(bucket, key, content, headers)[0]) < 300
+
+
+def publish(topic_arn: str, message: str) -> bool:
+    """Sends a message to an SNS topic; False when there is no such topic."""
+    return sns.publish_internal(topic_arn, message) is not None
 
 
 def record_metric(namespace: str, name: str, value: float, unit: str, dimensions: dict[str, str]) -> None:

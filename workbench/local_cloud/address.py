@@ -13,13 +13,14 @@ ADDRESS_FILE = "cloud.json"
 
 @dataclass(frozen=True, kw_only=True)
 class CloudAddress:
-    """A running local cloud: its process, told apart from a later one with the same pid, and its endpoint."""
+    """A running local cloud: its process, told apart from a later one with the same pid, its endpoint, and its pace."""
 
     pid: int
     pid_started: str
     port: int
     endpoint_url: str
     started_at: str
+    seconds_per_minute: float = 1.0
 
 
 def process_start(pid: int) -> str | None:
@@ -34,7 +35,7 @@ def process_start(pid: int) -> str | None:
     return f"{boot}/{fields[19]}"
 
 
-def own_address(port: int) -> CloudAddress:
+def own_address(port: int, seconds_per_minute: float) -> CloudAddress:
     """The address of this very process."""
     return CloudAddress(
         pid=os.getpid(),
@@ -42,6 +43,7 @@ def own_address(port: int) -> CloudAddress:
         port=port,
         endpoint_url=f"http://127.0.0.1:{port}",
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        seconds_per_minute=seconds_per_minute,
     )
 
 

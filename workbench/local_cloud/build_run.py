@@ -14,10 +14,18 @@ from typing import Any
 
 from workbench.local_cloud.account import read_object
 from workbench.local_cloud.archive import ArchiveError, unpack_source
-from workbench.local_cloud.buildspec import Buildspec, BuildspecError, Phase, phase_script, read_buildspec
+from workbench.local_cloud.buildspec import (
+    Buildspec,
+    BuildspecError,
+    Phase,
+    exported_variables,
+    phase_script,
+    read_buildspec,
+)
 from workbench.local_cloud.container import Container, ContainerSpec, start_container
 from workbench.local_cloud.images import ImageError, local_image
-from workbench.local_cloud.settings import Settings, package_index_environment
+from workbench.local_cloud.jobs.environment import job_environment
+from workbench.local_cloud.settings import Settings
 
 BUILD_PHASES = {"install": "INSTALL", "pre_build": "PRE_BUILD", "build": "BUILD", "post_build": "POST_BUILD"}
 
@@ -75,6 +83,7 @@ class BuildRun:
         self._phase("PROVISIONING", self._provision)
         buildspec = self._phase("DOWNLOAD_SOURCE", self._download)
         failure = self._run_commands(buildspec)
+        self._export(buildspec)
         if failure is None:
             self._phase("UPLOAD_ARTIFACTS", lambda: None)
         self._phase("FINALIZING", lambda: None)
@@ -93,6 +102,11 @@ class BuildRun:
                 if error.status != "FAILED":
                     break
         return next(iter(failures.values()), None)
+
+    def _export(self, buildspec: Buildspec) -> None:
+        path = self.folder / "shell" / "exports"
+        values = exported_variables(buildspec.exported, path.read_text(encoding="utf-8")) if path.is_file() else {}
+        self.record["exportedEnvironmentVariables"] = [{"name": name, "value": value} for name, value in values.items()]
 
     def _phase(self, name: str, act: Callable[[], Any]) -> Any:
         """Runs one phase, with its beginning, end and failure on record."""
@@ -195,14 +209,9 @@ class BuildRun:
             self._container = None
 
     def _environment(self, buildspec: Buildspec) -> dict[str, str]:
-        image = local_image(str(self.record["environment"]["image"]), self.settings)
-        base = image.base_environment(self.settings.root)
-        del base["PYTHONPATH"]
+        image, home = local_image(str(self.record["environment"]["image"]), self.settings), self.folder / "home"
         return {
-            **package_index_environment(),
-            **base,
-            "HOME": str(self.folder / "home"),
-            "XDG_CACHE_HOME": str(self.settings.state / "cache"),
+            **job_environment(image, self.settings, account=self.account, region=self.region, home=home),
             **buildspec.variables,
             **self.variables,
             "CI": "true",
@@ -210,12 +219,6 @@ class BuildRun:
             "CODEBUILD_BUILD_ARN": str(self.record["arn"]),
             "CODEBUILD_BUILD_NUMBER": str(self.record["buildNumber"]),
             "CODEBUILD_SRC_DIR": str(self.folder / "src"),
-            "AWS_ENDPOINT_URL": self.settings.endpoint_url,
-            "AWS_ACCESS_KEY_ID": self.account,
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
         }
 
     def _finish(self, status: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from ministack.services import codebuild
 from workbench.local_cloud.account import account_id, in_background, region
 from workbench.local_cloud.aws_error import AwsError, Reply, error_reply, json_reply
 from workbench.local_cloud.build_run import BuildRun
+from workbench.local_cloud.jobs.quotas import check_build_quota
 from workbench.local_cloud.settings import Settings
 
 Request = Mapping[str, Any]
@@ -24,6 +26,7 @@ class Builds:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.runs: dict[str, BuildRun] = {}
+        self._by_token: dict[tuple[str, str], str] = {}
 
     def install(self) -> None:
         """Puts these actions where MiniStack looks for its own."""
@@ -35,7 +38,15 @@ class Builds:
         project = codebuild._projects.get(request.get("projectName", ""))
         if project is None:
             return error_reply(AwsError("ResourceNotFoundException", f"Project not found: {request.get('projectName')}"))
+        token = (account_id(), str(request.get("idempotencyToken") or uuid.uuid4()))
+        if token in self._by_token:
+            return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
+        try:
+            check_build_quota(self.settings.state, sum(not run.ended.is_set() for run in self.runs.values()))
+        except AwsError as error:
+            return error_reply(error)
         record = build_record(project, request)
+        self._by_token[token] = record["id"]
         run = BuildRun(
             record=record,
             account=account_id(),

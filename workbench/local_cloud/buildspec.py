@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class Buildspec:
 
     phases: tuple[Phase, ...]
     variables: Mapping[str, str]
+    exported: tuple[str, ...] = ()
+    """Variables whose last values the build's record tells."""
 
 
 def read_buildspec(text: str) -> Buildspec:
@@ -51,7 +54,16 @@ def read_buildspec(text: str) -> Buildspec:
     return Buildspec(
         phases=tuple(_phase(name, phases[name] or {}) for name in PHASES if name in phases),
         variables={str(name): str(value) for name, value in variables.items()},
+        exported=tuple(map(str, (content.get("env") or {}).get("exported-variables") or ())),
     )
+
+
+def exported_variables(names: tuple[str, ...], exports: str) -> dict[str, str]:
+    """The values of variables in what `export -p` says."""
+    words = (word.partition("=") for word in shlex.split(exports))
+    found = {name: value for name, _, value in words if name in names}
+    # Bash escapes these within double quotes; shlex leaves them escaped.
+    return {name: re.sub(r"\\([$`])", r"\1", value) for name, value in found.items()}
 
 
 def _phase(name: str, content: Mapping[str, Any]) -> Phase:

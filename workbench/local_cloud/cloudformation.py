@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ministack.services.cloudformation import provisioners, stacks
@@ -10,13 +9,14 @@ from ministack.services.cloudformation import provisioners, stacks
 from workbench.local_cloud.account import sagemaker_arn
 from workbench.local_cloud.aws_error import AwsError
 from workbench.local_cloud.control_plane import ControlPlane
-from workbench.local_cloud.endpoints import Endpoint
+from workbench.local_cloud.endpoint import Endpoint
+from workbench.local_cloud.formation_calls import Created, Properties, gone, said
 from workbench.local_cloud.scaling import Scaling
+from workbench.local_cloud.scaling_types import TARGET_FIELDS, ScalingTypes
 
-Properties = Mapping[str, Any]
-Created = tuple[str, dict[str, Any]]
 ENDPOINT_TYPE = "AWS::SageMaker::Endpoint"
-TARGET_FIELDS = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+UPDATE_ONLY = ("RetainAllVariantProperties", "ExcludeRetainedVariantProperties", "RetainDeploymentConfig")
+"""Properties that CreateEndpoint does not know."""
 
 # Properties whose change makes CloudFormation create the resource anew. Source: the types' createOnlyProperties.
 REPLACING_PROPERTIES = {
@@ -61,30 +61,32 @@ class SageMakerTypes:
     """Create, update and delete through the same control plane that the API uses."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
-        self.control_plane = control_plane
+        self.actions = control_plane.actions
+        self.endpoints = control_plane.endpoints
 
     def named(self, kind: str, field: str, arn_kind: str) -> dict[str, Any]:
         """Handlers of a type that is only ever created and deleted; its Ref is the ARN, its name an attribute."""
-        actions = self.control_plane.actions
+        actions = self.actions
 
         def create(logical_id: str, properties: Properties, stack: str) -> Created:
             name = _name(properties, field, stack, logical_id)
-            _said(actions[f"Create{kind}"], {**properties, field: name})
+            said(actions[f"Create{kind}"], {**properties, field: name})
             return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
 
         def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
             return physical_id, {field: _last(physical_id), "Id": physical_id}
 
         def delete(physical_id: str, properties: Properties) -> None:
-            _gone(actions[f"Delete{kind}"], {field: _last(physical_id)})
+            gone(actions[f"Delete{kind}"], {field: _last(physical_id)})
 
         return {"create": create, "update": update, "delete": delete}
 
     def create_endpoint(self, logical_id: str, properties: Properties, stack: str) -> Created:
         """Creates an endpoint and waits until it answers; one that never does is removed and its reason raised."""
         name = _name(properties, "EndpointName", stack, logical_id)
-        _said(self.control_plane.create_endpoint, {**properties, "EndpointName": name})
-        endpoint = self.control_plane.endpoints.named(name)
+        given = {field: value for field, value in properties.items() if field not in UPDATE_ONLY}
+        said(self.actions["CreateEndpoint"], {**given, "EndpointName": name})
+        endpoint = self.endpoints.named(name)
         try:
             self._wait(endpoint)
         except ValueError:
@@ -96,76 +98,33 @@ class SageMakerTypes:
         """Puts the new endpoint config behind the endpoint and waits; on failure the old one still answers."""
         name = _last(physical_id)
         if old.get("EndpointConfigName") != new.get("EndpointConfigName"):
-            _said(self.control_plane.update_endpoint, {**new, "EndpointName": name})
-            self._wait(self.control_plane.endpoints.named(name))
+            endpoint = self._settled(name)
+            if endpoint is None or endpoint.config_name != new.get("EndpointConfigName"):
+                said(self.actions["UpdateEndpoint"], {**new, "EndpointName": name})
+                self._wait(self.endpoints.named(name))
         return physical_id, {"EndpointName": name, "Id": physical_id}
 
     def delete_endpoint(self, physical_id: str, properties: Properties) -> None:
-        """Deletes an endpoint and waits until its servers are gone."""
+        """Deletes an endpoint and waits until its instances are gone."""
+        if self._settled(_last(physical_id)) is None:
+            return
         try:
-            endpoint = self.control_plane.endpoints.delete(_last(physical_id))
+            endpoint = self.endpoints.delete(_last(physical_id))
         except AwsError as error:
-            if "Could not find" in error.message:
-                return
             raise ValueError(error.message) from error
-        self.control_plane.endpoints.wait(endpoint)
+        self.endpoints.wait(endpoint)
+
+    def _settled(self, name: str) -> Endpoint | None:
+        """An endpoint once nothing is under way on it, such as its own scaling; None when there is none."""
+        endpoint: Endpoint | None = self.endpoints.endpoints.get(name)
+        if endpoint is not None:
+            self.endpoints.wait(endpoint)
+        return endpoint
 
     def _wait(self, endpoint: Endpoint) -> None:
-        self.control_plane.endpoints.wait(endpoint)
+        self.endpoints.wait(endpoint)
         if endpoint.status != "InService" or endpoint.failure_reason is not None:
             raise ValueError(f"Resource handler returned message: {endpoint.failure_reason or endpoint.status}")
-
-
-class ScalingTypes:
-    """Scalable targets and scaling policies."""
-
-    def __init__(self, scaling: Scaling) -> None:
-        self.scaling = scaling
-
-    def handlers(self) -> dict[str, Any]:
-        """Both types' handlers."""
-        kind = "AWS::ApplicationAutoScaling"
-        return {
-            f"{kind}::ScalableTarget": {
-                "create": lambda logical_id, properties, stack: self.put_target(properties),
-                "update": lambda physical_id, old, new, stack: self.put_target(new),
-                "delete": self.delete_target,
-            },
-            f"{kind}::ScalingPolicy": {
-                "create": lambda logical_id, properties, stack: self.put_policy(properties),
-                "update": lambda physical_id, old, new, stack: self.put_policy(new),
-                "delete": self.delete_policy,
-            },
-        }
-
-    def put_target(self, properties: Properties) -> Created:
-        """Registers a target; its Ref is resource, dimension and namespace."""
-        _said(self.scaling.register, properties)
-        identity = "|".join(str(properties[name]) for name in ("ResourceId", "ScalableDimension", "ServiceNamespace"))
-        return identity, {"Id": identity}
-
-    def delete_target(self, physical_id: str, properties: Properties) -> None:
-        """Deregisters a target."""
-        _gone(self.scaling.deregister, {name: properties[name] for name in TARGET_FIELDS})
-
-    def put_policy(self, properties: Properties) -> Created:
-        """Puts a policy; its Ref is its ARN."""
-        request = _policy(properties)
-        arn = str(_said(self.scaling.put_policy, request)["PolicyARN"])
-        return arn, {"Arn": arn, "PolicyName": properties["PolicyName"]}
-
-    def delete_policy(self, physical_id: str, properties: Properties) -> None:
-        """Deletes a policy."""
-        _gone(self.scaling.delete_policy, _policy(properties))
-
-
-def _policy(properties: Properties) -> Properties:
-    """A policy's request: its target may be given by the target's Ref."""
-    target = properties.get("ScalingTargetId")
-    if target is None:
-        return properties
-    names = ("ResourceId", "ScalableDimension", "ServiceNamespace")
-    return {**properties, **dict(zip(names, str(target).split("|"), strict=True))}
 
 
 def _name(properties: Properties, field: str, stack: str, logical_id: str) -> str:
@@ -175,24 +134,6 @@ def _name(properties: Properties, field: str, stack: str, logical_id: str) -> st
 
 def _last(arn: str) -> str:
     return arn.rpartition("/")[2]
-
-
-def _said(action: Any, request: Properties) -> Mapping[str, Any]:
-    """Calls an action; its refusal becomes the reason that CloudFormation shows."""
-    try:
-        result: Mapping[str, Any] = action(request)
-    except AwsError as error:
-        raise ValueError(f"Resource handler returned message: {error.message} ({error.code})") from error
-    return result
-
-
-def _gone(action: Any, request: Properties) -> None:
-    """Calls a deleting action; what is gone already is no fault."""
-    try:
-        action(request)
-    except AwsError as error:
-        if "Could not find" not in error.message and error.code != "ObjectNotFoundException":
-            raise ValueError(f"Resource handler returned message: {error.message} ({error.code})") from error
 
 
 def _accept_metric_math() -> None:

@@ -41,17 +41,31 @@ async def _serve(settings: Settings) -> None:
     from hypercorn.asyncio import serve as hypercorn_serve
     from hypercorn.config import Config
 
+    from workbench.local_cloud.alarms import alarm_states
+    from workbench.local_cloud.autoscaler import Autoscaler
+    from workbench.local_cloud.autoscaling.actor import Actor
+    from workbench.local_cloud.autoscaling.registry import Registry
     from workbench.local_cloud.builds import Builds
     from workbench.local_cloud.cloudformation import install
     from workbench.local_cloud.control_plane import ControlPlane
     from workbench.local_cloud.endpoints import Endpoints
+    from workbench.local_cloud.jobs import state_machines
+    from workbench.local_cloud.jobs.training_jobs import TrainingJobs
+    from workbench.local_cloud.minutes import Minutes
     from workbench.local_cloud.runtime import Runtime
+    from workbench.local_cloud.scalable_targets import scaled_variants
     from workbench.local_cloud.scaling import Scaling
 
-    endpoints, scaling, builds = Endpoints(settings), Scaling(), Builds(settings)
-    control_plane = ControlPlane(endpoints)
+    endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
+    actor = Actor(endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60)
+    scaling, minutes = Scaling(registry, actor), Minutes(settings, endpoints, Autoscaler(registry, actor))
+    control_plane = ControlPlane(endpoints, lambda endpoint: scaled_variants(scaling.targets, endpoint))
+    jobs = TrainingJobs(settings)
+    control_plane.add(jobs.actions)
     install(control_plane, scaling)
     builds.install()
+    state_machines.install()
+    minutes.start()
     _add_service(emulator, "sagemaker", _sagemaker(control_plane, Runtime(endpoints)))
     _add_service(emulator, "application-autoscaling", _scaling(scaling))
 
@@ -67,7 +81,9 @@ async def _serve(settings: Settings) -> None:
 
     async def ended() -> None:
         await ending.wait()
+        minutes.stop()
         await asyncio.to_thread(builds.stop_all)
+        await asyncio.to_thread(jobs.stop_all)
         await asyncio.to_thread(endpoints.stop_all)
 
     await hypercorn_serve(emulator.app, config, shutdown_trigger=ended)
@@ -78,7 +94,7 @@ async def _announce(settings: Settings) -> None:
     """Writes the address once the cloud answers on it."""
     while not await _answers(settings.port):
         await asyncio.sleep(0.02)
-    write_address(settings.state, own_address(settings.port))
+    write_address(settings.state, own_address(settings.port, settings.seconds_per_minute))
 
 
 async def _answers(port: int) -> bool:

@@ -1,59 +1,47 @@
-"""Endpoints: records whose servers start, are replaced and stop in the background, as SageMaker's do."""
+"""Endpoints: records whose fleets start, are replaced, scaled and stopped in the background, as SageMaker's are."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from workbench.local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
 from workbench.local_cloud.aws_error import validation_error
-from workbench.local_cloud.servers import EndpointServers, ServerError, start_servers
+from workbench.local_cloud.capacity import Capacity
+from workbench.local_cloud.caretaker import Caretaker
+from workbench.local_cloud.endpoint import Endpoint
+from workbench.local_cloud.fleet import Fleet, new_fleet
+from workbench.local_cloud.records import Records
+from workbench.local_cloud.rollout import rollout
+from workbench.local_cloud.scale import Wanted, check_wanted, scaled
 from workbench.local_cloud.settings import Settings
+from workbench.local_cloud.traffic import Traffic
+from workbench.local_cloud.update import FAILURES, AlarmStates, RollbackFailed, RolledBack, Update
+from workbench.local_cloud.update_request import UpdateRequest, keep_properties
+from workbench.local_cloud.variant_fleet import Host
 
-IN_PROGRESS = ("Creating", "Updating", "Deleting")
 WAIT_SECONDS = 4200.0
 logger = logging.getLogger("roundhouse.endpoints")
 
 
-@dataclass(kw_only=True)
-class Endpoint:
-    """One endpoint as DescribeEndpoint shows it, and the servers that answer for it."""
-
-    name: str
-    arn: str
-    config_name: str
-    status: str
-    created: float
-    modified: float
-    failure_reason: str | None = None
-    deployment_config: Mapping[str, Any] | None = None
-    servers: EndpointServers | None = None
-    settled: threading.Event = field(default_factory=threading.Event)
-
-    def become(self, status: str, failure_reason: str | None = None) -> None:
-        """Moves to a status, and lets those who wait know when it is a final one."""
-        self.status, self.failure_reason, self.modified = status, failure_reason, time.time()
-        if status in IN_PROGRESS:
-            self.settled.clear()
-        else:
-            self.settled.set()
-
-
 class Endpoints:
-    """All endpoints of all accounts, and the models and endpoint configs that they are made from."""
+    """All endpoints of all accounts, and the records that they are made from."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, alarm_states: AlarmStates) -> None:
         self.settings = settings
-        self.models: MutableMapping[str, Mapping[str, Any]] = Scoped()
-        self.configs: MutableMapping[str, Mapping[str, Any]] = Scoped()
+        self.records = Records()
         self.endpoints: MutableMapping[str, Endpoint] = Scoped()
-        self._all_servers: dict[int, EndpointServers] = {}
+        self._alarm_states = alarm_states
+        self._host = Host(settings=settings, capacity=Capacity(settings.state), find_model=self.records.startable_model)
+        self._every: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
+        self._caretaker = Caretaker(self._kept_fleets)
+        self._caretaker.start()
 
     def named(self, name: str) -> Endpoint:
         """The endpoint of a name, or SageMaker's refusal."""
@@ -62,33 +50,62 @@ class Endpoints:
             raise validation_error(f'Could not find endpoint "{sagemaker_arn("endpoint", name)}".')
         return endpoint
 
-    def create(self, name: str, config_name: str, deployment_config: Mapping[str, Any] | None) -> Endpoint:
-        """Records a new endpoint and starts its servers in the background."""
+    def users(self, config_name: str) -> tuple[str, ...]:
+        """Names of the endpoints that use an endpoint config, or are about to."""
+        used = {endpoint.name: _config_names(endpoint) for endpoint in self.endpoints.values()}
+        return tuple(name for name, configs in used.items() if config_name in configs)
+
+    def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
+        """How many instances each production variant of an endpoint has, and how many it should have."""
+        traffic = self.named(endpoint_name).traffic
+        if traffic is None:
+            return {}
+        return {name: (len(variant.instances), variant.desired) for name, variant in traffic.fleet.production.items()}
+
+    def create(self, name: str, config_name: str, deployment_config: Mapping[str, Any] | None = None) -> Endpoint:
+        """Records a new endpoint and starts its fleet in the background."""
         with self._turn:
             arn, now = sagemaker_arn("endpoint", name), time.time()
-            if name in self.endpoints:
+            if name.lower() in {each.lower() for each in self.endpoints.keys()}:  # noqa: SIM118
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
-            self.config(config_name)
+            self.records.config(config_name)
             endpoint = Endpoint(
                 name=name, arn=arn, config_name=config_name, status="Creating", created=now, modified=now,
                 deployment_config=deployment_config,
             )  # fmt: skip
-            self.endpoints[name] = endpoint
-        in_background(self._change, endpoint, config_name, "Failed")
+            self.endpoints[name] = self._every[id(endpoint)] = endpoint
+        in_background(self._guarded, endpoint, self._create, "Failed")
         return endpoint
 
-    def update(self, name: str, config_name: str, deployment_config: Mapping[str, Any] | None) -> Endpoint:
-        """Starts the servers of another endpoint config; the old ones answer until the new ones are healthy."""
+    def update(self, request: UpdateRequest) -> Endpoint:
+        """Begins to replace an endpoint's fleet by that of another endpoint config; the old one answers until it is."""
         with self._turn:
-            endpoint = self._settled(name)
-            self.config(config_name)
-            endpoint.deployment_config = deployment_config
+            endpoint = self._settled(request.endpoint_name)
+            self.records.config(request.config_name)
+            if endpoint.traffic is None:
+                raise validation_error(
+                    f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only be deleted.'
+                )
+            endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
-        in_background(self._change, endpoint, config_name, "InService" if endpoint.servers is not None else "Failed")
+        in_background(self._guarded, endpoint, functools.partial(self._update, request=request), "InService")
+        return endpoint
+
+    def scale(self, endpoint_name: str, variant_name: str, desired: int) -> None:
+        """Begins to start or stop instances of one variant."""
+        self.change(endpoint_name, {variant_name: Wanted(count=desired)})
+
+    def change(self, endpoint_name: str, wanted: Mapping[str, Wanted]) -> Endpoint:
+        """Begins to change weights and instance counts of variants."""
+        with self._turn:
+            endpoint = self._settled(endpoint_name)
+            check_wanted(endpoint, wanted)
+            endpoint.become("Updating")
+        in_background(self._guarded, endpoint, functools.partial(scaled, wanted=wanted), "InService")
         return endpoint
 
     def delete(self, name: str) -> Endpoint:
-        """Stops an endpoint's servers in the background; the endpoint is gone once they are."""
+        """Stops an endpoint's fleets in the background; the endpoint is gone once they are."""
         with self._turn:
             endpoint = self._settled(name)
             endpoint.become("Deleting")
@@ -99,72 +116,80 @@ class Endpoints:
         """Blocks until what was begun on an endpoint has ended."""
         endpoint.settled.wait(WAIT_SECONDS)
 
-    def config(self, name: str) -> Mapping[str, Any]:
-        """The endpoint config of a name, or SageMaker's refusal."""
-        config = self.configs.get(name)
-        if config is None:
-            raise validation_error(f'Could not find endpoint configuration "{sagemaker_arn("endpoint-config", name)}".')
-        return config
-
-    def users(self, config_name: str) -> tuple[str, ...]:
-        """Names of the endpoints that use an endpoint config."""
-        return tuple(endpoint.name for endpoint in self.endpoints.values() if endpoint.config_name == config_name)
-
     def stop_all(self) -> None:
-        """Stops every server of every account, when the cloud itself ends."""
+        """Stops every instance of every account, when the cloud itself ends."""
+        self._caretaker.stop()
         with self._turn:
-            remaining = list(self._all_servers.values())
-        threads = [in_background(servers.stop, 0.0) for servers in remaining]
+            fleets = [fleet for endpoint in self._every.values() for fleet in endpoint.fleets]
+        threads = [in_background(fleet.stop, 0.0) for fleet in fleets]
         for thread in threads:
             thread.join()
 
     def _settled(self, name: str) -> Endpoint:
         endpoint = self.named(name)
-        if endpoint.status in IN_PROGRESS:
+        if endpoint.is_in_progress:
             raise validation_error(f'Cannot update in-progress endpoint "{endpoint.arn}".')
         return endpoint
 
-    def _change(self, endpoint: Endpoint, config_name: str, status_on_failure: str) -> None:
-        """Starts the new servers, then stops the old ones; a failure leaves the old ones in place."""
+    def _kept_fleets(self) -> Iterable[Fleet]:
+        """The fleets that answer for an endpoint; the new one of an update under way is watched by the update."""
+        with self._turn:
+            endpoints = list(self._every.values())
+        return [fleet for endpoint in endpoints for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]]
+
+    def _guarded(self, endpoint: Endpoint, change: Callable[[Endpoint], None], status_on_failure: str) -> None:
+        """Runs a change to its final status; whatever goes wrong is the endpoint's failure reason."""
         try:
-            servers = self._start(endpoint, config_name)
-        except ServerError as error:
+            change(endpoint)
+        except RollbackFailed as error:
+            logger.warning("endpoint %s: %s", endpoint.name, error)
+            endpoint.become("UpdateRollbackFailed", str(error))
+        except (*FAILURES, RolledBack) as error:
             logger.warning("endpoint %s: %s", endpoint.name, error)
             endpoint.become(status_on_failure, str(error))
-            return
         except Exception as error:
             logger.exception("endpoint %s", endpoint.name)
             endpoint.become(status_on_failure, f"the local cloud failed: {error}")
-            return
-        old, endpoint.servers, endpoint.config_name = endpoint.servers, servers, config_name
-        self._track(servers)
-        endpoint.become("InService")
-        if old is not None:
-            self._stop(old)
+        else:
+            endpoint.become("InService")
 
-    def _start(self, endpoint: Endpoint, config_name: str) -> EndpointServers:
-        variants = self.config(config_name)["ProductionVariants"]
-        models = {}
-        for variant in variants:
-            model = self.models.get(variant["ModelName"])
-            if model is None:
-                raise ServerError(f'Could not find model "{sagemaker_arn("model", variant["ModelName"])}".')
-            models[variant["ModelName"]] = model
+    def _create(self, endpoint: Endpoint) -> None:
+        fleet = self._fleet(endpoint, endpoint.config_name)
+        endpoint.say(fleet, "Creating")
+        fleet.start()
+        endpoint.route(Traffic(fleet=fleet))
+
+    def _update(self, endpoint: Endpoint, request: UpdateRequest) -> None:
+        before = endpoint.traffic
+        if before is None:
+            raise RolledBack(f"endpoint {endpoint.name} has no fleet")
+        fleet = self._fleet(endpoint, request.config_name)
+        keep_properties(request, before.fleet, fleet)
+        counts = {name: variant.desired for name, variant in fleet.production.items()}
+        Update(
+            before=before,
+            new=fleet,
+            plan=rollout(request.deployment_config, counts),
+            settings=self.settings,
+            alarm_states=self._alarm_states,
+            route=endpoint.route,
+            say=functools.partial(endpoint.say, fleet),
+        ).run()
+
+    def _fleet(self, endpoint: Endpoint, config_name: str) -> Fleet:
         owner = f"{account_id()}-{region()}-{endpoint.name}-{uuid.uuid4().hex[:8]}"
-        return start_servers(variants, models, self.settings.state / "endpoints" / owner, self.settings)
+        return new_fleet(self.records.config(config_name), self._host, self.settings.state / "endpoints" / owner)
 
     def _remove(self, endpoint: Endpoint) -> None:
-        servers, endpoint.servers = endpoint.servers, None
-        if servers is not None:
-            self._stop(servers)
+        fleets, endpoint.traffic = endpoint.fleets, None
+        for fleet in fleets:
+            fleet.stop()
         self.endpoints.pop(endpoint.name, None)
+        with self._turn:
+            self._every.pop(id(endpoint), None)
         endpoint.become("Deleted")
 
-    def _track(self, servers: EndpointServers) -> None:
-        with self._turn:
-            self._all_servers[id(servers)] = servers
 
-    def _stop(self, servers: EndpointServers) -> None:
-        servers.stop()
-        with self._turn:
-            self._all_servers.pop(id(servers), None)
+def _config_names(endpoint: Endpoint) -> tuple[str, ...]:
+    pending = () if endpoint.pending is None else (endpoint.pending.fleet.config_name,)
+    return (endpoint.config_name, *pending)

@@ -14,6 +14,7 @@ from workbench.local_cloud.settings import Settings
 
 OVERRIDES_FILE = "images.yaml"
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
+TRAIN = Path(__file__).parent / "jobs" / "train.py"
 
 
 class ImageError(Exception):
@@ -22,7 +23,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalImage:
-    """The local stand-in of one image: the environment whose programs come first, and the command that serves."""
+    """The local stand-in of one image: the environment whose programs come first, and the command that serves or trains."""
 
     environment_folder: Path
     command: tuple[str, ...] = ()
@@ -71,7 +72,10 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
             environment_folder=triton,
             command=(*serve, "--triton", str(triton), "--backends", str(settings.state / "backends")),
         ),
-        "builder-cpu": LocalImage(environment_folder=builder),
+        "builder-cpu": LocalImage(
+            environment_folder=builder,
+            command=(str(builder / "bin" / "python"), str(TRAIN), str(settings.root / "engine_build" / "training_job.py")),
+        ),
     }
 
 

@@ -33,11 +33,12 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """What making a target model ready took; zeros when it was ready before."""
+    """What making a target model ready took; zeros when it was ready before. Making room counts apart from loading."""
 
     cache_hit: bool
     downloading_seconds: float = 0.0
     loading_seconds: float = 0.0
+    unloading_seconds: tuple[float, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -51,6 +52,11 @@ class TargetModels:
     _in_use: dict[str, int] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _loading: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def loaded_count(self) -> int:
+        """How many target models the server has."""
+        return len(self._loaded)
 
     def invoke(
         self, target_model: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
@@ -78,11 +84,16 @@ class TargetModels:
             begun = time.monotonic()
             self._fetch(name, target_model)
             fetched = time.monotonic()
-            self._load(name, target_model)
+            unloading = self._load(name, target_model)
             with self._turn:
                 self._loaded[name] = target_model
             self._held(name)
-            return Loading(cache_hit=False, downloading_seconds=fetched - begun, loading_seconds=time.monotonic() - fetched)
+            return Loading(
+                cache_hit=False,
+                downloading_seconds=fetched - begun,
+                loading_seconds=time.monotonic() - fetched - sum(unloading),
+                unloading_seconds=unloading,
+            )
 
     def _held(self, name: str) -> bool:
         with self._turn:
@@ -109,14 +120,20 @@ class TargetModels:
         unpack_model(content, draft / "model", f"s3://{bucket}/{key}")
         draft.rename(place)
 
-    def _load(self, name: str, target_model: str) -> None:
-        """Asks the server to load; on 507 makes room by unloading what was asked longest ago, and asks again."""
+    def _load(self, name: str, target_model: str) -> tuple[float, ...]:
+        """Asks the server to load; on 507 makes room by unloading what was asked longest ago, and asks again.
+
+        Returns how many seconds each unloading took.
+        """
+        unloading: list[float] = []
         while True:
             response = self._ask_to_load(name, target_model)
             if response.status in (200, 409):
-                return
+                return tuple(unloading)
+            begun = time.monotonic()
             if response.status != 507 or not self._unload_one():
                 raise LoadError(response)
+            unloading.append(time.monotonic() - begun)
 
     def _ask_to_load(self, name: str, target_model: str) -> Response:
         body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()

@@ -13,20 +13,48 @@ PASSED_ON = frozenset(
     }
 )  # fmt: skip
 PASSED_ON_PREFIXES = ("PIP_", "UV_", "NODE_")
+SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
+SECONDS_PER_MINUTE_DEFAULT = 1.0
+
+
+class SettingsError(Exception):
+    """A setting of the local cloud cannot be used; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The repository whose environments run the servers, the state folder, and the port on 127.0.0.1."""
+    """The repository whose environments run the servers, the state folder, the port on 127.0.0.1, and how fast time runs.
+
+    `seconds_per_minute` is how long one minute of waiting that an AWS request asks for takes here: bake times, termination
+    waits, deliveries, cool-downs, the periods of alarms and of what is published. Timeouts of what really runs, such as a
+    server's start, stay as they are asked for.
+    """
 
     root: Path
     state: Path
     port: int
+    seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
+
+    def waited(self, aws_seconds: float) -> float:
+        """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
+        return aws_seconds * self.seconds_per_minute / 60
 
     @property
     def endpoint_url(self) -> str:
         """Where every AWS client of this cloud sends its requests."""
         return f"http://127.0.0.1:{self.port}"
+
+
+def seconds_per_minute() -> float:
+    """How long a minute of AWS's waits takes in this process's local cloud, in seconds: 1 unless the environment says more."""
+    given = os.environ.get(SECONDS_PER_MINUTE, "")
+    try:
+        seconds = float(given) if given else SECONDS_PER_MINUTE_DEFAULT
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 60:
+        raise SettingsError(f"{SECONDS_PER_MINUTE} is {given!r}: it takes a number above 0, and 60 runs at AWS's own pace")
+    return seconds
 
 
 def package_index_environment() -> dict[str, str]:

@@ -96,6 +96,38 @@ def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
         resolved(write_tree(tmp_path), "tyni")
 
 
+def test_order_takes_the_engine_of_a_compute_capability(tmp_path):
+    root = write_tree(tmp_path)
+    asked = Options(root=root, environment="desk", model="tiny", compute_capability="cpu", out=root / "out")
+    assert order(asked, Log(io.StringIO())).engine_key == resolved(root).engine_key
+
+
+def test_order_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
+    spec = model("tiny")
+    pools = {"instance_type": "ml.g5.xlarge", "instance_pools": [{"instance_type": "ml.g6.xlarge"}], "latency_slo_ms": 50}
+    root = write_tree(tmp_path, {**spec, "endpoint": pools})
+    environment = root / "environments/desk.yaml"
+    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+
+    def found(capability):
+        asked = Options(root=root, environment="desk", model="tiny", compute_capability=capability, out=root / "out")
+        return order(asked, Log(io.StringIO()))
+
+    assert (found(None).compute_capability, found("8.6").compute_capability, found("8.9").compute_capability) == (
+        "8.6",
+        "8.6",
+        "8.9",
+    )
+    assert found("8.9").engine_key != found("8.6").engine_key == found(None).engine_key
+
+
+def test_refuses_a_compute_capability_that_does_not_serve_the_model(tmp_path):
+    root = write_tree(tmp_path)
+    asked = Options(root=root, environment="desk", model="tiny", compute_capability="8.9", out=root / "out")
+    with pytest.raises(InputRefused, match=r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu"):
+        order(asked, Log(io.StringIO()))
+
+
 def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
     root = write_tree(tmp_path, model("tiny", speed=1, colour=2))
     log = io.StringIO()
@@ -108,6 +140,9 @@ def test_options_are_read(tmp_path):
     found = options(
         ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--publish", "s3://b", "--format", "json"]
     )
+    assert found.compute_capability is None
+    given = ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--compute-capability", "8.9"]
+    assert options(given).compute_capability == "8.9"
     assert (found.environment, found.model, found.out, found.publish, found.format) == (
         "desk",
         "tiny",
@@ -115,6 +150,12 @@ def test_options_are_read(tmp_path):
         "s3://b",
         "json",
     )
+
+
+def test_refuses_an_empty_compute_capability(tmp_path):
+    given = ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--compute-capability", ""]
+    with pytest.raises(InputRefused, match=r"--compute-capability: it is empty"):
+        options(given)
 
 
 @pytest.mark.parametrize(("arguments", "words"), [([], "--environment"), (["--mode", "x"], "--environment, --model, --out")])

@@ -66,13 +66,15 @@ def run(places, build, environment=None):
 
 
 def test_job_runs_the_same_command_as_any_other_build(places):
-    wish(places, {**WISHES, "commit": "c0ffee", "image": "builder-gpu@sha256:1", "sagemaker_region": "us-east-1"})
+    also = {"commit": "c0ffee", "image": "builder-gpu@sha256:1", "compute_capability": "8.9", "sagemaker_region": "us-east-1"}
+    wish(places, {**WISHES, **also})
     build = Build()
     assert run(places, build, {"PATH": "/bin"})[0] == 0
     assert build.trees == [places.source]
     assert build.arguments == (
         *("--root", str(places.source), "--out", str(places.out)),
-        *("--environment", "dev", "--model", "tiny", "--publish", "s3://bucket", "--format", "json"),
+        *("--environment", "dev", "--model", "tiny", "--publish", "s3://bucket", "--compute-capability", "8.9"),
+        *("--format", "json"),
     )
     assert build.environment == {
         "PATH": "/bin",
@@ -85,7 +87,9 @@ def test_job_runs_the_same_command_as_any_other_build(places):
 def test_engine_build_takes_those_arguments():
     from engine_build.options import options
 
-    found = options(training_job.arguments(WISHES, Path("tree"), Path("out")))
+    assert options(training_job.arguments(WISHES, Path("tree"), Path("out"))).compute_capability is None
+    found = options(training_job.arguments({**WISHES, "compute_capability": "8.9"}, Path("tree"), Path("out")))
+    assert found.compute_capability == "8.9"
     assert (found.root, found.out, found.environment, found.model) == (Path("tree"), Path("out"), "dev", "tiny")
     assert (found.publish, found.format) == ("s3://bucket", "json")
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from onboarding.lock import LockError, lock_path, read_lock, write_lock_entry
+from onboarding.lock import LockError, ServedCapacity, lock_path, lock_text, read_lock, record_capacity, write_lock_entry
 from tests.unit.onboarding.manifests import lock_entry
 
 
@@ -56,6 +56,78 @@ def test_lock_only_gains_lines_when_an_engine_is_added(tmp_path):
 
 def test_lock_is_readable_by_everyone(tmp_path):
     assert write_lock_entry(tmp_path, "m", lock_entry("m", key(1))).stat().st_mode & 0o777 == 0o644
+
+
+def served(instance_type: str = "ml.g5.xlarge", rate: float = 310.0) -> ServedCapacity:
+    return ServedCapacity(
+        requests_per_second=rate,
+        slo_ms=50.0,
+        instance_type=instance_type,
+        server="triton",
+        endpoint="dev-m",
+        date="2026-11-21",
+        tool="a test",
+    )
+
+
+def test_capacity_is_recorded_beside_the_engine_and_every_other(tmp_path):
+    for number in (1, 2):
+        write_lock_entry(tmp_path, "m", lock_entry("m", key(number)))
+    for each in (served(), served("ml.g5.2xlarge"), served(rate=320.0)):
+        path = record_capacity(tmp_path, "m", key(1), each)
+    engines = read_lock(path.parent, "m").engines
+    assert engines[key(1)].capacity == {"ml.g5.xlarge": served(rate=320.0), "ml.g5.2xlarge": served("ml.g5.2xlarge")}
+    assert engines[key(2)] == lock_entry("m", key(2))
+    assert engines[key(1)].manifest == lock_entry("m", key(1)).manifest
+
+
+def test_capacity_only_adds_lines_to_the_lock(tmp_path):
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    record_capacity(tmp_path, "m", key(1), served("ml.g5.xlarge"))
+    before = lock_path(tmp_path, "m").read_text().splitlines()
+    record_capacity(tmp_path, "m", key(1), served("ml.g5.2xlarge"))
+    after = iter(lock_path(tmp_path, "m").read_text().splitlines())
+    assert all(line in after for line in before), "a merge of two branches would conflict"
+
+
+def test_lock_without_a_capacity_is_written_as_it_always_was(tmp_path):
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    assert "capacity:" not in lock_text(read_lock(tmp_path, "m"))
+
+
+def test_capacity_stays_with_the_same_archive_and_goes_with_another(tmp_path):
+    entry = lock_entry("m", key(1))
+    write_lock_entry(tmp_path, "m", entry)
+    record_capacity(tmp_path, "m", key(1), served())
+    write_lock_entry(tmp_path, "m", entry)
+    assert read_lock(tmp_path, "m").engines[key(1)].capacity == {"ml.g5.xlarge": served()}
+    rebuilt = entry.model_copy(update={"archive": entry.archive.model_copy(update={"sha256": "2" * 64})})
+    write_lock_entry(tmp_path, "m", rebuilt)
+    assert read_lock(tmp_path, "m").engines[key(1)].capacity is None
+
+
+def test_capacities_of_concurrent_writers_are_all_kept(tmp_path):
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    types = [f"ml.g5.{size}xlarge" for size in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: record_capacity(tmp_path, "m", key(1), served(name)), types))
+    assert set(read_lock(tmp_path, "m").engines[key(1)].capacity or ()) == set(types)
+
+
+def test_refuses_the_capacity_of_an_engine_that_is_not_there(tmp_path):
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    before = lock_path(tmp_path, "m").read_bytes()
+    with pytest.raises(LockError, match=f"has no engine {key(2)}; build it, then measure it"):
+        record_capacity(tmp_path, "m", key(2), served())
+    assert lock_path(tmp_path, "m").read_bytes() == before
+
+
+def test_refuses_a_capacity_under_the_instance_type_of_another(tmp_path):
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    path = record_capacity(tmp_path, "m", key(1), served())
+    path.write_text(path.read_text().replace("      ml.g5.xlarge:", "      ml.g5.2xlarge:"))
+    with pytest.raises(LockError, match="a capacity under the instance type of another"):
+        read_lock(tmp_path, "m")
 
 
 BROKEN = {

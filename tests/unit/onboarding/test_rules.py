@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,18 +15,39 @@ from onboarding.checks import MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, ScalingSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolved import own_endpoint
-from onboarding.rules import endpoint_rules, environment_rules, placement_rules, precision_rules
-from onboarding.rules.rule import EndpointCase, EngineCase, EnvironmentCase, ModelCase, applied
+from onboarding.rules import (
+    endpoint_rules,
+    environment_rules,
+    join_rules,
+    placement_rules,
+    precision_rules,
+    scaling_rules,
+    variant_rules,
+)
+from onboarding.rules.rule import (
+    EndpointCase,
+    EngineCase,
+    EnvironmentCase,
+    JoinCase,
+    ModelCase,
+    ScalingCase,
+    VariantsCase,
+    applied,
+)
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import FIXTURES, tree_root
 
+EMPTY = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
 FAULTS = sorted((FIXTURES / "faults").glob("*.yaml"))
 EVERY_RULE = (
     *MODEL_RULES,
     *endpoint_rules.RULES,
+    *scaling_rules.RULES,
+    *join_rules.RULES,
+    *variant_rules.RULES,
     *environment_rules.RULES,
     *placement_rules.RULES,
     *precision_rules.ENGINE_RULES,
@@ -41,6 +64,8 @@ def _rules_that_refuse(root: Path) -> set[str]:
     for view in read_tree(root).views.values():
         subjects = [(placement_rules.RULES, case, view.environment.sections) for case in cases.placements(view)]
         subjects += [(precision_rules.ENGINE_RULES, case, model.sections) for model, case in cases.engine_cases(view)]
+        subjects += [(join_rules.RULES, case, model.sections) for model, case in cases.joins(view)]
+        subjects += [(variant_rules.RULES, case, endpoint.sections) for endpoint, case in cases.variants(view)]
         inside = EnvironmentCase(
             spec=view.environment.spec, document=view.environment.document, is_inside_root=lambda path: is_inside(root, path)
         )
@@ -50,10 +75,21 @@ def _rules_that_refuse(root: Path) -> set[str]:
             subjects.append((MODEL_RULES, model_case, model.sections))
             own = own_endpoint(model)
             if own is not None:
-                subjects.append((endpoint_rules.RULES, EndpointCase(spec=own.spec, document=own.document), own.sections))
+                subjects += list(_endpoint_subjects(own, multi_model=False))
+        for shared in view.endpoints.values():
+            subjects += list(_endpoint_subjects(shared, multi_model=True))
         for rules, case, sections in subjects:
             refusing |= {rule.name for rule in rules if list(applied([rule], case, sections))}
     return refusing
+
+
+def _endpoint_subjects(endpoint, *, multi_model: bool) -> Iterator[Any]:
+    case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
+    yield endpoint_rules.RULES, case, endpoint.sections
+    if {"scaling", "asynchronous"} <= endpoint.sections:
+        asynchronous = endpoint.spec.asynchronous is not None
+        scaling = ScalingCase(scaling=endpoint.spec.scaling, document=endpoint.document, asynchronous=asynchronous)
+        yield scaling_rules.RULES, scaling, endpoint.sections
 
 
 def test_every_rule_refuses_a_fixture(tmp_path):
@@ -80,7 +116,7 @@ def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     sections = {name: getattr(whole, name) for name in rule.needs}
     assert rule.needs and rule.needs <= set(ModelSpec.model_fields)
     partial = ModelSpec.model_construct(_fields_set=set(sections), **sections)
-    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    document = EMPTY
     if rule in MODEL_RULES:
         case = ModelCase(spec=partial, document=document, datasets=Datasets(root))
     else:
@@ -89,6 +125,7 @@ def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
             document=document,
             platform=serving_platforms()["triton-26.05"],
             instance=instance_types()["ml.g5.xlarge"],
+            instances=(instance_types()["ml.g5.xlarge"],),
         )
     assert list(rule.faults(case)) == []
 
@@ -106,7 +143,7 @@ def test_environment_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     whole = read_tree(tree_root(tmp_path, {})).environments["cloud"]
     sections = {name: getattr(whole, name) for name in rule.needs}
     partial = EnvironmentSpec.model_construct(_fields_set=set(sections), **sections)
-    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    document = EMPTY
     assert list(rule.faults(EnvironmentCase(spec=partial, document=document, is_inside_root=lambda path: True))) == []
 
 
@@ -115,5 +152,28 @@ def test_endpoint_rule_reads_only_the_sections_it_needs(rule):
     whole = EndpointSpec(instance_type="ml.g5.xlarge")
     sections = {name: getattr(whole, name) for name in rule.needs}
     partial = EndpointSpec.model_construct(_fields_set=set(sections), **sections)
-    document = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1)})
+    document = EMPTY
     assert list(rule.faults(EndpointCase(spec=partial, document=document))) == []
+
+
+@pytest.mark.parametrize("rule", variant_rules.RULES, ids=lambda rule: rule.name)
+def test_variant_rule_reads_only_the_sections_it_needs(rule):
+    whole = EndpointSpec(instance_type="ml.g5.xlarge")
+    sections = {name: getattr(whole, name) for name in rule.needs}
+    partial = EndpointSpec.model_construct(_fields_set=set(sections), **sections)
+    assert list(rule.faults(VariantsCase(name="example", spec=partial, document=EMPTY, joined=()))) == []
+
+
+@pytest.mark.parametrize("rule", join_rules.RULES, ids=lambda rule: rule.name)
+def test_join_rule_reads_only_the_sections_it_needs(rule, tmp_path):
+    models = read_tree(tree_root(tmp_path, {})).views["cloud"].models
+    spec = JoinSpec(joins="example")
+    sections = {name: spec if name == "endpoint" else getattr(models["example"].spec, name) for name in rule.needs}
+    partial = ModelSpec.model_construct(_fields_set=set(sections), **sections)
+    case = JoinCase(name="beside", spec=spec, model=partial, document=EMPTY, models=models, shared_endpoints=("shared",))
+    assert "endpoint" in rule.needs and list(rule.faults(case)) == []
+
+
+@pytest.mark.parametrize("rule", scaling_rules.RULES, ids=lambda rule: rule.name)
+def test_scaling_rule_has_nothing_to_say_of_the_defaults(rule):
+    assert list(rule.faults(ScalingCase(scaling=ScalingSpec(), document=EMPTY, asynchronous=False))) == []

@@ -6,6 +6,8 @@ import dataclasses
 import gzip
 import io
 import json
+import re
+import sys
 from pathlib import Path
 
 import boto3
@@ -18,6 +20,7 @@ from onboarding.manifest import TensorRecord
 from tests.unit.workbench.engines import copied_tree, entry_for, local_deployments
 from tests.unit.workbench.load.answering import Answer, served
 from workbench.asking import Address, address, ask, ask_arrays, classes, cosine, output_name, require_inputs
+from workbench.cli import exit_code
 from workbench.errors import AnswerWrong, DeskError, RoundhouseError
 
 
@@ -123,6 +126,99 @@ def test_compressed_bodies_say_so_through_boto3(limit):
     assert headers.get("content-encoding") == (None if limit is None else "gzip")
     assert ("content-encoding" in headers["authorization"]) == (limit is not None)
     assert b"a" * 500 in (body if limit is None else gzip.decompress(body))
+
+
+ARRAYS_MODEL = """
+name: signal
+task: tensors
+source: {onnx: "s3://b/k.onnx", sha256: abababababababababababababababababababababababababababababababab}
+engine: {precision: fp32, optimization_profiles: [{batch: [1, 8, 32]}]}
+accuracy: {dataset: models/data/signal.npz}
+endpoint: {instance_type: ml.c7i.large}
+"""
+NO_UNICODE = "a\udcff"
+REFUSED = {"OriginalStatusCode": 400, "OriginalMessage": json.dumps({"error": "Unknown input 'y'; the model takes 'x'."})}
+EMBEDDER, SIGNAL, SHARED = "sentence-embedder", "signal", "text-shared"
+
+
+def aws(status: int, kind: str, message: str, **more: object) -> Answer:
+    """What SageMaker says."""
+    body = json.dumps({"message": message, "Message": message} | more).encode()
+    return Answer(status=status, body=body, headers=f"x-amzn-errortype: {kind}\r\n")
+
+
+@pytest.fixture(scope="module")
+def arrays_tree(tmp_path_factory):
+    """The repository's tree, with a model of arrays, and files that are and are not its inputs."""
+    tree = copied_tree(tmp_path_factory.mktemp("arrays"))
+    (tree / "environments" / "dev.yaml").unlink()
+    local = (tree / "environments" / "local.yaml").read_text()
+    (tree / "environments" / "ours.yaml").write_text(local.replace("name: local", "name: ours"))
+    (tree / "models" / "signal.yaml").write_text(ARRAYS_MODEL)
+    plain = np.ones((2, 1), np.float32)
+    np.savez(tree / "models" / "data" / "signal.npz", x=plain)
+    np.savez(tree / "objects.npz", x=np.array([{}], object))
+    np.savez(tree / "complex.npz", x=plain.astype(np.complex64))
+    np.save(tree / "one.npy", plain)
+    (tree / "text.npz").write_text("x = 1")
+    (tree / "text.txt").write_text("x = 1")
+    return tree
+
+
+def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
+    """The exit code of `roundhouse invoke`, and what it says, before an endpoint that answers so."""
+    with served(lambda number: answer) as server:
+        for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "ENDPOINT_URL": server.url[:-12]}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        environment = () if "--env" in words else ("--env", "ours")
+        line = ("invoke", *words, *environment, *(() if "--root" in words else ("--root", str(tree))))
+        monkeypatch.setattr(sys, "argv", ["roundhouse", *line])
+        monkeypatch.chdir(tree)
+        code = exit_code()
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said", "answer"),
+    [
+        (("embedder", "a"), 1, "allowed: sentence-embedder, signal, text-shared", None),
+        (("", "a"), 1, "'': no such endpoint", None),
+        ((EMBEDDER, "a", "--env", "prod"), 1, "unknown environment, given prod; allowed: local, ours", None),
+        ((EMBEDDER, "a", "--env", "local"), 5, "`roundhouse up` starts it", None),
+        ((EMBEDDER, "a", "--model", "other"), 1, "--model other: .*; allowed: sentence-embedder", None),
+        ((SHARED, "a"), 1, "name one with --model", None),
+        ((EMBEDDER,), 1, "takes texts; give them as arguments", None),
+        ((EMBEDDER, "a", " "), 1, "text 2 is empty; give words", None),
+        ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write", None),
+        ((EMBEDDER, "--input", "text.txt"), 1, "takes texts", None),
+        ((SIGNAL, "a"), 1, "takes arrays; give --input FILE.npz", None),
+        ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz", None),
+        ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz", None),
+        ((SIGNAL, "--input", "text.txt"), 1, "is no file of arrays; allowed: .npz", None),
+        ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez", None),
+        ((SIGNAL, "--input", "objects.npz"), 1, "'x' of Python objects.*; write plain arrays", None),
+        ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL", None),
+        ((SIGNAL, "--input", "one.npy"), 1, "names no input.*; give an .npz", None),
+        ((SIGNAL, "--input", "models/data/signal.npz"), 5, "input 'y'; the model takes", aws(424, "ModelError", "", **REFUSED)),
+        ((EMBEDDER, "a", "--output", "o.csv"), 1, "is written as .npz; name it so", Answer()),
+        ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
+        ((EMBEDDER, "a"), 5, "not found; `roundhouse deploy` deploys", aws(400, "ValidationError", "Endpoint e not found.")),
+        ((EMBEDDER, "a"), 5, "too large; send less at once", aws(413, "RequestEntityTooLarge", "Request too large")),
+        ((EMBEDDER, "a"), 5, "are the cloud and its credentials there", Answer(silent=True, close=True)),
+        ((EMBEDDER, "a", "--format", "yaml"), 2, "is not one of 'text', 'json'", None),
+        ((EMBEDDER, "a", "--nothing"), 2, "No such option: --nothing", None),
+        ((EMBEDDER, "a", "--root", "/none"), 2, "does not exist", None),
+    ],
+)
+def test_refuses_a_wrong_command_line_in_one_sentence(capsys, monkeypatch, arrays_tree, words, code, said, answer):
+    found, sentence = said_to(capsys, monkeypatch, arrays_tree, words, Answer() if answer is None else answer)
+    assert found == code and re.search(said, sentence), sentence
+    assert "Unforeseen" not in sentence and "Traceback" not in sentence
+    assert sentence.count("\n") == (1 if code != 2 else 4)
+
+
+def test_right_command_line_is_answered(capsys, monkeypatch, arrays_tree):
+    assert said_to(capsys, monkeypatch, arrays_tree, (EMBEDDER, "a"), Answer()) == (0, "")
 
 
 def test_cosine():

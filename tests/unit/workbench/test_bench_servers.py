@@ -10,16 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from onboarding.serve_environment import serve_environment
 from workbench.bench.measure import Bar
 from workbench.bench.servers.answers import least_cosine, vectors
 from workbench.bench.servers.arena import Point, Starts, points
-from workbench.bench.servers.ground import rounds_wanted
+from workbench.bench.servers.contenders import triton
+from workbench.bench.servers.ground import Ground, rounds_wanted
 from workbench.bench.servers.mix import binary, groups, kserve, plain
 from workbench.bench.servers.rounds import ratio, rounds, spread
 from workbench.bench.servers.running import Contender, running, session_pids
 from workbench.bench.servers.wrk import Wrk, read_load, requests_file, wrk_program
 from workbench.bench.soak import Sample, growth, mix
+from workbench.bench.trees import MODEL
 from workbench.desk.recipes import BENCH, RECIPES
+from workbench.places import Places
 from workbench.processes import Outcome
 
 pytestmark = pytest.mark.unit
@@ -200,6 +204,12 @@ def test_soak_judges_growth_from_the_first_quarter_on():
     share, grown, *_ = growth(samples)
     assert share.value == pytest.approx(1.04) and grown.value == pytest.approx(4e6 / 2**20)
     assert share.bar == Bar(kind="at most", limit=1.05) and (share.verdict, grown.verdict) == ("held", "held")
+
+
+def test_triton_is_started_with_the_environment_that_endpoints_give_it(tmp_path):
+    at = Places(tree=tmp_path, code=tmp_path, build=tmp_path)
+    contender = triton(Ground(at=at, place=tmp_path, archive=tmp_path, texts=()))
+    assert serve_environment(MODEL).items() <= contender.environment.items()
 
 
 def test_environment_of_the_others_is_made_only_when_asked_for():

@@ -16,7 +16,7 @@ from workbench.errors import RoundhouseError
 from workbench.new_model import write_new_model
 from workbench.places import places
 
-VERBS = ("new", "check", "build", "deploy", "invoke", "bench", "card", "up", "down", "status", "demo")
+VERBS = ("new", "check", "build", "deploy", "invoke", "bench", "card", "up", "down", "status", "images", "prune", "demo")
 
 
 def _run(*words: str):

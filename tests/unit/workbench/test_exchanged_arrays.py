@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 
 import numpy as np
@@ -43,15 +44,29 @@ def test_a_document_says_shape_and_type_and_stays_json():
     }
 
 
+def npy(array) -> bytes:
+    kept = io.BytesIO()
+    np.save(kept, array)
+    return kept.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "data", "said"),
-    [("a.npz", None, "No such file"), ("a.csv", b"1", "is no file of arrays"), ("a.npy", b"no", "is no .npy file")],
+    [
+        ("a.npz", None, "No such file"),
+        ("a.csv", b"1", "is no file of arrays"),
+        ("a.npy", b"no", "is no .npy file"),
+        ("a.npy", npy(np.array([{}], object)), "is no .npy file of a plain array"),
+        ("a.npy", npy(np.ones(9))[:-20], "or a damaged one"),
+        ("a.npy", npy(np.ones(9)).replace(b"(9,), }           ", b"(900000000000,), }"), "or a damaged one"),
+    ],
 )
 def test_refuses_a_file_without_arrays(tmp_path, target, name, data, said):
     if data is not None:
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(RoundhouseError, match=said):
+    with pytest.raises(RoundhouseError, match=said) as refused:
         read(tmp_path / name, target)
+    assert "pickle=" not in str(refused.value) and "unsafely" not in str(refused.value)
 
 
 def test_refuses_an_npy_for_a_model_that_does_not_say_its_one_input(tmp_path, target):

@@ -15,6 +15,7 @@ import uvloop
 
 from workbench.load.driving.alarm import Alarm
 from workbench.load.driving.closed_loop import ClosedLoop
+from workbench.load.driving.loop import LoadLoop
 from workbench.load.driving.open_loop import OpenLoop
 from workbench.load.driving.orders import Ended, Frames, Halt, Job, Ready, Run, framed
 from workbench.load.driving.sender import Sender
@@ -71,7 +72,7 @@ class Worker:
         sender.halted = False
         self.say(Ended(number=run.number, dropped=dropped))
 
-    def _report(self, tally: Tally, second: int, load: OpenLoop | ClosedLoop, sender: Sender) -> None:
+    def _report(self, tally: Tally, second: int, load: LoadLoop, sender: Sender) -> None:
         waiting = len(sender.waiting)
         self.say(tally.closed_second(second, users=load.users, in_flight=sender.in_flight, waiting=waiting))
 
@@ -96,7 +97,7 @@ class Worker:
         self.sender.tally, self.sender.most_connections = tally, most
         return self.sender
 
-    def _load(self, sender: Sender, run: Run, alarm: Alarm) -> OpenLoop | ClosedLoop:
+    def _load(self, sender: Sender, run: Run, alarm: Alarm) -> LoadLoop:
         if run.phase.loop is Loop.open:
             return OpenLoop(sender, run, alarm, self.job.arrivals, self.job.seed)
         return ClosedLoop(sender, run, alarm)

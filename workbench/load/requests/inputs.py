@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onboarding.arrays import array_headers
 from workbench.errors import RoundhouseError
 from workbench.load.requests.destination import Body
 
@@ -66,10 +68,20 @@ def arrays_in(data: bytes, path: Path) -> dict[str, Array]:
     import numpy as np
 
     try:
+        array_headers(data)
+    except ValueError as error:
+        raise RoundhouseError(f"--input {path}: {error}; write plain arrays with numpy.savez.") from error
+    except (EOFError, struct.error, zlib.error) as error:
+        raise _damaged(path) from error
+    try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {name: file[name] for name in file.files if name != LABELS}
-    except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise RoundhouseError(f"{path}: is no .npz file of plain arrays ({error}); numpy.savez writes one.") from error
+    except Exception as error:  # a damaged file makes numpy raise anything, and advise to read it unsafely
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> RoundhouseError:
+    return RoundhouseError(f"--input {path}: is a damaged .npz file; write it again with numpy.savez.")
 
 
 def _texts(data: bytes, path: Path) -> Sequence[str]:

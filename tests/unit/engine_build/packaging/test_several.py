@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -200,6 +201,29 @@ def test_refuses_an_archive_that_is_cut_short_or_not_there_or_of_several(two, tm
     several(two, tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match="is not the manifest of one engine"):
         several((tmp_path / "out.tar.gz", two[0]), tmp_path / "x")
+
+
+def test_refuses_a_folder_and_names_the_archive_in_it(two, tmp_path):
+    failed = io.StringIO()
+    assert main([str(two[0].parent), str(two[1]), "--out", str(tmp_path / "out.tar.gz")], io.StringIO(), failed) == 1
+    assert failed.getvalue() == f"FAILED: {two[0].parent} is a folder; give the engine archive itself, such as {two[0]}.\n"
+
+
+def test_refuses_an_archive_that_may_not_be_read(two, tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(two[0]))
+
+    monkeypatch.setattr("tarfile.open", refuse)
+    with pytest.raises(InputRefused, match="Permission denied; see to permissions and room there"):
+        several(two, tmp_path / "out.tar.gz")
+
+
+def test_refuses_an_archive_with_a_changed_byte(two, tmp_path):
+    whole = bytearray(two[0].read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    (tmp_path / "changed.tar.gz").write_bytes(whole)
+    with pytest.raises(InputRefused, match="publish the engine again"):
+        several((tmp_path / "changed.tar.gz", two[1]), tmp_path / "out.tar.gz")
 
 
 def test_refuses_a_place_that_cannot_be_written(two, tmp_path):

@@ -74,6 +74,14 @@ def test_a_shared_endpoints_slo_is_its_models(at):
     assert ordered(at, url=URL, model="sentence-embedder-int8", rate=1.0).slo_ms == expected
 
 
+def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp_path):
+    tree = copied_tree(tmp_path)
+    own = (tree / "models" / "sentence-embedder.yaml").read_text()
+    joined = own[: own.index("\nserving:")].replace("name: sentence-embedder ", "name: candidate ")
+    (tree / "models" / "candidate.yaml").write_text(f"{joined}\nendpoint: {{joins: sentence-embedder}}\n")
+    assert ordered(places(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
+
+
 def test_refuses_a_search_without_an_slo(at, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(RoundhouseError, match="give --slo"):

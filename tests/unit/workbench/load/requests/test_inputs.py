@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
@@ -47,10 +48,24 @@ def test_texts_may_be_sent_binary(tmp_path):
     assert "json-header-size" in made(tmp_path / "a.txt", b"a\n", binary=True).bodies[0].content_type
 
 
+def npz(**arrays) -> bytes:
+    kept = io.BytesIO()
+    np.savez_compressed(kept, **arrays)
+    return kept.getvalue()
+
+
+PLAIN = npz(x=np.random.default_rng(0).random(1000))
+OBJECTS = npz(x=np.array([{}], object))
+
+
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
         ("a.txt", None, "No such file"),
+        ("a.npz", b"", "is no .npz file"),
+        ("a.npz", b"x = 1", "is no .npz file"),
+        ("a.npz", OBJECTS, "holds array 'x' of Python objects, which are never unpickled; write plain arrays with numpy.savez"),
+        *(("a.npz", PLAIN[:at] + b"\0" * 9 + PLAIN[at + 9 :], "damaged") for at in (60, 200, 300, 3000)),
         ("a.csv", b"a", "is no file of texts or arrays"),
         ("a.txt", b"\xff\n", "is not UTF-8"),
         ("a.txt", b"\n", "holds 0 texts, a request takes 1"),

@@ -1,0 +1,46 @@
+"""Models and the room they share: how many fit at once, and how few rooms hold them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One model in memory: what it takes, in MiB, and the seconds until it is there again after an eviction."""
+
+    name: str
+    mib: float
+    load_seconds: float
+
+
+def together(models: Sequence[Held], room_mib: float) -> tuple[Held, ...]:
+    """The most models that fit at once: the smallest ones."""
+    kept: list[Held] = []
+    for each in sorted(models, key=lambda model: (model.mib, model.name)):
+        if taken(kept) + each.mib <= room_mib:
+            kept.append(each)
+    return tuple(kept)
+
+
+def packed(models: Sequence[Held], room_mib: float) -> tuple[tuple[Held, ...], ...]:
+    """Rooms that hold every model, by first-fit decreasing. Raises ValueError for a model that is larger than a room.
+
+    At most 11/9 of the fewest possible and one (Johnson). Which models share a room says nothing of which are asked together.
+    """
+    rooms: list[list[Held]] = []
+    for each in sorted(models, key=lambda model: (-model.mib, model.name)):
+        if each.mib > room_mib:
+            raise ValueError(f"{each.name} takes {each.mib:g} MiB of {room_mib:g}")
+        free = next((room for room in rooms if taken(room) + each.mib <= room_mib), None)
+        if free is None:
+            rooms.append([each])
+        else:
+            free.append(each)
+    return tuple(tuple(room) for room in rooms)
+
+
+def taken(models: Sequence[Held]) -> float:
+    """What models take together, in MiB."""
+    return sum(each.mib for each in models)

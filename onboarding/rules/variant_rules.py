@@ -1,0 +1,108 @@
+"""The variants of one endpoint together: what SageMaker takes behind one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.document import Place
+from onboarding.fault import Fault
+from onboarding.nearest import listed
+from onboarding.rules.rule import Joined, VariantsCase, rule
+
+MOST_VARIANTS = 10
+
+
+@rule()
+def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker's limit of an endpoint config."""
+    for each in case.sharing[MOST_VARIANTS - 1 :]:
+        yield each.document.at("endpoint", "joins").fault(
+            f"'endpoint.joins' makes more than {MOST_VARIANTS} variants behind endpoint {case.name}",
+            value=case.name,
+            allowed=f"{MOST_VARIANTS - 1} models that join, since the endpoint's own counts",
+            way_out="describe an endpoint of the model's own, or take another model out",
+        )
+
+
+@rule()
+def shadow_is_alone(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker takes one shadow, beside one production variant."""
+    for each in case.shadows[1:]:
+        yield _role(each).fault(
+            f"a second shadow of endpoint {case.name}, beside {case.shadows[0].name}",
+            value="role: shadow",
+            allowed="one shadow",
+            way_out="take one of the two out",
+        )
+    if case.shadows and case.sharing:
+        beside = listed(each.name for each in case.sharing)
+        yield _role(case.shadows[0]).fault(
+            f"a shadow of endpoint {case.name}, where {beside} takes a share of the traffic",
+            value="role: shadow",
+            allowed="a shadow beside the endpoint's own model alone",
+            way_out="take either the shadow or the other variants out",
+        )
+
+
+@rule("rollout")
+def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker's rolling deployments exclude endpoints of several variants."""
+    if case.spec.rollout == "rolling" and case.joined:
+        yield case.document.at("rollout").fault(
+            f"'endpoint.rollout' rolling takes one variant, and {listed(each.name for each in case.joined)} joins",
+            value="rolling",
+            allowed="canary, linear, all-at-once",
+            way_out="choose one of these, or give the other models endpoints of their own",
+        )
+
+
+@rule("weight")
+def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
+    """Without any weight nobody answers."""
+    if case.spec.weight == 0 and all(each.spec.weight == 0 for each in case.sharing):
+        variants = "variant" if not case.sharing else f"variants, {listed(each.name for each in case.sharing)} included,"
+        yield case.document.at("weight").fault(
+            f"every weight of endpoint {case.name}'s {variants} is 0, so nothing answers",
+            allowed="a weight above 0 for at least one",
+            way_out="raise one of the weights",
+        )
+
+
+@rule("weight")
+def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
+    """A shadow gets its weight's share of the endpoint's own weight, at most all of it."""
+    for each in case.shadows:
+        if each.spec.weight > case.spec.weight > 0:
+            yield each.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
+                f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of the traffic",
+                value=f"{each.spec.weight:g}",
+                allowed=f"at most {case.spec.weight:g}",
+                way_out="lower it: its share of the other weight is the share of requests that is copied",
+            )
+
+
+@rule("asynchronous")
+def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker excludes asynchronous endpoints from shadow tests, and its queue knows no share of traffic."""
+    if case.spec.asynchronous is not None:
+        for each in case.joined:
+            yield each.document.at("endpoint", "joins").fault(
+                f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so has one variant",
+                value=case.name,
+                allowed="a model whose endpoint answers at once",
+                way_out=f"describe an endpoint of the model's own, or take `asynchronous` out of {case.name}",
+            )
+
+
+def _role(each: Joined) -> Place:
+    return each.document.at("endpoint", "role")
+
+
+RULES = (
+    variants_are_at_most_ten,
+    shadow_is_alone,
+    rolling_has_one_variant,
+    some_variant_has_weight,
+    shadow_gets_no_more_than_there_is,
+    asynchronous_has_one_variant,
+)

@@ -1,0 +1,59 @@
+"""YAML text as nodes or plain data: by libyaml, ten times as fast, and by PyYAML itself where libyaml is not there or refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+LARGEST_DEPTH = 200
+LARGEST_INDENTATION = 2_000
+FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class TooDeep(ValueError):
+    """A depth on which PyYAML would spend minutes, and libyaml the whole stack."""
+
+
+def composed(text: str) -> yaml.Node | None:
+    """The root node; None when the text holds no document. Raises TooDeep, and what PyYAML raises."""
+    refuse_depth(text)
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=FAST_LOADER)
+    except yaml.YAMLError:
+        # PyYAML's own sentence is the one that its users know; what it can read is no fault.
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return root
+
+
+def loaded(text: str) -> Any:
+    """The plain data. Raises TooDeep, and what PyYAML raises."""
+    refuse_depth(text)
+    try:
+        return yaml.load(text, Loader=FAST_LOADER)
+    except yaml.YAMLError:
+        return yaml.safe_load(text)
+
+
+def refuse_depth(text: str) -> None:
+    """Raises TooDeep for a text that no loader should be given."""
+    if _bracket_depth(text) > LARGEST_DEPTH or _line_depth(text) > LARGEST_DEPTH or " " * LARGEST_INDENTATION in text:
+        raise TooDeep("nests too much")
+
+
+def _bracket_depth(text: str) -> int:
+    """Brackets in quotes and comments count, hence the room."""
+    if text.count("[") + text.count("{") <= LARGEST_DEPTH:
+        return 0
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}" and depth > 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _line_depth(text: str) -> int:
+    """The most items and keys that one line opens inside each other."""
+    if text.count("- ") + text.count("? ") <= LARGEST_DEPTH:
+        return 0
+    return max(line.count("- ") + line.count("? ") for line in text.splitlines())

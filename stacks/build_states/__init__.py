@@ -1,0 +1,1 @@
+"""States of the machine that builds engines, in the Amazon States Language."""

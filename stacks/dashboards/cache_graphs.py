@@ -1,0 +1,43 @@
+"""Graphs of a multi-model endpoint's memory as a cache of models."""
+
+from __future__ import annotations
+
+from stacks.dashboards.rows import Row, Shown, computed, hidden
+from stacks.dashboards.widget import Graph
+
+WAITS = (
+    ("ModelLoadingWaitTime", "wait of a request"),
+    ("ModelDownloadingTime", "download"),
+    ("ModelLoadingTime", "load"),
+    ("ModelUnloadingTime", "unload"),
+)
+
+
+def cache_graphs(shown: Shown) -> list[Graph]:
+    """Hits, loaded models with loads and unloads, and what a request waits for."""
+    return [_hits(shown), _models(shown), _waits(shown)]
+
+
+def _hits(shown: Shown) -> Graph:
+    rows = [
+        shown.invocations("ModelCacheHit", "Average", **hidden("hits")),
+        computed("hits * 100", "requests whose model is in memory", "percent"),
+    ]
+    return Graph(title="Cache hits, %", rows=rows, unit="%", most=100)
+
+
+def _models(shown: Shown) -> Graph:
+    rows = [
+        shown.host("LoadedModelCount", "Average", label="models loaded, each instance"),
+        shown.invocations("ModelLoadingTime", "SampleCount", label="loads a minute"),
+        shown.invocations("ModelUnloadingTime", "SampleCount", label="unloads a minute"),
+    ]
+    return Graph(title="Models loaded, loads and unloads a minute", rows=rows, unit="models")
+
+
+def _waits(shown: Shown) -> Graph:
+    rows: list[Row] = []
+    for number, (metric, label) in enumerate(WAITS):
+        rows.append(shown.invocations(metric, "Average", **hidden(f"wait{number}")))
+        rows.append(computed(f"wait{number} / 1000", label, f"ms{number}"))
+    return Graph(title="Loading, ms on average", rows=rows, unit="ms")

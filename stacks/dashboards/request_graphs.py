@@ -1,0 +1,52 @@
+"""Graphs of requests: how long they take, how many come, how many fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stacks.dashboards.lines import Line
+from stacks.dashboards.rows import Row, Shown, computed, hidden
+from stacks.dashboards.widget import Graph
+
+PERCENTILES = ("p50", "p95", "p99")
+ERRORS = (("InvocationModelErrors", "all, without an answer too"), ("Invocation4XXErrors", "4XX"), ("Invocation5XXErrors", "5XX"))
+"""Model errors are whatever was not answered with 200 to 299."""
+
+
+def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) -> Graph:
+    """Model latency, and SageMaker's own time around it, of which CloudWatch keeps no percentiles."""
+    rows: list[Row] = []
+    for percentile in PERCENTILES:
+        rows.append(shown.invocations("ModelLatency", percentile, **hidden(f"{percentile}_us")))
+        rows.append(computed(f"{percentile}_us / 1000", shown.label(percentile), percentile))
+    if overhead:
+        rows.append(shown.invocations("OverheadLatency", "Average", **hidden("overhead_us")))
+        rows.append(computed("overhead_us / 1000", shown.label("SageMaker's overhead, average"), "overhead"))
+    return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
+
+
+def failed_share(shown: Shown) -> Graph:
+    """The metrics are 0 or 1 for each request, so their averages are shares."""
+    rows: list[Row] = []
+    for number, (metric, label) in enumerate(ERRORS):
+        rows.append(shown.invocations(metric, "Average", **hidden(f"share{number}")))
+        rows.append(computed(f"share{number} * 100", shown.label(label), f"percent{number}"))
+    return Graph(title="Failed requests, %", rows=rows, unit="%")
+
+
+def failed_count(shown: Shown) -> Graph:
+    """A minute."""
+    rows = [shown.invocations(metric, "Sum", label=shown.label(label)) for metric, label in ERRORS]
+    return Graph(title="Failed requests a minute", rows=rows, unit="requests")
+
+
+def requests(shown: Shown) -> Graph:
+    """A minute."""
+    rows = [shown.invocations("Invocations", "Sum", label=shown.label("requests"))]
+    return Graph(title="Requests a minute", rows=rows, unit="requests")
+
+
+def requests_of_each(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
+    """What target tracking follows."""
+    rows = [shown.invocations("InvocationsPerInstance", "Sum", label=shown.label("requests of each instance"))]
+    return Graph(title="Requests of each instance a minute", rows=rows, unit="requests", lines=lines)

@@ -1,0 +1,138 @@
+"""Asynchronous endpoints: requests wait for an instance, answers lie in S3, topics hear of both outcomes."""
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import BUCKET, endpoint_resources, gone, until
+
+pytestmark = pytest.mark.local_cloud
+
+
+@pytest.fixture(scope="module")
+def waiting(cloud):
+    """An asynchronous endpoint, and the queue that hears its notifications."""
+    topics = {name: cloud.client("sns").create_topic(Name=name)["TopicArn"] for name in ("answers", "failures")}
+    sqs = cloud.client("sqs")
+    queue = sqs.create_queue(QueueName="answers")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    for topic in topics.values():
+        cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    resources = endpoint_resources("waits", cloud.put_archive("waits.tar.gz", "hi"))
+    resources["Config"]["Properties"]["AsyncInferenceConfig"] = {
+        "ClientConfig": {"MaxConcurrentInvocationsPerInstance": "2"},
+        "OutputConfig": {
+            "S3OutputPath": f"s3://{BUCKET}/answers/", "S3FailurePath": f"s3://{BUCKET}/failures",
+            "NotificationConfig": {"SuccessTopic": topics["answers"], "ErrorTopic": topics["failures"]},
+        },
+    }  # fmt: skip
+    assert cloud.deploy("waits", resources) == ("CREATE_COMPLETE", "")
+
+    def heard(inference_id):
+        def message():
+            for each in sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", []):
+                envelope = json.loads(each["Body"])
+                seen.append({"topic": envelope["TopicArn"].rpartition(":")[2], **json.loads(envelope["Message"])})
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
+            return next((each for each in seen if each["inferenceId"] == inference_id), None)
+
+        seen = heard.seen
+        return until(message)
+
+    heard.seen = []
+    yield heard
+    cloud.destroy("waits")
+    assert gone("waits")
+
+
+def ask(cloud, body=b"hello", **options):
+    cloud.client("s3").put_object(Bucket=BUCKET, Key="asked/input", Body=body)
+    return cloud.client("sagemaker-runtime").invoke_endpoint_async(
+        EndpointName="waits", InputLocation=f"s3://{BUCKET}/asked/input", ContentType="text/plain", **options
+    )
+
+
+def read(cloud, location):
+    """An object, once it is there."""
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+
+    def content():
+        try:
+            return cloud.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError:
+            return None
+
+    return until(content)
+
+
+def test_answer_lies_where_the_reply_says_and_the_topic_hears_of_it(cloud, waiting):
+    accepted = ask(cloud, InferenceId="first")
+    assert accepted["ResponseMetadata"]["HTTPStatusCode"] == 202
+    assert accepted["OutputLocation"].startswith(f"s3://{BUCKET}/answers/")
+    answer = json.loads(read(cloud, accepted["OutputLocation"]))
+    assert (answer["greeting"], answer["body"], answer["content_type"]) == ("hi", "hello", "text/plain")
+    message = waiting("first")
+    assert (message["topic"], message["invocationStatus"], message["eventName"]) == ("answers", "Completed", "InferenceResult")
+    assert message["responseParameters"]["outputLocation"] == accepted["OutputLocation"]
+    assert message["requestParameters"]["endpointName"] == "waits"
+
+
+def test_failure_lies_where_the_reply_says_and_the_topic_hears_why(cloud, waiting):
+    accepted = ask(cloud, b"fault", InferenceId="second")
+    assert b"that is no question" in read(cloud, accepted["FailureLocation"])
+    message = waiting("second")
+    assert (message["topic"], message["invocationStatus"]) == ("failures", "Failed")
+    assert "that is no question" in message["failureReason"]
+
+
+def test_input_that_is_not_there_is_a_failure(cloud, waiting):
+    accepted = cloud.client("sagemaker-runtime").invoke_endpoint_async(
+        EndpointName="waits", InputLocation=f"s3://{BUCKET}/nothing"
+    )
+    assert b"cannot be read" in read(cloud, accepted["FailureLocation"])
+
+
+def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):
+    sagemaker = cloud.client("sagemaker")
+
+    def scaled_to(count):
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="waits", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": count}]
+        )
+        until(lambda: True if sagemaker.describe_endpoint(EndpointName="waits")["EndpointStatus"] == "InService" else None)
+
+    scaled_to(0)
+    assert gone("waits")
+    accepted = [ask(cloud) for _ in range(5)]
+    metrics = {"Namespace": "AWS/SageMaker", "Dimensions": [{"Name": "EndpointName", "Value": "waits"}]}
+
+    def without_capacity():
+        names = {each["MetricName"] for each in cloud.client("cloudwatch").list_metrics(**metrics)["Metrics"]}
+        return True if {"ApproximateBacklogSize", "HasBacklogWithoutCapacity"} <= names else None
+
+    until(without_capacity)
+    with pytest.raises(ClientError):
+        cloud.client("s3").get_object(Bucket=BUCKET, Key=accepted[0]["OutputLocation"].partition(f"{BUCKET}/")[2])
+    scaled_to(1)
+    for each in accepted:
+        assert json.loads(read(cloud, each["OutputLocation"]))["greeting"] == "hi"
+
+
+def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
+    with pytest.raises(ClientError, match="Endpoint waits of account 000000000000 is asynchronous: use InvokeEndpointAsync"):
+        cloud.invoke("waits")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "Provide exactly one of them"),
+        ({"InputLocation": "engines/x"}, "must satisfy regular expression pattern"),
+        ({"InputLocation": "s3://engines/x", "RequestTTLSeconds": 5}, "RequestTTLSeconds is 5: .* from 60 to 21600"),
+    ],
+)
+def test_refuses_an_asynchronous_invocation(cloud, waiting, options, said):
+    with pytest.raises(ClientError, match=said) as error:
+        cloud.client("sagemaker-runtime").invoke_endpoint_async(EndpointName="waits", **options)
+    assert error.value.response["Error"]["Code"] == "ValidationError"

@@ -1,0 +1,70 @@
+"""Five engines, one of which cannot be built: the others land, by CodeBuild and a training job, and its old endpoint answers on.
+
+Everything is real but for the GPU: the training job builds for a CPU, to which the execution's input sends it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from onboarding.lock import read_lock
+from onboarding.names import target_model
+from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk
+from workbench import asking, build_execution, builds
+from workbench.build_following import Following
+from workbench.build_outcome import EnginesNotBuilt
+from workbench.build_source import upload_source
+
+pytestmark = pytest.mark.local_cloud
+FOUR = ("one", "two", "three", "four")
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    kept = dict(os.environ)
+    tiny = new_road(tmp_path)
+    try:
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(tmp_path) == []
+
+
+def build_by_training_job(road, model):
+    """What `roundhouse build` does, with the route that a GPU other than an A10G would have."""
+    (order,) = builds.wanted(road, (model,))
+    engine = {
+        "engineKey": order.engine_key, "model": model, "computeCapability": "cpu", "route": "training-job",
+        "instanceType": "ml.c5.xlarge",
+    }  # fmt: skip
+    given = {"source": upload_source(road), "commit": "c0ffee", "waves": [[engine]]}
+    following = Following(road=road, orders={order.engine_key: order})
+    following.to_the_end(build_execution.start(road.clients, road.environment, given))
+    assert following.failures == []
+    return following.built
+
+
+def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
+    road = tiny.start()
+    walk(road)
+    answer, lock = vector(road), tiny.lock.read_bytes()
+    tiny.write_sharing_models(*FOUR)
+    (entry,) = build_by_training_job(road, "four")
+    assert (entry.manifest.model, entry.manifest.compute_capability) == ("four", "cpu")
+    assert entry.manifest.builder.source_commit == "c0ffee"
+    tiny.write_model(sound_network()[:-40])
+    with pytest.raises(
+        EnginesNotBuilt, match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log"
+    ) as error:
+        walk(road)
+    assert sorted(each.manifest.model for each in error.value.built) == ["one", "three", "two"]
+    assert tiny.lock.read_bytes() == lock
+    assert vector(road) == answer
+    for model in FOUR:
+        (key,) = read_lock(tiny.lock.parent, model).engines
+        to = asking.Address(endpoint="local-shared", target_model=target_model(key))
+        assert asking.ask(road.clients("sagemaker-runtime"), to, ["a red train"])[0] == pytest.approx(answer, abs=1e-5)

@@ -1,0 +1,136 @@
+"""What an endpoint can do, walked from its YAML files to answers of the real Python server: `roundhouse deploy`, then boto3."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import os
+
+import pytest
+from rich.console import Console
+
+from onboarding.names import artifact_bucket
+from tests.local_cloud.account import until
+from tests.local_cloud.tiny_road import QUESTION, Caller, new_road, processes_of, sound_network, walk
+from workbench.aws import object_bytes
+from workbench.endpoint_table import endpoints_table
+from workbench.report import Report
+from workbench.state import state_of
+
+pytestmark = pytest.mark.local_cloud
+
+OWN = (
+    "{instance_type: ml.c7i.large, data_capture: {percent: 100},"
+    ' scaling: {min: 1, max: 2, schedule: [{schedule: "cron(0 6 ? * MON-FRI *)", min: 2, timezone: Europe/Berlin}]}}'
+)
+QUEUE = "{instance_type: ml.c7i.large, asynchronous: {max_concurrent_invocations: 2}, scaling: {min: 1, max: 1}}"
+ENDPOINT, QUEUED = "local-tiny", "local-waits"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    kept = dict(os.environ)
+    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = "0.1"
+    place = tmp_path_factory.mktemp("features")
+    tiny = new_road(place)
+    tiny.write_model(sound_network(), endpoint=OWN)
+    tiny.write_like("beside", "{joins: tiny, weight: 0}")
+    tiny.write_like("waits", QUEUE, serving="{server: python}")
+    try:
+        done = walk(tiny.start())
+        assert len(done.built) == 3
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
+@pytest.fixture
+def road(tiny):
+    return tiny.start()
+
+
+def objects(road, prefix):
+    """Everything under a prefix of the artifact bucket, once there is something."""
+    bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
+
+    def found():
+        names = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])]
+        return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names} or None
+
+    return until(found)
+
+
+def invocations(road, variant):
+    """How many requests a variant got, by its metric."""
+    now = datetime.datetime.now(datetime.UTC)
+    answer = road.clients("cloudwatch").get_metric_statistics(
+        Namespace="AWS/SageMaker", MetricName="Invocations", Statistics=["Sum"], Period=60,
+        StartTime=now - datetime.timedelta(hours=1), EndTime=now + datetime.timedelta(minutes=1),
+        Dimensions=[{"Name": "EndpointName", "Value": ENDPOINT}, {"Name": "VariantName", "Value": variant}],
+    )  # fmt: skip
+    return sum(each["Sum"] for each in answer["Datapoints"])
+
+
+def test_variant_without_weight_answers_whoever_names_it(road):
+    caller = Caller(road)
+    assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
+    assert caller.invoke(ENDPOINT, TargetVariant="beside") == {"greeting": "beside", "rows": 1}
+
+
+def test_status_shows_variants_floors_and_the_queue(tiny, road):
+    state = state_of(tiny.places, Report(console=Console(file=io.StringIO())), "local")
+    shown = {each["name"]: each for each in state.as_dict()["endpoints"]}
+    own, beside = shown["tiny"]["variants"]
+    assert (own["name"], own["fewest"], own["most"], beside["name"]) == ("AllTraffic", 1, 2, "beside")
+    assert own["schedule"] == ("cron(0 6 ? * MON-FRI *) Europe/Berlin: from 2",)
+    assert {each.endpoint_status for each in state.engines} == {"InService"}
+    text = io.StringIO()
+    Console(file=text, width=300).print(endpoints_table(state.endpoints))
+    assert all(words in text.getvalue() for words in ("beside", "waits", "Europe/Berlin: from 2"))
+
+
+def test_floor_is_registered_as_the_file_says(road):
+    scaling = road.clients("application-autoscaling")
+    found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
+    actions = {each["ResourceId"]: each for each in found}
+    # The model that joins takes the endpoint's scaling, since it says none of its own.
+    assert actions.keys() == {f"endpoint/{ENDPOINT}/variant/{variant}" for variant in ("AllTraffic", "beside")}
+    action = actions[f"endpoint/{ENDPOINT}/variant/AllTraffic"]
+    assert (action["Schedule"], action["Timezone"]) == ("cron(0 6 ? * MON-FRI *)", "Europe/Berlin")
+    assert action["ScalableTargetAction"] == {"MinCapacity": 2, "MaxCapacity": 2}
+
+
+def test_requests_and_answers_are_captured_where_the_stack_says(road):
+    Caller(road).invoke(ENDPOINT)
+    captured = objects(road, f"captures/{ENDPOINT}/AllTraffic/")
+    line = json.loads(next(iter(captured.values())).splitlines()[0])["captureData"]
+    assert json.loads(line["endpointInput"]["data"]) == json.loads(QUESTION)
+    assert json.loads(line["endpointOutput"]["data"])["outputs"][0]["shape"][0] == 1
+
+
+def test_queue_answers_by_way_of_s3(road):
+    bucket = artifact_bucket(road.environment)
+    road.clients("s3").put_object(Bucket=bucket, Key=f"requests/{QUEUED}/question", Body=QUESTION)
+    accepted = road.clients("sagemaker-runtime").invoke_endpoint_async(
+        EndpointName=QUEUED, InputLocation=f"s3://{bucket}/requests/{QUEUED}/question", ContentType="application/json"
+    )
+    key = accepted["OutputLocation"].removeprefix(f"s3://{bucket}/")
+    assert key.startswith(f"answers/{QUEUED}/answered/")
+    answer = json.loads(until(lambda: object_bytes(road.clients("s3"), bucket, key)))
+    assert answer["outputs"][0]["shape"][0] == 1
+
+
+def test_variant_becomes_a_shadow_that_gets_copies(tiny, road):
+    tiny.write_like("beside", "{joins: tiny, role: shadow}")
+    done = walk(road)
+    assert done.built == ()
+    shown = road.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
+    assert [each["VariantName"] for each in shown["ProductionVariants"]] == ["AllTraffic"]
+    assert [each["VariantName"] for each in shown["ShadowProductionVariants"]] == ["beside"]
+    before = invocations(road, "beside")
+    assert {Caller(road).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
+    until(lambda: True if invocations(road, "beside") >= before + 5 else None)

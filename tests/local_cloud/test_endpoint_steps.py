@@ -1,0 +1,175 @@
+"""Changes of endpoints that AWS takes in several updates only, walked by the road while requests come in."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.names import artifact_bucket
+from stacks.endpoint_change import with_scaling_again
+from tests.local_cloud.load import steady_load
+from tests.local_cloud.tiny_road import Caller, new_road, processes_of, sound_network, walk, with_another_engine
+from workbench.aws import object_bytes
+from workbench.deployed_templates import deployed_templates
+from workbench.errors import DeployFailed
+
+pytestmark = pytest.mark.local_cloud
+
+ENDPOINT, STACK = "local-tiny", "roundhouse-local-endpoint-tiny"
+SCALED = "{{instance_type: {}, scaling: {{min: 1, max: 2}}}}"
+SMALL, LARGE, LARGER = (SCALED.format(f"ml.c7i.{size}") for size in ("large", "xlarge", "2xlarge"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    kept = dict(os.environ)
+    # The canaries' minutes are not what these tests are about.
+    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = "0.1"
+    place = tmp_path_factory.mktemp("steps")
+    tiny = new_road(place)
+    tiny.write_model(sound_network(), endpoint=SMALL)
+    try:
+        walk(tiny.start())
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
+@pytest.fixture
+def road(tiny):
+    return tiny.start()
+
+
+@pytest.fixture
+def caller(road):
+    return Caller(road)
+
+
+def said(road):
+    return road.report.console.file.getvalue()
+
+
+def variants(road, kind="ProductionVariants"):
+    shown = road.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
+    assert shown["EndpointStatus"] == "InService"
+    config = road.clients("sagemaker").describe_endpoint_config(EndpointConfigName=shown["EndpointConfigName"])
+    return {each["VariantName"]: each["InstanceType"] for each in config.get(kind, [])}
+
+
+def scaled(road):
+    found = road.clients("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    return {each["ResourceId"].rpartition("/")[2]: (each["MinCapacity"], each["MaxCapacity"]) for each in found}
+
+
+def holds_scaling_back(road):
+    return with_scaling_again(deployed_templates(road, [STACK])[STACK]) is not None
+
+
+@contextlib.contextmanager
+def sick_engine(road, tiny):
+    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new server sees it."""
+    (entry,) = read_lock(tiny.lock.parent, "tiny").engines.values()
+    bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
+    good = object_bytes(s3, bucket, entry.archive.path)
+    bad = with_another_engine(good)
+    changed = {"sha256": hashlib.sha256(bad).hexdigest(), "size_bytes": len(bad)}
+    s3.put_object(Bucket=bucket, Key=entry.archive.path, Body=bad)
+    write_lock_entry(tiny.lock.parent, "tiny", entry.model_copy(update={"archive": entry.archive.model_copy(update=changed)}))
+    try:
+        yield
+    finally:
+        s3.put_object(Bucket=bucket, Key=entry.archive.path, Body=good)
+        write_lock_entry(tiny.lock.parent, "tiny", entry)
+
+
+def broken_off_before_the_last(road):
+    """The road, whose user gives up when the last deploy begins."""
+
+    def run(command, on_line=None):
+        if "deploy" in command.argv and "**" in command.argv:
+            raise KeyboardInterrupt
+        return road.run(command, on_line)
+
+    return replace(road, run=run)
+
+
+def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, road, caller):
+    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    tiny.write_model(sound_network(), endpoint=LARGE)
+    with steady_load(caller, ENDPOINT) as load:
+        done = walk(road)
+    assert load.failures == [] and load.answers
+    assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(road)
+    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.xlarge"}, {"AllTraffic": (1, 2)})
+    assert "local/Endpoint-tiny" in done.deployed.changed
+    assert not holds_scaling_back(road)
+    again = walk(tiny.start())
+    assert "local/Endpoint-tiny" in again.deployed.unchanged
+
+
+def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next(tiny, road, caller):
+    tiny.write_model(sound_network(), endpoint=SMALL)
+    with steady_load(caller, ENDPOINT) as load:
+        with pytest.raises(KeyboardInterrupt):
+            walk(broken_off_before_the_last(road))
+        assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.xlarge"}, {})
+        assert holds_scaling_back(road)
+        walk(tiny.start())
+    assert load.failures == []
+    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    assert not holds_scaling_back(road)
+
+
+@pytest.mark.parametrize("is_broken_off_first", [False, True])
+def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(tiny, road, caller, is_broken_off_first):
+    tiny.write_model(sound_network(), endpoint=LARGER)
+    try:
+        with steady_load(caller, ENDPOINT) as load, sick_engine(road, tiny):
+            if is_broken_off_first:
+                with pytest.raises(KeyboardInterrupt):
+                    walk(broken_off_before_the_last(road))
+            with pytest.raises(DeployFailed, match="did not pass the ping health check"):
+                walk(road)
+    finally:
+        tiny.write_model(sound_network(), endpoint=SMALL)
+    assert load.failures == []
+    assert "Giving endpoints that stay as they were their scaling back" in said(road)
+    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    assert not holds_scaling_back(road)
+    assert "local/Endpoint-tiny" in walk(tiny.start()).deployed.unchanged
+
+
+def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, road, caller):
+    beside = tiny.write_like("beside", "{joins: tiny, weight: 1}")
+    with steady_load(caller, ENDPOINT) as load:
+        walk(road)
+        assert variants(road).keys() == scaled(road).keys() == {"AllTraffic", "beside"}
+        load.until_answered("beside")
+        beside.unlink()
+        walk(tiny.start())
+        load.answers.clear()
+        load.until_answered("AllTraffic")
+    assert load.failures == []
+    assert "tiny takes 2 updates: variant beside comes or goes" in said(road)
+    assert variants(road).keys() == scaled(road).keys() == {"AllTraffic"}
+
+
+def test_shadow_comes_and_goes_in_one_update_each(tiny, road, caller):
+    shadow = tiny.write_like("beside", "{joins: tiny, role: shadow}")
+    with steady_load(caller, ENDPOINT) as load:
+        walk(road)
+        assert variants(road, "ShadowProductionVariants").keys() == {"beside"}
+        shadow.unlink()
+        again = tiny.start()
+        walk(again)
+    assert load.failures == [] and load.greetings() == {"AllTraffic"}
+    assert variants(road, "ShadowProductionVariants") == {}
+    assert "updates:" not in said(road) + said(again)

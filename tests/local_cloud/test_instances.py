@@ -1,0 +1,237 @@
+"""Several instances behind one endpoint: routed, scaled, replaced when one dies, short when there are none to be had."""
+
+import os
+import signal
+import threading
+from collections import Counter
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import IMAGE, MARK, ROLE, endpoint_config, endpoint_resources, gone, marked_processes, until
+from tests.local_cloud.load import steady_load
+
+pytestmark = pytest.mark.local_cloud
+SHORT = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+
+
+@pytest.fixture
+def sagemaker(cloud):
+    return cloud.client("sagemaker")
+
+
+@pytest.fixture
+def capacity(cloud):
+    """Writes how many instances of a type the cloud has."""
+    file = cloud.state / "capacity.yaml"
+    yield lambda **limits: file.write_text("".join(f"ml.{name.replace('_', '.')}: {limit}\n" for name, limit in limits.items()))
+    file.unlink(missing_ok=True)
+
+
+def put_model(cloud, name, greeting):
+    container = {
+        "Image": IMAGE, "ModelDataUrl": cloud.put_archive(f"{name}.tar.gz", greeting), "Environment": {MARK: name.split("-")[0]},
+    }  # fmt: skip
+    cloud.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+
+
+def settled(sagemaker, name):
+    """Waits until nothing is under way on an endpoint, and describes it."""
+
+    def found():
+        shown = sagemaker.describe_endpoint(EndpointName=name)
+        return None if shown["EndpointStatus"] in ("Creating", "Updating", "RollingBack") else shown
+
+    return until(found)
+
+
+def counts(shown):
+    return {each["VariantName"]: each["CurrentInstanceCount"] for each in shown["ProductionVariants"]}
+
+
+def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
+    url = cloud.put_archive("many/model.tar.gz", "hi")
+    cloud.deploy("many", endpoint_resources("many", url, InitialInstanceCount=3))
+    answered = Counter(cloud.invoke("many")["instance"] for _ in range(90))
+    assert set(answered) == {"AllTraffic-1", "AllTraffic-2", "AllTraffic-3"}
+    shown = sagemaker.describe_endpoint(EndpointName="many")["ProductionVariants"][0]
+    assert (shown["CurrentInstanceCount"], shown["DesiredInstanceCount"]) == (3, 3)
+    assert shown["DeployedImages"] == [{"SpecifiedImage": IMAGE}]
+    cloud.destroy("many")
+    assert gone("many")
+
+
+def test_least_outstanding_requests_go_past_a_busy_instance(cloud):
+    url = cloud.put_archive("busy/model.tar.gz", "hi")
+    cloud.deploy("busy", endpoint_resources("busy", url, InitialInstanceCount=2, RoutingConfig=BY_LOAD))
+    waiting = threading.Thread(target=cloud.invoke, args=("busy", b"wait 2"))
+    waiting.start()
+    until(lambda: True if any("asked b'wait" in log.read_text() for log in logs(cloud, "busy")) else None)
+    assert len({cloud.invoke("busy")["instance"] for _ in range(20)}) == 1
+    assert waiting.is_alive()
+    waiting.join()
+    assert len({cloud.invoke("busy")["instance"] for _ in range(40)}) == 2
+    cloud.destroy("busy")
+
+
+def logs(cloud, endpoint):
+    return sorted(cloud.state.glob(f"endpoints/*-{endpoint}-*/*/server.log"))
+
+
+def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
+    url = cloud.put_archive("kill/model.tar.gz", "hi")
+    cloud.deploy("kill", endpoint_resources("kill", url, InitialInstanceCount=3))
+    with steady_load(cloud, "kill") as load:
+        until(lambda: True if len({answer["instance"] for answer in load.answers}) == 3 else None)
+        os.kill(max(marked_processes("kill")), signal.SIGKILL)
+        until(lambda: True if counts(sagemaker.describe_endpoint(EndpointName="kill")) == {"AllTraffic": 2} else None)
+        load.answers.clear()
+        until(lambda: True if any(answer["instance"] == "AllTraffic-4" for answer in load.answers) else None)
+    assert load.failures == []
+    shown = sagemaker.describe_endpoint(EndpointName="kill")
+    assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 3})
+    cloud.destroy("kill")
+    assert gone("kill")
+
+
+def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemaker):
+    for letter in "ab":
+        put_model(cloud, f"split-{letter}", letter)
+    variants = [endpoint_config("split", letter)["ProductionVariants"][0] | {"VariantName": letter} for letter in "ab"]
+    variants[1] |= {"InitialVariantWeight": 0}
+    sagemaker.create_endpoint_config(EndpointConfigName="split", ProductionVariants=variants)
+    sagemaker.create_endpoint(EndpointName="split", EndpointConfigName="split")
+    settled(sagemaker, "split")
+    assert {cloud.invoke("split")["greeting"] for _ in range(20)} == {"a"}
+    assert cloud.invoke("split", TargetVariant="b")["greeting"] == "b"
+    with steady_load(cloud, "split") as load:
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="split",
+            DesiredWeightsAndCapacities=[
+                {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3}, {"VariantName": "b", "DesiredWeight": 3},
+            ],
+        )  # fmt: skip
+        assert counts(settled(sagemaker, "split")) == {"a": 3, "b": 1}
+        load.answers.clear()
+        until(lambda: True if len(load.answers) >= 400 else None)
+        share = sum(answer["greeting"] == "b" for answer in load.answers[:400])
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="split", DesiredWeightsAndCapacities=[{"VariantName": "a", "DesiredInstanceCount": 1}]
+        )
+        assert counts(settled(sagemaker, "split")) == {"a": 1, "b": 1}
+    assert load.failures == []
+    assert 250 <= share <= 350
+    with pytest.raises(ClientError, match="Could not find variant c in endpoint split"):
+        cloud.invoke("split", TargetVariant="c")
+    sagemaker.delete_endpoint(EndpointName="split")
+    assert gone("split")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"VariantName": "other", "DesiredInstanceCount": 2}, 'Could not find variant "other"'),
+        ({"VariantName": "AllTraffic", "DesiredInstanceCount": 0}, "only an asynchronous endpoint scales to zero"),
+        ({"VariantName": "AllTraffic", "DesiredWeight": -1}, "Member must have value greater than or equal to 0"),
+    ],
+)
+def test_refuses_weights_and_counts(cloud, sagemaker, one, change, said):
+    with pytest.raises(ClientError, match=said) as error:
+        sagemaker.update_endpoint_weights_and_capacities(EndpointName=one, DesiredWeightsAndCapacities=[change])
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+
+
+@pytest.fixture(scope="module")
+def one(cloud):
+    cloud.deploy("one", endpoint_resources("one", cloud.put_archive("one/model.tar.gz", "hi"), InstanceType="ml.c7i.8xlarge"))
+    yield "one"
+    cloud.destroy("one")
+
+
+def test_scaling_out_without_capacity_goes_back_and_says_why(sagemaker, one, capacity):
+    capacity(c7i_8xlarge=2)
+    sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName=one, DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 4}]
+    )
+    shown = settled(sagemaker, one)
+    assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 1})
+    assert shown["ProductionVariants"][0]["DesiredInstanceCount"] == 1
+    assert SHORT in shown["FailureReason"]
+
+
+def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagemaker):
+    put_model(cloud, "kept-1", "first")
+    for version in "123":
+        config = endpoint_config("kept", "1", variant={"InitialInstanceCount": 1})
+        sagemaker.create_endpoint_config(**config | {"EndpointConfigName": f"kept-{version}"})
+    sagemaker.create_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
+    settled(sagemaker, "kept")
+    sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName="kept",
+        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}],
+    )
+    settled(sagemaker, "kept")
+    sagemaker.update_endpoint(EndpointName="kept", EndpointConfigName="kept-2", RetainAllVariantProperties=True)
+    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (2, 7)
+    sagemaker.update_endpoint(
+        EndpointName="kept", EndpointConfigName="kept-3", RetainAllVariantProperties=True,
+        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
+    )  # fmt: skip
+    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 7)
+    sagemaker.update_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
+    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 1)
+    sagemaker.delete_endpoint(EndpointName="kept")
+    assert gone("kept")
+
+
+def test_refuses_an_endpoint_without_capacity_and_rolls_its_stack_back(cloud, sagemaker, capacity):
+    capacity(g5_xlarge=1)
+    url = cloud.put_archive("short/model.tar.gz", "hi")
+    status, reason = cloud.deploy("short", endpoint_resources("short", url, InstanceType="ml.g5.xlarge", InitialInstanceCount=2))
+    assert status == "ROLLBACK_COMPLETE"
+    assert SHORT in reason
+    assert sagemaker.list_endpoints(NameContains="short")["Endpoints"] == []
+    assert gone("short")
+    cloud.destroy("short")
+
+
+def test_old_endpoint_answers_when_there_is_no_capacity_for_an_update(cloud, sagemaker, capacity):
+    url = cloud.put_archive("tightly/1.tar.gz", "first")
+    cloud.deploy("tightly", endpoint_resources("tightly", url, InstanceType="ml.g5.xlarge"))
+    capacity(g5_xlarge=1)
+    with steady_load(cloud, "tightly") as load:
+        newer = endpoint_resources("tightly", cloud.put_archive("tightly/2.tar.gz", "second"), "2", InstanceType="ml.g5.xlarge")
+        status, reason = cloud.deploy("tightly", newer)
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert SHORT in reason
+    assert (load.failures, load.greetings()) == ([], {"first"})
+    cloud.destroy("tightly")
+
+
+def pooled(*types, **more):
+    pools = [{"InstanceType": name, "Priority": at} for at, name in enumerate(types, start=1)]
+    return {"InstancePools": pools, "RoutingConfig": BY_LOAD, "InstanceType": None, **more}
+
+
+def test_instance_pools_are_tried_by_priority_each_with_its_own_model(cloud, sagemaker, capacity):
+    put_model(cloud, "pools-1", "for g6")
+    put_model(cloud, "pools-g5", "for g5")
+    capacity(g6_xlarge=1, g5_2xlarge=0)
+    variant = pooled("ml.g6.xlarge", "ml.g5.2xlarge", "ml.g5.xlarge", InitialInstanceCount=2)
+    for pool in variant["InstancePools"][1:]:
+        pool["ModelNameOverride"] = "pools-g5"
+    config = endpoint_config("pools", "1", variant=variant)
+    config["ProductionVariants"][0].pop("InstanceType")
+    sagemaker.create_endpoint_config(**config)
+    sagemaker.create_endpoint(EndpointName="pools", EndpointConfigName="pools-1")
+    shown = settled(sagemaker, "pools")["ProductionVariants"][0]
+    assert shown["InstancePools"] == [
+        {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 1}, {"InstanceType": "ml.g6.xlarge", "CurrentInstanceCount": 1},
+    ]  # fmt: skip
+    assert {cloud.invoke("pools")["greeting"] for _ in range(40)} == {"for g6", "for g5"}
+    sagemaker.delete_endpoint(EndpointName="pools")
+    assert gone("pools")

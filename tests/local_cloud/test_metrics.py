@@ -1,0 +1,173 @@
+"""What endpoints publish to CloudWatch, and what CloudWatch answers about it; a minute lasts a second here."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import endpoint_resources, until
+from tests.local_cloud.paced import paced_load
+
+pytestmark = pytest.mark.local_cloud
+ENDPOINT = "measured"
+DIMENSIONS = [{"Name": "EndpointName", "Value": ENDPOINT}, {"Name": "VariantName", "Value": "AllTraffic"}]
+
+
+@pytest.fixture(scope="module")
+def measured(cloud):
+    """Two instances, asked thirty times; six requests are refused by the model."""
+    url = cloud.put_archive("measured/model.tar.gz", "hi")
+    assert cloud.deploy(ENDPOINT, endpoint_resources(ENDPOINT, url, InitialInstanceCount=2)) == ("CREATE_COMPLETE", "")
+    for number in range(24):
+        cloud.invoke(ENDPOINT, b"wait 0.1" if number < 2 else b"hello")
+    for _ in range(6):
+        with pytest.raises(ClientError, match="that is no question"):
+            cloud.invoke(ENDPOINT, b"fault")
+    yield cloud
+    cloud.destroy(ENDPOINT)
+
+
+def span():
+    now = datetime.now(UTC)
+    return {"StartTime": now - timedelta(minutes=5), "EndTime": now + timedelta(seconds=1)}
+
+
+def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=()):
+    """A metric's statistics over the last minutes as one period."""
+    options = {"ExtendedStatistics": list(extended)} if extended else {"Statistics": list(statistics)}
+    points = cloud.client("cloudwatch").get_metric_statistics(
+        Namespace=namespace, MetricName=name, Dimensions=DIMENSIONS, Period=86_400, **span(), **options
+    )["Datapoints"]
+    return points[0] if points else {}
+
+
+def query(name, metric, statistic, **more):
+    metric = {"Namespace": "AWS/SageMaker", "MetricName": metric, "Dimensions": DIMENSIONS}
+    return {"Id": name, "MetricStat": {"Metric": metric, "Period": 86_400, "Stat": statistic}, **more}
+
+
+def test_invocations_are_counted_whole_and_per_instance(measured):
+    assert asked(measured, "Invocations", "Sum")["Sum"] == 30
+    assert asked(measured, "InvocationsPerInstance", "Sum")["Sum"] == pytest.approx(15)
+
+
+def test_errors_are_counted_by_side(measured):
+    assert asked(measured, "Invocation4XXErrors", "Sum", "Average")["Sum"] == 6
+    assert asked(measured, "Invocation4XXErrors", "Average")["Average"] == pytest.approx(0.2)
+    assert asked(measured, "Invocation5XXErrors", "Sum")["Sum"] == 0
+    assert asked(measured, "InvocationModelErrors", "Sum")["Sum"] == 6
+
+
+def test_latency_is_in_microseconds_with_percentiles(measured):
+    found = asked(measured, "ModelLatency", "Maximum", "SampleCount")
+    assert found["SampleCount"] == 30
+    assert 100_000 < found["Maximum"] < 1_000_000
+    percentiles = asked(measured, "ModelLatency", extended=("p50", "p99"))["ExtendedStatistics"]
+    assert percentiles["p50"] < 90_000 < percentiles["p99"]
+    assert asked(measured, "OverheadLatency", "Average")["Average"] < 100_000
+
+
+def test_get_metric_data_computes_expressions(measured):
+    queries = [
+        query("errors", "Invocation4XXErrors", "Sum", ReturnData=False),
+        query("requests", "Invocations", "Sum", ReturnData=False),
+        query("p99", "ModelLatency", "p99", ReturnData=False),
+        {"Id": "share", "Expression": "100 * errors / requests", "Label": "errors (%)"},
+        {"Id": "ms", "Expression": "IF(requests > 0, p99 / 1000, 0)"},
+        {"Id": "none", "Expression": "FILL(errors, 0) * 0"},
+    ]
+    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())["MetricDataResults"]
+    assert [(each["Id"], each["Label"]) for each in results] == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
+    assert results[0]["Values"] == pytest.approx([20.0])
+    assert 90 < results[1]["Values"][0] < 1000
+    assert set(results[2]["Values"]) == {0.0}
+
+
+def test_refuses_an_expression_that_cannot_be_read(measured):
+    with pytest.raises(ClientError, match="unknown metric id 'm9'") as error:
+        measured.client("cloudwatch").get_metric_data(MetricDataQueries=[{"Id": "e", "Expression": "m9 / 2"}], **span())
+    assert error.value.response["Error"]["Code"] == "ValidationError"
+
+
+def test_search_finds_the_metrics_of_an_endpoint(measured):
+    text = f'{{AWS/SageMaker,EndpointName,VariantName}} MetricName="Invocations" EndpointName="{ENDPOINT}"'
+    queries = [{"Id": "e", "Expression": f"SUM(SEARCH('{text}', 'Sum', 86400))"}]
+    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())["MetricDataResults"]
+    assert results[0]["Values"] == [30.0]
+
+
+def test_every_instance_s_use_is_sampled(measured):
+    def sampled():
+        found = asked(measured, "MemoryUtilization", "SampleCount", "Average", namespace="/aws/sagemaker/Endpoints")
+        return found if found.get("SampleCount", 0) >= 2 else None
+
+    assert 0 < until(sampled)["Average"] < 100
+    assert asked(measured, "DiskUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")["Maximum"] < 100
+    listed = measured.client("cloudwatch").list_metrics(Namespace="/aws/sagemaker/Endpoints")["Metrics"]
+    assert not any(each["MetricName"].startswith("GPU") for each in listed)
+
+
+def test_processor_time_is_real(measured):
+    """A busy second shows: the load alone makes the difference."""
+
+    def busy():
+        found = asked(measured, "CPUUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")
+        return True if found.get("Maximum", 0) > 1 else None
+
+    with paced_load(lambda: measured.invoke(ENDPOINT), 60):
+        until(busy)
+
+
+def test_requests_in_hand_are_sampled(measured):
+    with paced_load(lambda: measured.invoke(ENDPOINT, b"wait 0.3"), 8):
+        time.sleep(1.5)
+    assert 1 <= asked(measured, "ConcurrentRequestsPerModel", "Maximum")["Maximum"] <= 8
+
+
+def test_a_load_does_not_flood_the_store(measured):
+    """Hundreds of requests: a fine-grained answer would have as many points as requests."""
+    with paced_load(lambda: measured.invoke(ENDPOINT), 150) as answers:
+        time.sleep(2)
+    counted = asked(measured, "Invocations", "Sum", "SampleCount")
+    assert counted["Sum"] >= len(answers) + 30
+    assert counted["SampleCount"] >= counted["Sum"]
+
+
+@pytest.fixture(scope="module")
+def shared(cloud):
+    """A multi-model endpoint whose server holds one model at a time: each other model unloads the one before."""
+    for name in ("one", "two"):
+        cloud.put_archive(f"shared-metrics/{name}.tar.gz", name)
+    resources = endpoint_resources(
+        "shared-metrics", "s3://engines/shared-metrics/", mode="MultiModel", environment={"MODELS_HELD": "1"}
+    )
+    assert cloud.deploy("shared-metrics", resources) == ("CREATE_COMPLETE", "")
+    for name in ("one", "one", "two", "one"):
+        assert cloud.invoke("shared-metrics", TargetModel=f"{name}.tar.gz")["greeting"] == name
+    yield cloud
+    cloud.destroy("shared-metrics")
+
+
+def shared_statistic(cloud, name, statistic, namespace="AWS/SageMaker"):
+    dimensions = [{"Name": "EndpointName", "Value": "shared-metrics"}, {"Name": "VariantName", "Value": "AllTraffic"}]
+    points = cloud.client("cloudwatch").get_metric_statistics(
+        Namespace=namespace, MetricName=name, Dimensions=dimensions, Period=86_400, Statistics=[statistic], **span()
+    )["Datapoints"]
+    return points[0][statistic] if points else None
+
+
+def test_loads_and_unloads_of_models_are_timed(shared):
+    assert shared_statistic(shared, "ModelCacheHit", "Average") == pytest.approx(0.25)
+    assert shared_statistic(shared, "ModelLoadingTime", "SampleCount") == 3
+    assert shared_statistic(shared, "ModelDownloadingTime", "SampleCount") == 3
+    assert shared_statistic(shared, "ModelUnloadingTime", "SampleCount") == 2
+    waited, parts = (
+        shared_statistic(shared, "ModelLoadingWaitTime", "Sum"),
+        sum(shared_statistic(shared, f"Model{part}Time", "Sum") for part in ("Loading", "Downloading", "Unloading")),
+    )
+    assert waited == pytest.approx(parts)
+
+
+def test_loaded_models_are_counted(shared):
+    assert until(lambda: shared_statistic(shared, "LoadedModelCount", "Maximum", "/aws/sagemaker/Endpoints")) == 1

@@ -1,0 +1,194 @@
+"""Engines that no lock names, in the local cloud's S3: marked, taken back, and never one that is named or deployed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from onboarding.fault import FaultsError
+from onboarding.lock import read_lock
+from onboarding.names import UNREFERENCED_TAG, artifact_bucket
+from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, walk
+from workbench import marks
+from workbench.prune import prune
+from workbench.prune_table import prune_table, sentences
+from workbench.unreferenced import Verdict
+
+pytestmark = pytest.mark.local_cloud
+
+LOST, OTHER_NETWORK = "0123456789abcdef0123", "fedcba9876543210fedc"
+FILES = {
+    f"engines/{LOST}/model.tar.gz": b"an engine",
+    f"engines/{LOST}/card.html": b"<p>card</p>",
+    f"engines/{LOST}/lock-entry.json": json.dumps({"manifest": {"model": "gone-model"}}).encode(),
+    f"networks/{OTHER_NETWORK}/network.json": b"{}",
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    kept = dict(os.environ)
+    place = tmp_path_factory.mktemp("prune")
+    tiny = new_road(place)
+    try:
+        walk(tiny.start())
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
+@pytest.fixture
+def road(tiny):
+    """The road, with an engine and a network in its bucket that nobody knows; none of it marked."""
+    road = tiny.start()
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    for name, data in FILES.items():
+        s3.put_object(
+            Bucket=bucket, Key=name, Body=data, ContentType="text/html" if name.endswith("html") else "binary/octet-stream"
+        )
+    marks.keep(s3, bucket, ["engines/", "networks/"])
+    return road
+
+
+def in_days(days):
+    return lambda: datetime.now(UTC) + timedelta(days=days)
+
+
+def pruned(road, *, days=31, dry_run=False):
+    return prune(road, older_than_days=30, dry_run=dry_run, clock=in_days(days))
+
+
+def marked(road):
+    """Names of the objects that bear the mark, with their times."""
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    objects = [each for prefix in ("engines/", "networks/") for each in marks.objects_under(s3, bucket, prefix)]
+    return {each.name: each.modified for each in marks.with_marks(s3, bucket, objects) if each.is_marked}
+
+
+def verdicts(found):
+    return {each.stored.key: each.verdict for each in found.found}
+
+
+def own_engine(tiny):
+    (key,) = read_lock(tiny.lock.parent, "tiny").engines
+    return key
+
+
+def test_marks_what_no_lock_names_and_nothing_else(tiny, road):
+    found = pruned(road)
+    assert set(marked(road)) == set(FILES)
+    assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
+    assert verdicts(found)[own_engine(tiny)] is Verdict.named
+    assert {each.model for each in found.of(Verdict.marked)} == {"gone-model", None}
+
+
+def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(road):
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    s3.put_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html", Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]})
+    before = {each.name: each.modified for each in marks.objects_under(s3, bucket, f"engines/{LOST}/")}
+    versions = len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"])
+    pruned(road)
+    after = marked(road)
+    assert all(after[name] >= before[name] for name in before)
+    answer = s3.get_object(Bucket=bucket, Key=f"engines/{LOST}/card.html")
+    assert (answer["Body"].read(), answer["ContentType"]) == (b"<p>card</p>", "text/html")
+    tags = {tag["Key"]: tag["Value"] for tag in s3.get_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html")["TagSet"]}
+    assert tags == {"team": "a b", UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
+    # What S3 deletes by is the day an object was made: without a copy an old engine would go with the next morning.
+    assert len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]) == versions + 1
+
+
+def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(road):
+    assert verdicts(pruned(road, dry_run=True))[LOST] is Verdict.marked
+    assert marked(road) == {}
+    pruned(road)
+    first = marked(road)
+    again = pruned(road)
+    assert marked(road) == first
+    assert verdicts(again)[LOST] is Verdict.marked_before
+
+
+def test_young_engines_are_left_to_the_branch_that_built_them(road):
+    assert verdicts(pruned(road, days=29))[LOST] is Verdict.young
+    assert marked(road) == {}
+
+
+def test_a_mark_that_was_broken_off_is_finished(road):
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    marks.mark(s3, bucket, marks.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
+    pruned(road, days=0)
+    assert {name for name in marked(road) if LOST in name} == {name for name in FILES if LOST in name}
+
+
+def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, road):
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    prefix = f"engines/{own_engine(tiny)}/"
+    marks.mark(s3, bucket, marks.objects_under(s3, bucket, prefix))
+    assert all(name.startswith(prefix) for name in marked(road)) and marked(road)
+    found = pruned(road, days=0)
+    assert marked(road) == {}
+    assert verdicts(found)[own_engine(tiny)] is Verdict.taken_back
+
+
+def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, road):
+    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    entry = read_lock(tiny.lock.parent, "tiny").engines[own_engine(tiny)]
+    prefixes = [f"engines/{own_engine(tiny)}/", *(f"networks/{key}/" for key in entry.manifest.network_keys.values())]
+    for prefix in prefixes:
+        assert marks.mark(s3, bucket, marks.objects_under(s3, bucket, prefix)) > 0
+    assert walk(road).deployed.changed == ()
+    assert marked(road) == {}
+
+
+def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, road):
+    lock, deployed = tiny.lock.read_bytes(), own_engine(tiny)
+    tiny.lock.unlink()
+    tiny.write_model(sound_network(), precision="int8")
+    try:
+        found = pruned(road, days=400)
+    finally:
+        tiny.write_model(sound_network())
+        tiny.lock.write_bytes(lock)
+    assert verdicts(found)[deployed] is Verdict.deployed
+    assert not any(deployed in name for name in marked(road))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("build/local/locks/tiny.lock.yaml", r"tiny.lock.yaml: is not a lock file; restore it from git"),
+        ("build/local/locks/forgotten.lock.yaml", r"forgotten.lock.yaml: is not a lock file; restore it from git"),
+        ("models/tiny.yaml", r"models/tiny.yaml"),
+    ],
+)
+def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, road, broken, said):
+    path = tiny.places.tree / broken
+    kept = path.read_bytes() if path.exists() else None
+    path.write_text("engines: [")
+    try:
+        with pytest.raises(FaultsError, match=said):
+            pruned(road, days=400)
+    finally:
+        path.unlink()
+        if kept is not None:
+            path.write_bytes(kept)
+    assert marked(road) == {}
+
+
+def test_the_table_says_what_is_lost_and_how_to_take_it_back(road):
+    found = pruned(road)
+    console = Console(file=io.StringIO(), width=160)
+    console.print(prune_table(found))
+    text = console.file.getvalue()
+    gone_on = (datetime.now(UTC) + timedelta(days=31 + 91)).date().isoformat()
+    assert LOST in text and "gone-model" in text and f"deleted on {gone_on}" in text
+    assert "put the lock's entry back" in sentences(found)[1] and "2 marked" in sentences(found)[0]
+    assert json.dumps(found.as_dict())

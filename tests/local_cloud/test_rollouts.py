@@ -1,0 +1,257 @@
+"""Updates by every rollout policy, under load: the old fleet answers until the new one does, and goes on when it does not."""
+
+import json
+import threading
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import endpoint_config, endpoint_resources, gone, until
+from tests.local_cloud.load import steady_load
+
+pytestmark = pytest.mark.local_cloud
+ALARM = "too-slow"
+WATCHED = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": ALARM}]}}
+HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}
+
+
+def blue_green(kind, wait=60, **step):
+    routing = {"Type": kind, "WaitIntervalInSeconds": wait, **step}
+    return {"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": routing, "TerminationWaitInSeconds": 30}, **WATCHED}
+
+
+ROLLOUTS = {
+    "all_at_once": blue_green("ALL_AT_ONCE"),
+    "canary": blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1}),
+    "linear": blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40}),
+    "rolling": {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60}, **WATCHED},
+}
+
+
+@pytest.fixture
+def alarm(cloud):
+    """An alarm that stays as it is told to be."""
+    cloudwatch = cloud.client("cloudwatch")
+    cloudwatch.put_metric_alarm(
+        AlarmName=ALARM, Namespace="Test", MetricName="Slowness", Statistic="Maximum", Period=3600, EvaluationPeriods=1,
+        Threshold=1, ComparisonOperator="GreaterThanThreshold", TreatMissingData="ignore",
+    )  # fmt: skip
+    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="quiet")
+    yield lambda state: cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue=state, StateReason="told to")
+    cloudwatch.delete_alarms(AlarmNames=[ALARM])
+
+
+def deployed(cloud, name, version, deployment=None, count=2, **options):
+    """Deploys a version that greets with its own name."""
+    url = cloud.put_archive(f"{name}/{version}.tar.gz", f"version {version}")
+    resources = endpoint_resources(name, url, version=version, InitialInstanceCount=count, **options)
+    if deployment is not None:
+        resources["Endpoint"]["Properties"]["DeploymentConfig"] = deployment
+    return cloud.deploy(name, resources)
+
+
+def described(cloud, name):
+    return cloud.client("sagemaker").describe_endpoint(EndpointName=name)
+
+
+@pytest.mark.parametrize("kind", ROLLOUTS)
+def test_update_under_load_fails_no_request(cloud, alarm, kind):
+    name = f"roll-{kind.replace('_', '-')}"
+    assert deployed(cloud, name, "1", ROLLOUTS[kind]) == ("CREATE_COMPLETE", "")
+    with steady_load(cloud, name) as load:
+        assert deployed(cloud, name, "2", ROLLOUTS[kind]) == ("UPDATE_COMPLETE", "")
+        load.answers.clear()
+        until(lambda: True if len(load.answers) > 20 else None)
+        assert load.greetings() == {"version 2"}
+    assert load.failures == []
+    shown = described(cloud, name)
+    assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-2")
+    assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
+    cloud.destroy(name)
+    assert gone(name)
+
+
+@pytest.mark.parametrize("kind", ROLLOUTS)
+def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
+    name = f"back-{kind.replace('_', '-')}"
+    deployed(cloud, name, "1", ROLLOUTS[kind])
+    with steady_load(cloud, name) as load:
+        tripping = threading.Thread(target=lambda: (load.until_answered("version 2"), alarm("ALARM")))
+        tripping.start()
+        status, reason = deployed(cloud, name, "2", ROLLOUTS[kind])
+        tripping.join()
+        load.answers.clear()
+        until(lambda: True if len(load.answers) > 20 else None)
+        assert load.greetings() == {"version 1"}
+        shown = described(cloud, name)
+        alarm("OK")
+        assert deployed(cloud, name, "3", ROLLOUTS[kind])[0] == "UPDATE_COMPLETE"
+        assert cloud.invoke(name)["greeting"] == "version 3"
+    assert load.failures == []
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert f"AutoRollbackConfiguration are in ALARM state: {ALARM}." in reason
+    assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-1")
+    assert shown["FailureReason"] in reason
+    assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
+    cloud.destroy(name)
+    assert gone(name)
+
+
+def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cloud):
+    cloudwatch, dimensions = cloud.client("cloudwatch"), {"EndpointName": "bad-canary", "VariantName": "AllTraffic"}
+    cloudwatch.put_metric_alarm(
+        AlarmName="refusing", Namespace="AWS/SageMaker", MetricName="Invocation4XXErrors", Statistic="Average", Period=60,
+        EvaluationPeriods=1, Threshold=0.01, ComparisonOperator="GreaterThanThreshold", TreatMissingData="notBreaching",
+        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
+    )  # fmt: skip
+    deployment = blue_green("CANARY", wait=1800, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 20})
+    deployment["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": "refusing"}]}
+    deployed(cloud, "bad-canary", "1", deployment)
+    with steady_load(cloud, "bad-canary") as load:
+        status, reason = deployed(cloud, "bad-canary", "2", deployment, environment={"SERVER_MODE": "refuses"})
+        assert status == "UPDATE_ROLLBACK_COMPLETE"
+        assert "in ALARM state: refusing." in reason
+        load.failures.clear()
+        load.answers.clear()
+        until(lambda: True if len(load.answers) > 50 else None)
+        assert load.failures == []
+    cloudwatch.delete_alarms(AlarmNames=["refusing"])
+    cloud.destroy("bad-canary")
+
+
+def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
+    deployment = blue_green("CANARY", wait=240, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25})
+    deployed(cloud, "share", "1", deployment)
+    updating = threading.Thread(target=deployed, args=(cloud, "share", "2", deployment))
+    with steady_load(cloud, "share") as load:
+        updating.start()
+        load.until_answered("version 2")
+        load.answers.clear()
+        until(lambda: True if len(load.answers) >= 400 else None)
+        young = sum(answer["greeting"] == "version 2" for answer in load.answers[:400])
+        shown = described(cloud, "share")
+        updating.join()
+    assert 60 <= young <= 140
+    assert shown["EndpointStatus"] == "Updating"
+    assert shown["EndpointConfigName"] == "share-1"
+    pending = shown["PendingDeploymentSummary"]
+    assert pending["EndpointConfigName"] == "share-2"
+    (variant,) = pending["ProductionVariants"]
+    assert (variant["VariantStatus"][0]["Status"], variant["CurrentInstanceCount"]) == ("Baking", 2)
+    assert "PendingDeploymentSummary" not in described(cloud, "share")
+    cloud.destroy("share")
+
+
+def test_linear_shift_takes_its_steps_one_wait_after_another(cloud, alarm):
+    deployed(cloud, "steps", "1", ROLLOUTS["linear"], count=1)
+    begun = time.monotonic()
+    deployed(cloud, "steps", "2", blue_green("LINEAR", wait=60, LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 10}))
+    assert time.monotonic() - begun >= 10
+    cloud.destroy("steps")
+
+
+@pytest.mark.parametrize("kind", ROLLOUTS)
+def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(cloud, alarm, kind):
+    name = f"sick-{kind.replace('_', '-')}"
+    deployed(cloud, name, "1", ROLLOUTS[kind])
+    with steady_load(cloud, name) as load:
+        status, reason = deployed(cloud, name, "2", ROLLOUTS[kind], environment={"SERVER_MODE": "exits"})
+    assert load.failures == []
+    assert load.greetings() == {"version 1"}
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert "the engine was made for another GPU" in reason
+    assert described(cloud, name)["ProductionVariants"][0]["CurrentInstanceCount"] == 2
+    cloud.destroy(name)
+    assert gone(name)
+
+
+@pytest.mark.parametrize("kind", ["canary", "rolling"])
+def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind):
+    name = f"dies-{kind}"
+    deployment = json.loads(json.dumps(ROLLOUTS[kind]).replace('"WaitIntervalInSeconds": 60', '"WaitIntervalInSeconds": 600'))
+    deployed(cloud, name, "1", deployment)
+    status, reason = deployed(cloud, name, "2", deployment, environment={"SERVER_MODE": "ends_soon"})
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert f"instances of endpoint config {name}-2 did not stay healthy" in reason
+    assert {cloud.invoke(name)["greeting"] for _ in range(10)} == {"version 1"}
+    cloud.destroy(name)
+    assert gone(name)
+
+
+def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm):
+    deployed(cloud, "drained", "1", count=1)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(cloud.invoke("drained", b"wait 3")["greeting"]))
+    asking.start()
+    (log,) = cloud.state.glob("endpoints/*-drained-*/*/server.log")
+    until(lambda: True if "asked b'wait" in log.read_text() else None)
+    assert deployed(cloud, "drained", "2", count=1) == ("UPDATE_COMPLETE", "")
+    asking.join()
+    assert answers == ["version 1"]
+    cloud.destroy("drained")
+
+
+def test_refuses_an_update_during_an_update(cloud, alarm):
+    sagemaker = cloud.client("sagemaker")
+    deployed(cloud, "twice", "1", ROLLOUTS["canary"])
+    sagemaker.create_endpoint_config(**endpoint_config("twice", "1") | {"EndpointConfigName": "twice-again"})
+    sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=blue_green("ALL_AT_ONCE"))
+    calls = (
+        lambda: sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again"),
+        lambda: sagemaker.delete_endpoint(EndpointName="twice"),
+        lambda: sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="twice", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
+        ),
+    )
+    for call in calls:
+        with pytest.raises(ClientError, match=r'Cannot update in-progress endpoint "arn:.*endpoint/twice"') as error:
+            call()
+        assert error.value.response["Error"]["Code"] == "ValidationException"
+    until(lambda: True if described(cloud, "twice")["EndpointStatus"] == "InService" else None)
+    assert cloud.invoke("twice")["greeting"] == "version 1"
+    cloud.destroy("twice")
+    sagemaker.delete_endpoint_config(EndpointConfigName="twice-again")
+
+
+def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_update_mends_it(cloud, alarm):
+    kind, limits = "ml.c7i.2xlarge", cloud.state / "capacity.yaml"
+    sagemaker = cloud.client("sagemaker")
+    limits.write_text(f"{kind}: 3\n")
+    deployed(cloud, "mixed", "1", InstanceType=kind)
+    url = cloud.put_archive("mixed/2.tar.gz", "version 2")
+    model = endpoint_resources("mixed", url, version="2")["Model"]["Properties"]
+    sagemaker.create_model(**model)
+    sagemaker.create_endpoint_config(**endpoint_config("mixed", "2", variant={"InstanceType": kind, "InitialInstanceCount": 2}))
+    rolling = {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 240}, **WATCHED}
+
+    def settled():
+        status = described(cloud, "mixed")["EndpointStatus"]
+        return None if status == "Updating" else status
+
+    try:
+        with steady_load(cloud, "mixed") as load:
+            sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling)
+            until(lambda: True if described(cloud, "mixed")["ProductionVariants"][0]["DesiredInstanceCount"] == 1 else None)
+            limits.write_text(f"{kind}: 2\n")
+            alarm("ALARM")
+            assert until(settled) == "UpdateRollbackFailed"
+            load.answers.clear()
+            until(lambda: True if load.greetings() == {"version 1", "version 2"} else None)
+            reason = described(cloud, "mixed")["FailureReason"]
+            limits.unlink()
+            alarm("OK")
+            sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2")
+            assert until(settled) == "InService"
+            load.answers.clear()
+            until(lambda: True if len(load.answers) > 20 else None)
+            assert load.greetings() == {"version 2"}
+    finally:
+        limits.unlink(missing_ok=True)
+    assert load.failures == []
+    assert ALARM in reason
+    assert "The rollback failed too: Unable to provision requested ML compute capacity" in reason
+    cloud.destroy("mixed")
+    sagemaker.delete_endpoint_config(EndpointConfigName="mixed-2")
+    sagemaker.delete_model(ModelName="mixed-2")
+    assert gone("mixed")

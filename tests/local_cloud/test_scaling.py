@@ -1,0 +1,252 @@
+"""Application Auto Scaling acts: load makes an endpoint's instances more and fewer; a minute lasts a second here."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.account import endpoint_resources, until
+from tests.local_cloud.paced import paced_load
+
+pytestmark = pytest.mark.local_cloud
+DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+PREDEFINED = {"PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}
+
+
+class Scaled:
+    """An endpoint of one variant, and how it is scaled."""
+
+    def __init__(self, cloud, name):
+        self.cloud, self.name = cloud, name
+        self.client = cloud.client("application-autoscaling")
+        self.of = {
+            "ServiceNamespace": "sagemaker", "ResourceId": f"endpoint/{name}/variant/AllTraffic", "ScalableDimension": DIMENSION,
+        }  # fmt: skip
+
+    def register(self, low=1, high=3, **more):
+        self.client.register_scalable_target(**self.of, MinCapacity=low, MaxCapacity=high, **more)
+
+    def track(self, target, metric=PREDEFINED, name="invocations", **more):
+        configuration = {"TargetValue": target, "ScaleOutCooldown": 0, "ScaleInCooldown": 60, **metric, **more}
+        return self.client.put_scaling_policy(
+            **self.of, PolicyName=name, PolicyType="TargetTrackingScaling", TargetTrackingScalingPolicyConfiguration=configuration
+        )
+
+    def count(self):
+        described = self.cloud.client("sagemaker").describe_endpoint(EndpointName=self.name)
+        settled = described["EndpointStatus"] == "InService"
+        return described["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
+
+    def comes_to(self, count):
+        return until(lambda: True if self.count() == count else None)
+
+    def activities(self, **options):
+        named = {field: self.of[field] for field in ("ServiceNamespace", "ResourceId")}
+        return self.client.describe_scaling_activities(**named, **options)["ScalingActivities"]
+
+    def ended(self):
+        """The newest activity, once it has ended."""
+        return until(lambda: found[0] if (found := self.activities()) and found[0]["StatusCode"] != "InProgress" else None)
+
+    def alarms(self):
+        prefix = f"TargetTracking-{self.of['ResourceId']}"
+        found = self.cloud.client("cloudwatch").describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"]
+        return {name.removeprefix(prefix).split("-")[1]: each for each in found for name in [each["AlarmName"]]}
+
+
+@pytest.fixture
+def scaled(cloud, request):
+    name = "scaled-" + request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    url = cloud.put_archive("scaled/model.tar.gz", "hi")
+    assert cloud.deploy(name, endpoint_resources(name, url)) == ("CREATE_COMPLETE", "")
+    yield Scaled(cloud, name)
+    cloud.destroy(name)
+
+
+def test_load_makes_instances_more_and_its_end_fewer(scaled):
+    scaled.register()
+    scaled.track(600)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25) as answers:
+        scaled.comes_to(3)
+        asked = len(answers)
+        until(lambda: True if len({answer["instance"] for answer in answers[asked:]}) == 3 else None)
+    grown = scaled.activities()[-1]
+    high = scaled.alarms()["AlarmHigh"]["AlarmName"]
+    assert grown["Cause"] == f"monitor alarm {high} in state ALARM triggered policy invocations"
+    assert grown["Description"].startswith("Setting desired instance count to ")
+    scaled.comes_to(1)
+    shrunk = scaled.ended()
+    assert (shrunk["Description"], shrunk["StatusCode"], shrunk["StatusMessage"]) == (
+        "Setting desired instance count to 1.",
+        "Successful",
+        "Successfully set desired instance count to 1. Change successfully fulfilled by sagemaker.",
+    )
+    assert "-AlarmLow-" in shrunk["Cause"]
+    assert shrunk["EndTime"] >= shrunk["StartTime"]
+
+
+def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
+    scaled.register()
+    made = scaled.track(600)["Alarms"]
+    high, low = scaled.alarms()["AlarmHigh"], scaled.alarms()["AlarmLow"]
+    assert {each["AlarmName"] for each in made} == {high["AlarmName"], low["AlarmName"]}
+    assert (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"]) == (3, 60, 600, "Sum")
+    assert (low["EvaluationPeriods"], low["Threshold"], low["ComparisonOperator"]) == (15, 540, "LessThanThreshold")
+    assert high["AlarmDescription"].startswith("DO NOT EDIT OR DELETE. For TargetTrackingScaling policy arn:aws:autoscaling:")
+    scaled.track(900, DisableScaleIn=True)
+    assert set(scaled.alarms()) == {"AlarmHigh"}
+    assert scaled.alarms()["AlarmHigh"]["Threshold"] == 900
+    assert scaled.alarms()["AlarmHigh"]["AlarmName"] != high["AlarmName"]
+    policy = scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"][0]
+    assert [each["AlarmName"] for each in policy["Alarms"]] == [scaled.alarms()["AlarmHigh"]["AlarmName"]]
+    scaled.client.delete_scaling_policy(**scaled.of, PolicyName="invocations")
+    assert scaled.alarms() == {}
+
+
+def test_a_customized_metric_is_tracked(scaled):
+    scaled.register()
+    metric = {"Namespace": "Test", "MetricName": "GPUUtilization", "Statistic": "Average"}
+    scaled.track(50, {"CustomizedMetricSpecification": metric}, "gpu")
+
+    def fed():
+        data = [{"MetricName": "GPUUtilization", "Value": 90}]
+        scaled.cloud.client("cloudwatch").put_metric_data(Namespace="Test", MetricData=data)
+        return True if scaled.count() == 2 else None
+
+    until(fed)
+    assert scaled.activities()[0]["Cause"].endswith("in state ALARM triggered policy gpu")
+
+
+def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
+    scaled.register()
+    steps = {
+        "AdjustmentType": "ChangeInCapacity",
+        "Cooldown": 60,
+        "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
+    }
+    arn = scaled.client.put_scaling_policy(
+        **scaled.of, PolicyName="steps", PolicyType="StepScaling", StepScalingPolicyConfiguration=steps
+    )["PolicyARN"]
+    watch = scaled.cloud.client("cloudwatch")
+    watch.put_metric_alarm(
+        AlarmName="steps", Namespace="Test", MetricName="Backlog", Statistic="Average", Period=60, EvaluationPeriods=1,
+        Threshold=1, ComparisonOperator="GreaterThanOrEqualToThreshold", AlarmActions=[arn],
+    )  # fmt: skip
+    watch.put_metric_data(Namespace="Test", MetricData=[{"MetricName": "Backlog", "Value": 5}])
+    scaled.comes_to(3)
+    assert scaled.activities()[0]["Cause"] == "monitor alarm steps in state ALARM triggered policy steps"
+
+
+def test_bounds_hold_from_the_moment_they_are_registered(scaled):
+    scaled.register(low=2)
+    scaled.comes_to(2)
+    assert scaled.ended()["Cause"] == "minimum capacity was set to 2"
+    scaled.client.register_scalable_target(**scaled.of, MinCapacity=1, MaxCapacity=1)
+    scaled.comes_to(1)
+    assert scaled.ended()["Cause"] == "maximum capacity was set to 1"
+
+
+def test_a_scheduled_action_sets_the_floor(scaled):
+    scaled.register()
+    scaled.client.put_scheduled_action(
+        **scaled.of, ScheduledActionName="morning", Schedule="rate(2 minutes)", ScalableTargetAction={"MinCapacity": 2}
+    )
+    (action,) = scaled.client.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
+    assert (action["Schedule"], action["ScalableTargetAction"]) == ("rate(2 minutes)", {"MinCapacity": 2})
+    scaled.comes_to(2)
+    causes = [each["Cause"] for each in scaled.activities()]
+    assert "scheduled action name morning was triggered" in causes
+    assert "minimum capacity was set to 2" in causes
+    scaled.client.delete_scheduled_action(**scaled.of, ScheduledActionName="morning")
+    with pytest.raises(ClientError, match="No scheduled action found") as error:
+        scaled.client.delete_scheduled_action(**scaled.of, ScheduledActionName="morning")
+    assert error.value.response["Error"]["Code"] == "ObjectNotFoundException"
+
+
+def test_suspended_scaling_rests(scaled):
+    scaled.register(SuspendedState={"DynamicScalingOutSuspended": True})
+    scaled.track(600)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25):
+        until(lambda: True if scaled.alarms()["AlarmHigh"]["StateValue"] == "ALARM" else None)
+        assert scaled.count() == 1
+        scaled.register(SuspendedState={"DynamicScalingOutSuspended": False})
+        scaled.comes_to(3)
+
+
+def test_at_the_maximum_it_says_why_it_did_not_scale(scaled):
+    scaled.register(high=1)
+    scaled.track(600)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25):
+        found = until(lambda: scaled.activities(IncludeNotScaledActivities=True) or None)
+    assert found[0]["NotScaledReasons"] == [{"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 1}]
+    assert scaled.activities() == []
+
+
+def test_a_template_s_schedule_comes_and_goes_with_it(scaled):
+    def target(**more):
+        properties = {**scaled.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
+        return {"Target": {"Type": "AWS::ApplicationAutoScaling::ScalableTarget", "Properties": properties}}
+
+    floor = {"ScheduledActionName": "floor-1", "Schedule": "cron(0 6 ? * MON-FRI *)", "Timezone": "Europe/Berlin"}
+    actions = [{**floor, "ScalableTargetAction": {"MinCapacity": "2"}}]
+    stack = f"{scaled.name}-target"
+    assert scaled.cloud.deploy(stack, target(ScheduledActions=actions)) == ("CREATE_COMPLETE", "")
+    (found,) = scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"]
+    assert (found["Timezone"], found["ScalableTargetAction"]) == ("Europe/Berlin", {"MinCapacity": 2})
+    assert scaled.cloud.deploy(stack, target()) == ("UPDATE_COMPLETE", "")
+    assert scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"] == []
+    scaled.cloud.destroy(stack)
+
+
+def test_deregistering_removes_policies_and_alarms(scaled):
+    scaled.register()
+    scaled.track(600)
+    scaled.client.deregister_scalable_target(**scaled.of)
+    assert scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"] == []
+    assert scaled.alarms() == {}
+    with pytest.raises(ClientError, match="No scalable target registered for service namespace: sagemaker") as error:
+        scaled.client.deregister_scalable_target(**scaled.of)
+    assert error.value.response["Error"]["Code"] == "ObjectNotFoundException"
+
+
+def test_a_target_goes_with_its_endpoint(cloud):
+    url = cloud.put_archive("scaled/model.tar.gz", "hi")
+    assert cloud.deploy("scaled-leaving", endpoint_resources("scaled-leaving", url)) == ("CREATE_COMPLETE", "")
+    leaving = Scaled(cloud, "scaled-leaving")
+    leaving.register()
+    leaving.track(600)
+    cloud.destroy("scaled-leaving")
+    named = {"ServiceNamespace": "sagemaker", "ResourceIds": [leaving.of["ResourceId"]]}
+    until(lambda: None if leaving.client.describe_scalable_targets(**named)["ScalableTargets"] else True)
+    assert leaving.alarms() == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"ResourceId": "endpoint/nowhere/variant/AllTraffic"},
+            r'Could not find endpoint "arn:aws:sagemaker:.*endpoint/nowhere"',
+        ),
+        ({"MinCapacity": 4}, "Maximum capacity cannot be less than minimum capacity"),
+        ({"MaxCapacity": None}, "Maximum capacity must be specified"),
+        ({"ScalableDimension": "ecs:service:DesiredCount"}, "Unsupported service namespace, resource type or scalable dimension"),
+    ],
+)
+def test_refuses_a_target(scaled, change, said):
+    request = {**scaled.of, "MinCapacity": 1, "MaxCapacity": 3, **change}
+    with pytest.raises(ClientError, match=said) as error:
+        scaled.client.register_scalable_target(**{field: value for field, value in request.items() if value is not None})
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_refuses_a_variant_that_is_not_there(scaled):
+    with pytest.raises(ClientError, match=r'The variant name\(s\) "Blue" is/are not present within endpoint configuration'):
+        scaled.client.register_scalable_target(
+            **{**scaled.of, "ResourceId": f"endpoint/{scaled.name}/variant/Blue"}, MinCapacity=1, MaxCapacity=3
+        )
+
+
+def test_refuses_a_second_policy_on_one_metric(scaled):
+    scaled.register()
+    scaled.track(600)
+    with pytest.raises(ClientError, match="Only one TargetTrackingScaling policy for a given metric specification is allowed"):
+        scaled.track(700, name="again")

@@ -1,0 +1,81 @@
+"""Shadow variants get copies of requests; whatever they do, the caller does not notice."""
+
+import time
+
+import pytest
+
+from tests.local_cloud.account import IMAGE, MARK, ROLE, endpoint_config, gone, until
+
+pytestmark = pytest.mark.local_cloud
+
+
+@pytest.fixture
+def shadowed(cloud):
+    """Makes an endpoint with a shadow variant whose server is in some mode."""
+    sagemaker, made = cloud.client("sagemaker"), []
+
+    def make(name, mode, weight=1.0):
+        url = cloud.put_archive(f"{name}.tar.gz", "hi")
+        for role, environment in (("1", {}), ("shadow", {"SERVER_MODE": mode})):
+            container = {"Image": IMAGE, "ModelDataUrl": url, "Environment": {MARK: name, **environment}}
+            sagemaker.create_model(ModelName=f"{name}-{role}", ExecutionRoleArn=ROLE, PrimaryContainer=container)
+        config = endpoint_config(name)
+        shadow = config["ProductionVariants"][0] | {"VariantName": "shadow", "ModelName": f"{name}-shadow"}
+        config["ShadowProductionVariants"] = [shadow | {"InitialVariantWeight": weight}]
+        sagemaker.create_endpoint_config(**config)
+        sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-1")
+        made.append(name)
+        until(lambda: True if sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService" else None)
+        return name
+
+    yield make
+    for name in made:
+        sagemaker.delete_endpoint(EndpointName=name)
+        assert gone(name)
+
+
+def copies(cloud, name):
+    """How many requests the shadow variant was asked."""
+    (log,) = cloud.state.glob(f"endpoints/*-{name}-*/shadow-1/server.log")
+    return log.read_text().count("asked")
+
+
+def settled_copies(cloud, name):
+    """How many it was asked once no more come."""
+    seen = []
+
+    def still():
+        seen.append(copies(cloud, name))
+        return seen[-1] if len(seen) > 5 and len(set(seen[-5:])) == 1 else None
+
+    return until(still)
+
+
+def test_shadow_gets_a_copy_of_every_request_and_production_answers(cloud, shadowed):
+    name = shadowed("copied", "healthy")
+    assert {cloud.invoke(name)["instance"] for _ in range(20)} == {"AllTraffic-1"}
+    until(lambda: True if copies(cloud, name) == 20 else None)
+    shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)["ShadowProductionVariants"]
+    assert [(each["VariantName"], each["CurrentInstanceCount"]) for each in shown] == [("shadow", 1)]
+
+
+def test_shadow_gets_the_share_that_its_weight_says(cloud, shadowed):
+    name = shadowed("sampled", "healthy", weight=0.25)
+    for _ in range(200):
+        cloud.invoke(name)
+    assert 20 < settled_copies(cloud, name) < 80
+
+
+def test_refusing_shadow_fails_no_request(cloud, shadowed):
+    name = shadowed("refusing", "refuses")
+    assert [cloud.invoke(name)["greeting"] for _ in range(10)] == ["hi"] * 10
+    until(lambda: True if copies(cloud, name) == 10 else None)
+
+
+def test_slow_shadow_delays_no_request_and_is_not_asked_without_bound(cloud, shadowed):
+    name = shadowed("slow", "slow")
+    begun = time.monotonic()
+    for _ in range(150):
+        cloud.invoke(name)
+    assert time.monotonic() - begun < 20
+    assert copies(cloud, name) < 100

@@ -1,0 +1,97 @@
+"""Alarms and the own dashboard of a deployed endpoint: what our templates watch, evaluated on a real server's requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import botocore.exceptions
+import pytest
+
+from tests.local_cloud.account import until
+from tests.local_cloud.tiny_road import QUESTION, new_road, processes_of, sound_network, walk
+from workbench.local_cloud.cloudwatch.expression import parsed
+
+pytestmark = pytest.mark.local_cloud
+
+WATCHED = "{instance_type: ml.c7i.large, latency_slo_ms: 60000, dashboard: true, scaling: {min: 1, max: 1}}"
+ENDPOINT = "local-tiny"
+SECONDS_PER_MINUTE = "3"
+"""Hosts that nothing scales are looked at every ten real seconds: less than the five minutes of the alarm."""
+OURS = {
+    "server-errors", "client-errors", "no-answers", "latency", "drift", "no-instances", "disk", "host-memory", "saturation",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def road(tmp_path_factory):
+    kept = dict(os.environ)
+    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = SECONDS_PER_MINUTE
+    place = tmp_path_factory.mktemp("watching")
+    tiny = new_road(place)
+    tiny.write_model(sound_network(), endpoint=WATCHED)
+    try:
+        walk(tiny.start())
+        yield tiny.start()
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
+def states(road):
+    found = road.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")["MetricAlarms"]
+    return {each["AlarmName"].removeprefix(f"{ENDPOINT}-"): each["StateValue"] for each in found}
+
+
+class Asking:
+    """Asks without rest, in the background, while it is entered."""
+
+    def __init__(self, road, body):
+        self.runtime, self.body, self.over = road.clients("sagemaker-runtime"), body, threading.Event()
+        self.thread = threading.Thread(target=self.ask, daemon=True)
+        self.refused = 0
+
+    def ask(self):
+        while not self.over.is_set():
+            try:
+                self.runtime.invoke_endpoint(EndpointName=ENDPOINT, ContentType="application/json", Body=self.body)
+            except botocore.exceptions.ClientError:
+                self.refused += 1
+            self.over.wait(0.02)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *ended):
+        self.over.set()
+        self.thread.join()
+
+
+def test_every_alarm_is_evaluated_and_well_under_sound_requests(road):
+    assert set(states(road)) == OURS
+    with Asking(road, QUESTION) as asking:
+        until(lambda: states(road) if set(states(road).values()) == {"OK"} else None)
+    assert asking.refused == 0
+
+
+def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(road):
+    with Asking(road, b"{") as asking:
+        until(lambda: states(road)["client-errors"] == "ALARM" or None)
+        now = states(road)
+    assert asking.refused > 0
+    assert {name for name, state in now.items() if state == "ALARM"} == {"client-errors"}
+    until(lambda: states(road)["client-errors"] == "OK" or None)
+
+
+def test_own_dashboard_is_stored_with_the_alarms_that_are_there(road):
+    watch = road.clients("cloudwatch")
+    body = json.loads(watch.get_dashboard(DashboardName="roundhouse-local--tiny")["DashboardBody"])
+    (listed,) = (each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm")
+    assert {arn.rsplit(":", 1)[-1].removeprefix(f"{ENDPOINT}-") for arn in listed} == OURS
+    rows = [row[-1] for each in body["widgets"] for row in each["properties"].get("metrics", ())]
+    expressions = [row["expression"] for row in rows if "expression" in row]
+    assert expressions and all(parsed(each) for each in expressions)

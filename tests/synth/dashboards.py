@@ -1,0 +1,52 @@
+"""Endpoints of every kind, and what the bodies of their dashboards hold."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from onboarding.model_spec import AsynchronousSpec
+from stacks.alarm_properties import alarms
+from tests.synth.deployments import one, with_endpoint, with_instance_type
+from tests.synth.scaled import with_variant
+
+OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
+FOUR_GPUS = with_instance_type(OWN, name="ml.g5.12xlarge", gpu_count=4)
+QUEUED = with_endpoint(OWN, asynchronous=AsynchronousSpec())
+
+
+def named(deployment, name):
+    return dataclasses.replace(deployment, name=name)
+
+
+def many(count):
+    """Endpoints of every kind, each with its own SLO."""
+    kinds = (OWN, SHARED, with_variant(OWN, "challenger"), FOUR_GPUS, QUEUED)
+    return [named(with_endpoint(kinds[at % 5], latency_slo_ms=50.0 + at), f"model-{at:03}") for at in range(count)]
+
+
+def titled(body, title):
+    return next(each["properties"] for each in body["widgets"] if each["properties"].get("title", "").startswith(title))
+
+
+def lines(body, title):
+    found = titled(body, title).get("annotations", {}).get("horizontal", [])
+    return {line["label"]: line["value"] for line in found}
+
+
+def expressions(body):
+    rows = [row for each in body["widgets"] for row in each["properties"].get("metrics", [])]
+    return [row[-1]["expression"] for row in rows if isinstance(row[-1], dict) and "expression" in row[-1]]
+
+
+def arns(body):
+    found = [each["properties"] for each in body["widgets"]]
+    return [arn for each in found for arn in (*each.get("alarms", ()), *each.get("annotations", {}).get("alarms", ()))]
+
+
+def there(deployments):
+    """The ARN of every alarm."""
+    return {
+        f"arn:aws:cloudwatch:us-east-1:{each.environment.account}:alarm:{alarm['AlarmName']}"
+        for each in deployments
+        for alarm in alarms(each).values()
+    }

@@ -1,0 +1,44 @@
+"""An environment with every setting, with endpoints of every kind, synthesised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from tests.synth.assembly import Stacks, synthesized
+from tests.synth.deployments import with_locks
+from tests.synth.endpoint_cases import CAPTURE, MODEL, POOLS, QUEUE, beside, wishes
+from tests.unit.onboarding.trees import tree_root
+
+SETTINGS = """name: cloud
+network:
+  vpc_id: vpc-0123456789abcdef0
+  subnet_ids: [subnet-0123456789abcdef0, subnet-0123456789abcdef1]
+  security_group_ids: [sg-0123456789abcdef0]
+  route_table_ids: [rtb-0123456789abcdef0]
+  vpc_endpoints: true
+permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
+alarm_email: team@example.com
+gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e
+"""
+OWN_KEY = "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
+KINDS = {
+    "everything": wishes(CAPTURE, "dashboard: true"),
+    "queue": wishes(QUEUE),
+    "pools": wishes(POOLS),
+    "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},
+}
+"""Endpoints that cannot be all of these at once."""
+
+
+def everything(folder: Path, settings: str, endpoint: dict[str, str]) -> tuple[EnvironmentSpec, Stacks]:
+    """The stacks of the base tree with a shadow beside its model, in an environment that has every setting."""
+    shadow = {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")} if endpoint is KINDS["everything"] else {}
+    changes = {"environments/cloud.yaml": {"name: cloud\n": settings}, MODEL: endpoint, **shadow}
+    tree = read_tree(tree_root(folder, changes))
+    assert tree.faults == (), "\n".join(map(str, tree.faults))
+    found = tuple(with_locks(each) for each in deployments(tree, "cloud"))
+    environment = tree.environments["cloud"]
+    return environment, synthesized(folder / "out", environment, found)

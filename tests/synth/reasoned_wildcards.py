@@ -1,0 +1,117 @@
+"""The wildcards that may stand in our policies, each with its reason and what narrows it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasoned:
+    """A wildcard that may stand: whose statements, on which resources, for which actions, under which conditions, and why."""
+
+    why: str
+    resource: str
+    """A pattern of the whole resource."""
+    actions: frozenset[str]
+    conditions: frozenset[str] = frozenset()
+    """Condition keys that must narrow it."""
+    only_in: frozenset[str] = frozenset()
+    """Types of resource; default: roles."""
+
+    def covers(self, resource_type: str, actions: tuple[str, ...], resource: str, keys: frozenset[str]) -> bool:
+        """Whether a statement's wildcard is this one."""
+        where = self.only_in or frozenset({"AWS::IAM::Role"})
+        named = re.fullmatch(self.resource, resource) is not None
+        return resource_type in where and named and set(actions) <= self.actions and self.conditions <= keys
+
+
+ARN = r"arn:aws:{service}:[a-z0-9-]+:[0-9]{{12}}:"
+OBJECTS = frozenset({"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"})
+KEY_USE = frozenset({"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"})
+STREAMS = frozenset({"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"})
+DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
+INTERFACES = [f"ec2:{verb}NetworkInterface{more}" for verb in ("Create", "Delete") for more in ("", "Permission")]
+
+REASONED = (
+    Reasoned(
+        why="the registry's log-in knows no resource; it opens only what the other statements name",
+        resource=r"\*",
+        actions=frozenset({"ecr:GetAuthorizationToken"}),
+    ),
+    Reasoned(
+        why="metrics know no resource; the namespace narrows it",
+        resource=r"\*",
+        actions=frozenset({"cloudwatch:PutMetricData"}),
+        conditions=frozenset({"cloudwatch:namespace"}),
+    ),
+    Reasoned(
+        why="EC2's describe actions know no resource; they read only",
+        resource=r"\*",
+        actions=frozenset(f"ec2:Describe{noun}" for noun in DESCRIBED),
+    ),
+    Reasoned(
+        why="a network interface has no name before it is made; subnets and security groups of the same statement are named",
+        resource=ARN.format(service="ec2") + r"network-interface/\*",
+        actions=frozenset(INTERFACES),
+    ),
+    Reasoned(
+        why="the key's id is known only after its creation; its alias and the one service that may use it narrow it",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=KEY_USE,
+        conditions=frozenset({"kms:ResourceAliases", "kms:ViaService"}),
+    ),
+    Reasoned(
+        why="objects under one prefix of the artifact bucket: what is read or built has no name before it is there",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/[a-z-]+/([A-Za-z0-9-]+/)*\*",
+        actions=OBJECTS,
+    ),
+    Reasoned(
+        why="streams of one log group, each named by its service when it begins",
+        resource=ARN.format(service="logs") + r"log-group:/aws/[A-Za-z0-9/-]+:log-stream:([A-Za-z0-9-]+)?\*",
+        actions=STREAMS,
+    ),
+    Reasoned(
+        why="executions of one state machine, each named when it begins",
+        resource=ARN.format(service="states") + r"(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*",
+        actions=frozenset({"states:DescribeExecution", "states:StopExecution"}),
+    ),
+    Reasoned(
+        why="training jobs of this environment, each named when it begins",
+        resource=ARN.format(service="sagemaker") + r"training-job/roundhouse-[a-z0-9-]+--\*",
+        actions=frozenset({"sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"}),
+    ),
+    Reasoned(
+        why="a key's own policy is about that key alone, and without its account nobody could ever manage it",
+        resource=r"\*",
+        actions=frozenset({"kms:*"}),
+        only_in=frozenset({"AWS::KMS::Key"}),
+    ),
+    Reasoned(
+        why="a key's own policy is about that key alone; AWS's documented statement for alarms to an encrypted topic",
+        resource=r"\*",
+        actions=frozenset({"kms:Decrypt", "kms:GenerateDataKey*"}),
+        conditions=frozenset({"aws:SourceAccount", "aws:SourceArn"}),
+        only_in=frozenset({"AWS::KMS::Key"}),
+    ),
+    Reasoned(
+        why="an endpoint's policy only narrows what the roles that use it may do, to this account's principals",
+        resource=r"\*",
+        actions=frozenset({"*"}),
+        conditions=frozenset({"aws:PrincipalAccount"}),
+        only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
+    ),
+    Reasoned(
+        why="the way into the VPC opens the artifact bucket's objects, which the roles' own statements narrow",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/\*",
+        actions=frozenset({*OBJECTS, "s3:GetBucketLocation", "s3:ListBucket"}),
+        conditions=frozenset({"aws:PrincipalAccount"}),
+        only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
+    ),
+    Reasoned(
+        why="layers of images lie in ECR's own bucket, under names that ECR alone knows",
+        resource=r"arn:aws:s3:::prod-[a-z0-9-]+-starport-layer-bucket/\*",
+        actions=frozenset({"s3:GetObject"}),
+        only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
+    ),
+)

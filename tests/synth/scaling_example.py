@@ -1,0 +1,66 @@
+"""The worked examples of docs/scaling.md, made by the code they explain: `python -m tests.synth.scaling_example --write`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from onboarding.planning.memory_plan import memory_plans
+from onboarding.planning.sentences import packing_change, planning_notes
+from stacks.scaling_properties import scaling_resources
+from tests.synth.deployments import ROOT, one, with_locks
+from tests.synth.scaled import with_served
+
+DOCUMENT = ROOT / "docs" / "scaling.md"
+BLOCK = re.compile(r"(<!-- example: (?P<name>[a-z-]+) -->\n```[a-z]*\n)(?P<text>.*?)(\n```)", re.DOTALL)
+
+
+def examples() -> dict[str, str]:
+    """Text of every example, by the name that the document gives it."""
+    embedder = one("dev", "sentence-embedder")
+    (target,) = embedder.targets
+    assert target.lock_entry is not None
+    records = [
+        f"batch {each.batch:>2} of {each.sequence} tokens: p99 {each.p99_ms:g} ms, {each.rows_per_second:.1f} rows/s"
+        for each in target.lock_entry.manifest.benchmark
+    ]
+    policy = scaling_resources(embedder)["InvocationsPolicy"]
+    served = with_served(embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s")
+    derivations = {
+        name: resource["Metadata"]["Derivation"]["TargetValue"]
+        for name, resource in scaling_resources(served).items()
+        if "Metadata" in resource
+    }
+    shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
+    (plan,) = memory_plans(shared)
+    (measured,) = served.targets
+    assert measured.lock_entry is not None and measured.lock_entry.capacity is not None
+    return {
+        "benchmark": "\n".join(records),
+        "policy": json.dumps({"InvocationsPolicy": policy}, indent=2),
+        "capacity": json.dumps(
+            {name: each.model_dump(mode="json") for name, each in measured.lock_entry.capacity.items()}, indent=2
+        ),
+        "served": json.dumps(derivations, indent=2),
+        "memory": "\n".join(planning_notes(shared)),
+        "change": packing_change(plan),
+    }
+
+
+def written(text: str) -> str:
+    """The document with every example as the code makes it now."""
+    found = examples()
+    return BLOCK.sub(lambda block: f"{block[1]}{found[block['name']]}{block[4]}", text)
+
+
+def main(path: Path = DOCUMENT) -> None:
+    """Writes the examples into the document."""
+    path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("python -m tests.synth.scaling_example --write")
+    main()

@@ -1,0 +1,168 @@
+"""What builds engines: a project for each route that the platform and the environment have, and roles that are exact."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from onboarding import names
+from onboarding.platform import serving_platforms
+from stacks.build_properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
+from stacks.build_roles import job_statements, machine_statements, project_statements
+from tests.synth.assembly import Stacks, synthesized
+from tests.synth.deployments import environment
+from tests.synth.golden_build_machine import FLEET, NETWORK, whole
+
+pytestmark = pytest.mark.synth
+DEV = environment("dev")
+BUCKET = "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
+HERE = "us-east-1:111122223333"
+
+
+def by_sid(statements) -> dict[str, dict[str, Any]]:
+    return {each["Sid"]: each for each in statements}
+
+
+def routes(spec, platform: str = "triton-26.05") -> list[str]:
+    return [route.name for route in build_routes(spec, serving_platforms()[platform])]
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory) -> Stacks:
+    return synthesized(tmp_path_factory.mktemp("whole"), whole(), ())
+
+
+def test_routes_follow_the_platform_and_the_environment():
+    assert routes(DEV) == ["cpu", "gpu"]
+    assert routes(whole()) == ["cpu", "gpu", "fleet"]
+    assert routes(whole(), "triton-24.10-cpu") == ["cpu"]
+
+
+def test_training_jobs_compile_with_what_the_platform_serves_with():
+    assert training_image(serving_platforms()["triton-26.05"]) == "builder-gpu"
+    assert training_image(serving_platforms()["triton-24.10-cpu"]) == "builder-cpu"
+
+
+def test_fleet_project_runs_on_the_fleet_and_in_its_network(stacks):
+    projects = {each["Name"]: each for each in stacks["Builds"].properties("AWS::CodeBuild::Project").values()}
+    fleet, gpu = projects["roundhouse-dev-build-fleet"], projects["roundhouse-dev-build-gpu"]
+    assert fleet["Environment"]["Fleet"] == {"FleetArn": FLEET}
+    assert fleet["Environment"]["Image"] == gpu["Environment"]["Image"]
+    assert "VpcConfig" not in fleet and gpu["VpcConfig"]["VpcId"] == NETWORK.vpc_id
+    assert "Fleet" not in gpu["Environment"]
+
+
+def test_builds_end_when_the_environment_says():
+    builds = DEV.builds.model_copy(update={"timeout_minutes": 77})
+    spec = DEV.model_copy(update={"builds": builds})
+    assert project_properties(spec, CPU, image_uri="i", buildspec="b")["TimeoutInMinutes"] == 77
+
+
+def test_every_role_has_the_boundary_and_no_managed_policy(tmp_path):
+    boundary = "arn:aws:iam::111122223333:policy/boundary"
+    spec = whole().model_copy(update={"permissions_boundary_arn": boundary})
+    roles = synthesized(tmp_path, spec, ())["Builds"].properties("AWS::IAM::Role")
+    assert len(roles) == 5
+    assert all(role["PermissionsBoundary"] == boundary and "ManagedPolicyArns" not in role for role in roles.values())
+
+
+def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
+    machine = stacks["Builds"].only("AWS::StepFunctions::StateMachine")
+    assert machine["StateMachineName"] == names.build_machine(DEV) == "roundhouse-dev-builds"
+    assert machine["DefinitionSubstitutions"] == {"JobRole": {"Fn::GetAtt": ["JobRole", "Arn"]}}
+    assert machine["RoleArn"] == {"Fn::GetAtt": ["MachineRole", "Arn"]}
+    definition = machine["DefinitionString"]
+    # CloudFormation would take any other ${…} for a placeholder that it lacks.
+    assert definition.count("${") == definition.count("${JobRole}") == 1
+    roles = stacks["Builds"].properties("AWS::IAM::Role")
+    trusted = {name: role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"] for name, role in roles.items()}
+    assert (trusted["MachineRole"], trusted["JobRole"]) == ("states.amazonaws.com", "sagemaker.amazonaws.com")
+
+
+def test_definition_is_text_whose_numbers_stay_numbers():
+    properties = machine_properties(DEV, {"States": {"Wait": {"Seconds": 3}}})
+    assert json.loads(properties["DefinitionString"]) == {"States": {"Wait": {"Seconds": 3}}}
+
+
+def test_machine_role_is_exact():
+    role = {"Fn::GetAtt": ["JobRole", "Arn"]}
+    found = by_sid(machine_statements(DEV, projects=["cpu", "gpu"], job_role=role))
+    topic = found.pop("UseKeyThroughSns")
+    assert topic["Condition"]["StringEquals"] == {"kms:ViaService": "sns.us-east-1.amazonaws.com"}
+    assert found == {
+        "RunBuilds": {
+            "Sid": "RunBuilds",
+            "Effect": "Allow",
+            "Action": ["codebuild:BatchGetBuilds", "codebuild:StartBuild"],
+            "Resource": [f"arn:aws:codebuild:{HERE}:project/roundhouse-dev-build-{route}" for route in ("cpu", "gpu")],
+        },
+        "RunTrainingJobs": {
+            "Sid": "RunTrainingJobs",
+            "Effect": "Allow",
+            "Action": ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"],
+            "Resource": [f"arn:aws:sagemaker:{HERE}:training-job/roundhouse-dev--*"],
+        },
+        "PassRole": {
+            "Sid": "PassRole",
+            "Effect": "Allow",
+            "Action": ["iam:PassRole"],
+            "Resource": [role],
+            "Condition": {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+        },
+        "StartEngines": {
+            "Sid": "StartEngines",
+            "Effect": "Allow",
+            "Action": ["states:StartExecution"],
+            "Resource": [f"arn:aws:states:{HERE}:stateMachine:roundhouse-dev-builds"],
+        },
+        "FollowEngines": {
+            "Sid": "FollowEngines",
+            "Effect": "Allow",
+            "Action": ["states:DescribeExecution", "states:StopExecution"],
+            "Resource": [f"arn:aws:states:{HERE}:execution:roundhouse-dev-builds{rest}" for rest in (":*", "/*")],
+        },
+        "PublishToTopic": {
+            "Sid": "PublishToTopic",
+            "Effect": "Allow",
+            "Action": ["sns:Publish"],
+            "Resource": [f"arn:aws:sns:{HERE}:roundhouse-dev-alarms"],
+        },
+    }
+
+
+def test_machine_may_do_what_its_states_do(stacks):
+    """Every API that a state calls is one of the role's actions, and the role has no action beside those and its own engines'."""
+    text = stacks["Builds"].only("AWS::StepFunctions::StateMachine")["DefinitionString"]
+    called = {part.split('"')[0] for part in text.split(":states:::aws-sdk:")[1:]}
+    called = {f"{service}:{action[0].upper()}{action[1:]}" for service, action in (each.split(":") for each in called)}
+    statements = machine_statements(DEV, projects=["cpu"], job_role="role")
+    allowed = {action for each in statements for action in each["Action"]}
+    besides = {"sagemaker:AddTags", "iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"}
+    assert allowed == called | besides | {f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")}
+
+
+def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
+    found = by_sid(job_statements(DEV, "builder-gpu"))
+    prefixes = ["networks", "engines", "timing-caches", "jobs"]
+    assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in prefixes]
+    assert found["ReadObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in ("sources", *prefixes)]
+    assert found["PullImage"]["Resource"] == [f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"]
+    streams = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/TrainingJobs:log-stream:roundhouse-dev--*"
+    assert found["WriteJobLog"]["Resource"] == [streams]
+    assert "AttachToNetwork" not in found and "AttachToNetwork" in by_sid(job_statements(whole(), "builder-gpu"))
+
+
+def test_project_writes_what_it_builds_and_no_jobs_work():
+    found = by_sid(project_statements(DEV, GPU))
+    assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in ("networks", "engines", "timing-caches")]
+    assert found["WriteLogs"]["Resource"] == [
+        f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
+    ]
+
+
+def test_log_groups_are_the_stacks_own_and_end(stacks):
+    groups = {each["LogGroupName"]: each for each in stacks["Builds"].properties("AWS::Logs::LogGroup").values()}
+    assert set(groups) == {f"/aws/codebuild/roundhouse-dev-build-{route}" for route in ("cpu", "gpu", "fleet")}
+    assert all(each["RetentionInDays"] > 0 for each in groups.values())

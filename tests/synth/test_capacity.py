@@ -1,0 +1,204 @@
+"""What one instance can answer: each rule with its number recomputed by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from onboarding.manifest import BuilderRecord, ProfileRecord
+from onboarding.platform import instance_types
+from stacks.capacity import capacity_warnings, instance_capacity, variant_capacity
+from stacks.engine_capacity import was_measured_on
+from tests.synth.deployments import benchmark, changed, of_targets, one, unlocked, with_endpoint, with_instance_type, with_locks
+from tests.synth.scaled import with_own_pools, with_served, with_serving, with_variant
+
+pytestmark = pytest.mark.synth
+
+
+def embedder(**manifest_fields):
+    """The shipped endpoint on one A10G: batch 1 in 5 ms, 8 in 20 ms, 32 in 90 ms; SLO 50 ms, queue delay 0.1 ms."""
+    deployment = one("dev", "sentence-embedder")
+    return with_locks(deployment, **manifest_fields) if manifest_fields else deployment
+
+
+def rate(deployment):
+    capacity = instance_capacity(deployment)
+    return None if capacity is None else capacity.requests_per_second
+
+
+@pytest.mark.parametrize(
+    ("slo_ms", "expected"),
+    # A request waits 0.1 ms in the queue and for the batch under way, then runs: twice 5, 20 and 90 ms, and 0.1.
+    [(10.1, 200), (40.0, 200), (40.1, 400), (180.1, 400), (None, 400)],
+)
+def test_capacity_is_the_best_rate_whose_wait_and_run_are_within_the_slo(slo_ms, expected):
+    # Batch 32 gives 355.6 rows a second, less than batch 8 does, so it is never the best.
+    assert rate(with_endpoint(embedder(), latency_slo_ms=slo_ms)) == expected
+
+
+def test_capacity_that_misses_the_slo_is_the_lowest_rate_and_says_so():
+    capacity = instance_capacity(with_endpoint(embedder(), latency_slo_ms=10))
+    assert capacity is not None
+    assert (capacity.requests_per_second, capacity.within_slo) == (200, False)
+    assert "10.1 ms behind the batch under way, OVER the SLO of 10 ms" in capacity.derivation
+
+
+def test_python_server_waits_for_no_queue_delay():
+    python = changed(embedder(), server="python")
+    assert rate(with_endpoint(python, latency_slo_ms=40.0)) == 400
+    assert rate(with_endpoint(embedder(), latency_slo_ms=40.0)) == 200
+
+
+def test_capacity_on_a_cpu_names_the_machine_that_measured_it():
+    capacity = instance_capacity(one("local", "sentence-embedder"))
+    assert capacity is not None and "on its builder's CPU (test)" in capacity.derivation
+    assert "builder" not in instance_capacity(embedder()).derivation
+
+
+def test_copies_on_one_gpu_share_it_and_add_no_rate():
+    two = with_serving(embedder(), instances_per_gpu=2)
+    # One batch of 8 ends every 20 ms, and each takes 2 x 20 ms: 20 + 40 + 0.1.
+    assert [rate(with_endpoint(two, latency_slo_ms=slo)) for slo in (60.0, 60.1)] == [200, 400]
+    assert rate(with_endpoint(changed(two, server="python"), latency_slo_ms=40.0)) == 400
+
+
+def test_triton_uses_every_gpu_and_the_python_server_one():
+    four = with_instance_type(embedder(), gpu_count=4)
+    assert rate(four) == 4 * 400
+    assert rate(changed(four, server="python")) == 400
+    assert "x 4 GPUs" in instance_capacity(four).derivation
+
+
+def test_capacity_counts_the_served_engine_alone():
+    records = (
+        benchmark("tensorrt", "int8", 1, 5),
+        benchmark("tensorrt", "fp16", 8, 8),
+        benchmark("pytorch", "int8", 8, 8),
+        benchmark("tensorrt", "int8", 8, 8, sequence=8),
+    )
+    assert rate(embedder(benchmark=records)) == 200
+
+
+def test_capacity_is_that_of_the_longest_length_the_engine_is_tuned_for():
+    records = (benchmark("tensorrt", "int8", 8, 8, sequence=16), benchmark("tensorrt", "int8", 8, 20, sequence=64))
+    profiles = (ProfileRecord(batch=(1, 8, 8), sequence=(8, 16, 32)), ProfileRecord(batch=(1, 8, 8), sequence=(32, 64, 128)))
+    assert rate(embedder(benchmark=records, optimization_profiles=profiles)) == 400
+    untuned = (ProfileRecord(batch=(1, 8, 8), sequence=(8, 24, 128)),)
+    assert rate(embedder(benchmark=records, optimization_profiles=untuned)) == 400
+
+
+def test_capacity_of_a_shared_instance_is_its_slowest_targets():
+    deployment = one("dev", "text-shared")
+    slow, fast = deployment.targets
+    slowed = with_locks(of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 10),)).targets
+    capacity = instance_capacity(of_targets(deployment, (*slowed, fast)))
+    assert capacity is not None and capacity.requests_per_second == 100
+    assert capacity.derivation.startswith("sentence-embedder-fp32: ")
+    assert capacity.derivation.endswith("the slowest of 2 models")
+
+
+def test_capacity_of_several_instance_types_is_the_slowest_ones():
+    pools = with_own_pools(embedder(), "ml.g5.12xlarge", "ml.g5.xlarge")
+    capacity = instance_capacity(pools)
+    assert capacity is not None and capacity.requests_per_second == 400
+    assert capacity.derivation.endswith("the slowest of 2 instance types")
+
+
+def test_capacity_is_each_variants_own():
+    fast = with_locks(embedder(), benchmark=(benchmark("tensorrt", "int8", 8, 10),)).own.pools
+    both = with_variant(embedder(), "candidate", pools=fast)
+    assert [variant_capacity(both, each).requests_per_second for each in both.variants] == [400, 800]
+
+
+def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
+    deployment = one("dev", "text-shared")
+    slow, fast = deployment.targets
+    slower = with_locks(of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 20),)).targets
+    late = with_locks(of_targets(deployment, (fast,)), benchmark=(benchmark("tensorrt", "int8", 32, 60),)).targets
+    both = of_targets(deployment, (*slower, *late))
+    capacity = instance_capacity(both)
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (50, False)
+    (warning,) = capacity_warnings(both, both.own)
+    assert "sentence-embedder-int8" in warning and "OVER the SLO of 50 ms" in warning
+
+
+@pytest.mark.parametrize(
+    ("deployment", "said"),
+    [
+        (lambda: next(each for each in unlocked("dev") if each.name == "sentence-embedder"), "'sentence-embedder' is not built"),
+        (lambda: embedder(benchmark=()), "has no benchmark of its own engine; build it again"),
+        (
+            lambda: embedder(builder=BuilderRecord(machine="m", gpu="NVIDIA A10", built_at="2026-11-21T00:00:00Z")),
+            "was measured on NVIDIA A10, and ml.g5.xlarge has A10G",
+        ),
+    ],
+)
+def test_capacity_is_unknown_where_nothing_fitting_was_measured_and_why_is_said(deployment, said):
+    found = deployment()
+    assert rate(found) is None
+    (warning,) = capacity_warnings(found, found.own)
+    assert said in warning and warning.endswith("so its capacity is not known and nothing scales on its requests.")
+
+
+def test_capacity_is_unknown_when_one_of_two_models_is_unmeasured():
+    deployment = one("dev", "text-shared")
+    first, second = deployment.targets
+    unmeasured = with_locks(of_targets(deployment, (second,)), benchmark=()).targets
+    assert rate(of_targets(deployment, (first, *unmeasured))) is None
+
+
+@pytest.mark.parametrize(
+    ("driver_says", "instance", "same"),
+    [
+        ("NVIDIA A10G", "ml.g5.xlarge", True),
+        ("Tesla T4", "ml.g4dn.xlarge", True),
+        ("NVIDIA L40S", "ml.g6.xlarge", False),
+        ("NVIDIA L4", "ml.g6e.xlarge", False),
+        ("NVIDIA A100-SXM4-40GB", "ml.p4d.24xlarge", True),
+        ("NVIDIA H100 80GB HBM3", "ml.p5.48xlarge", True),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "ml.g7e.2xlarge", True),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "ml.g7.2xlarge", False),
+        (None, "ml.g5.xlarge", True),
+        (None, "ml.c7i.large", True),
+    ],
+)
+def test_gpu_of_the_driver_is_the_instance_types_or_not(driver_says, instance, same):
+    assert was_measured_on(driver_says, instance_types()[instance]) is same
+
+
+def test_served_capacity_counts_before_the_engines_own_benchmark():
+    capacity = instance_capacity(with_served(embedder(), 310.0))
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (310, True)
+    told = "roundhouse bench 0.1.0, dev-sentence-embedder on ml.g5.xlarge, triton, p99 within 50 ms, 2026-11-21"
+    assert capacity.derivation == f"sentence-embedder: 310 requests/s served ({told})"
+
+
+def test_served_capacity_of_a_whole_instance_is_not_multiplied_by_its_gpus():
+    four = with_own_pools(embedder(), "ml.g5.12xlarge")
+    assert rate(with_served(four, 900.0)) == 900
+
+
+@pytest.mark.parametrize(
+    "fields", [{"instance_type": "ml.g5.2xlarge"}, {"server": "python"}], ids=["another instance type", "another server"]
+)
+def test_served_capacity_of_another_instance_type_or_server_does_not_count(fields):
+    assert rate(with_served(embedder(), 310.0, **fields)) == 400
+
+
+def test_served_capacity_of_another_engine_does_not_count():
+    other = with_served(embedder(), 310.0).with_targets(lambda target: dataclasses.replace(target, engine_key="b" * 20))
+    assert rate(other) == 400
+
+
+def test_served_capacity_at_a_looser_slo_is_only_a_bound():
+    tightened = with_endpoint(with_served(embedder(), 310.0, slo_ms=80.0), latency_slo_ms=50)
+    capacity = instance_capacity(tightened)
+    assert capacity is not None and capacity.requests_per_second == 310
+    assert "400 rows/s measured" in capacity.derivation and "; at most the 310 requests/s served" in capacity.derivation
+    assert rate(with_endpoint(with_served(embedder(), 900.0, slo_ms=80.0), latency_slo_ms=50)) == 400
+
+
+def test_served_capacity_at_a_stricter_slo_counts_as_it_is():
+    assert rate(with_served(embedder(), 310.0, slo_ms=20.0)) == 310
+    assert rate(with_endpoint(with_served(embedder(), 310.0), latency_slo_ms=None)) == 310

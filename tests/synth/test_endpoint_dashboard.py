@@ -1,0 +1,53 @@
+"""An endpoint's own dashboard: in its own stack, with its own alarms."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stacks.alarm_properties import alarms
+from stacks.endpoint_dashboard import dashboard_name, endpoint_dashboard, endpoint_dashboard_body
+from stacks.template_rules.checking import checked
+from stacks.template_rules.template import Template
+from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there
+from tests.synth.endpoint_cases import BESIDE, MODEL, QUEUE, beside, example, template, wishes
+from tests.synth.scaled import with_variant
+
+pytestmark = pytest.mark.synth
+
+BODIES = {name: endpoint_dashboard_body(each) for name, each in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))}
+
+
+def test_own_dashboard_is_there_on_request_in_the_endpoints_own_stack(tmp_path):
+    found = template(tmp_path, {MODEL: wishes("dashboard: true")})["Resources"]["Dashboard"]
+    assert found["Properties"]["DashboardName"] == "roundhouse-cloud--example"
+    body = json.loads(found["Properties"]["DashboardBody"])
+    assert body["widgets"] and "variables" not in body
+    assert endpoint_dashboard(OWN) == {}
+
+
+def test_own_dashboard_names_its_own_alarms_and_all_of_them():
+    for name, deployment in (("own", OWN), ("shared", SHARED), ("queue", QUEUED)):
+        assert set(arns(BODIES[name])) == there([deployment])
+    wide = OWN
+    for number in range(9):
+        wide = with_variant(wide, f"v{number}")
+    widgets = [each for each in endpoint_dashboard_body(wide)["widgets"] if each["type"] == "alarm"]
+    assert [len(each["properties"]["alarms"]) for each in widgets] == [100, len(alarms(wide)) - 100]
+
+
+def test_own_dashboard_passes_the_rules_beside_its_endpoint(tmp_path):
+    changes = {MODEL: wishes("dashboard: true"), BESIDE: beside("{joins: example, role: shadow}")}
+    (tmp_path / "queue").mkdir()
+    queue = template(tmp_path / "queue", {MODEL: wishes(QUEUE, "dashboard: true")})
+    for found in (template(tmp_path, changes), queue):
+        assert "Dashboard" in found["Resources"]
+        assert [str(each) for each in checked([Template("t.json", found)]).findings] == []
+
+
+def test_own_dashboard_says_what_is_deployed(tmp_path):
+    (target,) = OWN.targets
+    words = BODIES["own"]["widgets"][0]["properties"]["markdown"]
+    assert f"| {target.engine_key[:12]} | 20 ms, batch 8 |" in words and "1.41 to 5.63" in words
+    assert dashboard_name(example(tmp_path, {})) == "roundhouse-cloud--example"

@@ -1,0 +1,88 @@
+"""The CDK hangs exactly the template that the pure function gives, and cfn-lint finds nothing in it, whatever the endpoint is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Stage
+from cfnlint.api import ManualArgs
+from cfnlint.api import lint as cfn_lint
+
+from stacks.endpoint_stack import EndpointStack
+from stacks.endpoint_template import endpoint_template
+from tests.synth.endpoint_cases import BESIDE, CAPTURE, CLOUD, IMAGES, MODEL, POOLS, QUEUE, beside, endpoints, wishes
+
+pytestmark = pytest.mark.synth
+
+NETWORK = """network:
+  vpc_id: vpc-0123456789abcdef0
+  subnet_ids: [subnet-0123456789abcdef0, subnet-0123456789abcdef1]
+  security_group_ids: [sg-0123456789abcdef0]"""
+SCHEDULE = {"    max: 2": "    max: 2\n    schedule: [{schedule: 'cron(0 6 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}]"}
+KINDS = {
+    "plain": {},
+    "variants": {BESIDE: beside("{joins: example, weight: 0.2, instance_type: ml.g6.xlarge, scaling: {min: 2, max: 2}}")},
+    "shadow": {BESIDE: beside("{joins: example, role: shadow, weight: 0.1}")},
+    "pools": {MODEL: wishes(POOLS)},
+    "capture": {MODEL: wishes(CAPTURE)},
+    "queue": {MODEL: {"min: 1": "min: 0", **wishes(QUEUE)}},
+    "queue with pools": {MODEL: wishes(QUEUE, POOLS)},
+    "schedule": {MODEL: SCHEDULE},
+    "fixed": {MODEL: {"max: 2": "max: 1"}},
+    "linear": {MODEL: wishes("rollout: linear", "latency_slo_ms: 50")},
+    "rolling": {MODEL: wishes("rollout: rolling")},
+    "all at once": {MODEL: wishes("rollout: all-at-once")},
+    "cpu": {MODEL: {"ml.g5.xlarge": "ml.c7i.large"}},
+    "open": {MODEL: wishes("network_isolation: false"), CLOUD: {"name: cloud": f"name: cloud\n{NETWORK}"}},
+    "everything": {
+        MODEL: wishes(POOLS, CAPTURE, "latency_slo_ms: 50", "rollout: linear"),
+        BESIDE: beside("{joins: example, weight: 0.2, instance_type: ml.g6.xlarge}"),
+        "models/third-1.yaml": beside("{joins: example}", name="third-1"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory) -> dict[str, tuple[dict, Path]]:
+    """By kind: the pure template of every endpoint, and the file that one pass through the CDK wrote of it."""
+    folder = tmp_path_factory.mktemp("hung")
+    app = App(outdir=str(folder / "out"), analytics_reporting=False, context={"@aws-cdk/core:enablePartitionLiterals": True})
+    pure = {}
+    for kind, changes in KINDS.items():
+        stage = Stage(app, kind.title().replace(" ", ""))
+        for name, deployment in endpoints(folder / kind, changes).items():
+            EndpointStack(stage, f"Endpoint-{name}", deployment=deployment, image_uris=IMAGES)
+            pure[f"{kind}: {name}"] = endpoint_template(deployment, IMAGES), f"{stage.node.id}Endpoint{name}"
+    app.synth()
+    files = {path.name.split(".")[0][:-8].replace("-", ""): path for path in (folder / "out").glob("*/*.template.json")}
+    return {key: (template, files[stem]) for key, (template, stem) in pure.items()}
+
+
+def test_cdk_hangs_exactly_the_template(hung):
+    assert len(hung) == 2 * len(KINDS)
+    for template, path in hung.values():
+        written = json.loads(path.read_text(encoding="utf-8"))
+        own_rules = {key: rule for key, rule in written.get("Rules", {}).items() if key != "CheckBootstrapVersion"}
+        assert {key: written[key] for key in ("Description", "Resources", "Outputs")} == template and own_rules == {}
+
+
+def test_every_kind_of_endpoint_passes_cfn_lint(hung):
+    paths = {path.read_text(encoding="utf-8"): key for key, (_, path) in hung.items()}
+    config = ManualArgs(regions=["us-east-1"])
+    found = [f"{key}: {match}" for text, key in paths.items() for match in cfn_lint(text, config=config)]
+    assert found == []
+
+
+def test_hung_refusal_is_the_templates_own(tmp_path):
+    deployment = endpoints(tmp_path / "tree", {})["example"]
+    unbuilt = deployment.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
+    app = App(outdir=str(tmp_path / "out"), analytics_reporting=False)
+    EndpointStack(app, "Endpoint-example", deployment=unbuilt, image_uris=IMAGES)
+    app.synth()
+    (path,) = (tmp_path / "out").glob("*.template.json")
+    written, pure = json.loads(path.read_text(encoding="utf-8")), endpoint_template(unbuilt, IMAGES)
+    assert written["Resources"] == pure["Resources"]
+    assert written["Rules"]["EngineIsBuilt"] == pure["Rules"]["EngineIsBuilt"]

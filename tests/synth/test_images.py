@@ -1,0 +1,79 @@
+"""The image project: one that owns a Docker daemon, and may do nothing but read sources and push the environment's images."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from onboarding.platform import serving_platforms
+from stacks.image_builds import base_image, base_image_uri, build_arguments, needed_images
+from stacks.image_tag import IMAGE_CONTENTS, read_image_files
+from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
+from tests.synth.deployments import ROOT, environment, locked
+
+pytestmark = pytest.mark.synth
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    return synthesized(tmp_path_factory.mktemp("dev"), environment("dev"), ())["Images"]
+
+
+def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
+    project = stack.only("AWS::CodeBuild::Project")
+    assert project["Name"] == "roundhouse-dev-build-images"
+    assert (project["Environment"]["Type"], project["Environment"]["PrivilegedMode"]) == ("LINUX_CONTAINER", True)
+    assert project["Environment"]["ImagePullCredentialsType"] == "CODEBUILD"
+    assert project["Source"] == {"Type": "NO_SOURCE", "BuildSpec": IMAGES_BUILDSPEC.read_text()}
+    (command,) = yaml.safe_load(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+    program = command.split()[1]
+    assert (ROOT / program).is_file()
+    assert "VpcConfig" not in project
+
+
+def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack):
+    (policy,) = stack.only("AWS::IAM::Role")["Policies"]
+    found = {each["Sid"]: each["Resource"] for each in policy["PolicyDocument"]["Statement"]}
+    assert found["PullBaseImage"] == ["arn:aws:ecr:us-east-1:763104351884:repository/sagemaker-tritonserver"]
+    own = "arn:aws:ecr:us-east-1:111122223333:repository/roundhouse-dev/"
+    assert sorted(found["PushImages"]) == sorted(f"{own}{image}" for image in IMAGE_CONTENTS)
+    assert found["ReadObjects"] == ["arn:aws:s3:::roundhouse-dev-111122223333-us-east-1/sources/*"]
+
+
+def test_a_platform_on_nvidias_image_pulls_nothing_from_aws_account(tmp_path):
+    newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
+    (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
+    assert "PullBaseImage" not in {each["Sid"] for each in policy["PolicyDocument"]["Statement"]}
+    assert base_image_uri(newer, serving_platforms()["triton-26.06"]) == "nvcr.io/nvidia/tritonserver:26.06-py3"
+
+
+def test_the_log_group_ends_and_is_made_before_the_first_build(stack):
+    group = stack.only("AWS::Logs::LogGroup")
+    assert group["RetentionInDays"] == 90
+    assert group["LogGroupName"] == stack.only("AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]["GroupName"]
+
+
+@pytest.mark.parametrize("image", IMAGE_CONTENTS)
+def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
+    """And no argument is given that its Dockerfile does not ask for."""
+    from stacks.image_builds import DOCKERFILES
+
+    lines = [line.split()[1] for line in (ROOT / DOCKERFILES[image]).read_text().splitlines() if line.startswith("ARG ")]
+    needed = {line for line in lines if "=" not in line}
+    given = set(build_arguments(environment("dev"), serving_platforms()["triton-26.05"], image))
+    assert needed <= given <= {line.split("=")[0] for line in lines}
+    assert DOCKERFILES[image] in read_image_files(ROOT)[image]
+
+
+def test_refuses_a_gpu_image_of_a_platform_without_tensorrt():
+    with pytest.raises(ValueError, match=r"platform triton-24.10-cpu has no TensorRT for the image builder-gpu"):
+        build_arguments(environment("local"), serving_platforms()["triton-24.10-cpu"], "builder-gpu")
+
+
+def test_platforms_start_from_different_images():
+    bases = [base_image(platform) for platform in serving_platforms().values()]
+    assert len(bases) == len(set(bases))
+
+
+def test_a_cpu_environment_needs_no_gpu_builder():
+    assert needed_images(serving_platforms()["triton-24.10-cpu"], locked("local")) == ("builder-cpu", "python-server", "triton")

@@ -1,0 +1,197 @@
+"""CloudFormation resources of scaling: who scales, between which counts, on what."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
+from stacks.scaling_properties import scaling_resources
+from stacks.scaling_variants import variant_id
+from stacks.scaling_warnings import scaling_warnings
+from tests.synth.assembly import synthesized
+from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
+from tests.synth.scaled import variant, with_own, with_served, with_variant
+
+pytestmark = pytest.mark.synth
+
+POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
+
+
+def embedder():
+    return one("dev", "sentence-embedder")
+
+
+def asynchronous(**scaling):
+    return with_scaling(with_endpoint(embedder(), asynchronous=AsynchronousSpec()), **scaling)
+
+
+def properties(resources, logical_id):
+    return resources[logical_id]["Properties"]
+
+
+def tracking(resources, logical_id):
+    return properties(resources, logical_id)["TargetTrackingScalingPolicyConfiguration"]
+
+
+def test_own_variant_scales_under_ids_that_never_change():
+    resources = scaling_resources(embedder())
+    assert list(resources) == ["ScalableTarget", "InvocationsPolicy", "GpuPolicy"]
+    target = properties(resources, "ScalableTarget")
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 4)
+    assert target["ResourceId"] == "endpoint/dev-sentence-embedder/variant/AllTraffic"
+    assert "RoleARN" not in target and "ScheduledActions" not in target
+
+
+def test_policies_wait_for_the_target_and_the_target_for_the_endpoint():
+    resources = scaling_resources(embedder())
+    assert resources["ScalableTarget"]["DependsOn"] == ["Endpoint"]
+    assert all(resources[each]["DependsOn"] == ["ScalableTarget"] for each in ("InvocationsPolicy", "GpuPolicy"))
+
+
+def test_cool_downs_are_those_of_the_file():
+    resources = scaling_resources(with_scaling(embedder(), scale_out_cooldown_seconds=0, scale_in_cooldown_seconds=900))
+    for policy in ("InvocationsPolicy", "GpuPolicy"):
+        found = tracking(resources, policy)
+        assert (found["ScaleOutCooldown"], found["ScaleInCooldown"]) == (0, 900)
+
+
+def test_each_policy_has_one_metric_of_its_own_variant():
+    resources = scaling_resources(embedder())
+    invocations, gpu = tracking(resources, "InvocationsPolicy"), tracking(resources, "GpuPolicy")
+    assert invocations["PredefinedMetricSpecification"] == {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+    assert "CustomizedMetricSpecification" not in invocations
+    metric = gpu["CustomizedMetricSpecification"]
+    assert (metric["Namespace"], metric["MetricName"]) == ("/aws/sagemaker/Endpoints", "GPUUtilization")
+    assert metric["Dimensions"] == [
+        {"Name": "EndpointName", "Value": "dev-sentence-embedder"},
+        {"Name": "VariantName", "Value": "AllTraffic"},
+    ]
+
+
+def test_derivation_stands_at_each_policy():
+    resources = scaling_resources(with_served(embedder(), 310.0, gpu_utilization_percent=80.0))
+    assert "310 requests/s served" in resources["InvocationsPolicy"]["Metadata"]["Derivation"]["TargetValue"]
+    assert "80 % (measured at the knee" in resources["GpuPolicy"]["Metadata"]["Derivation"]["TargetValue"]
+
+
+def test_fixed_count_has_no_scaling_and_a_schedule_has():
+    fixed = with_scaling(embedder(), min=2, max=2)
+    assert scaling_resources(fixed) == {}
+    floor = ScheduledFloorSpec(schedule="cron(0 7 ? * MON-FRI *)", min=4, max=6, timezone="Europe/Berlin")
+    night = ScheduledFloorSpec(schedule="cron(0 19 ? * MON-FRI *)", min=2)
+    target = properties(scaling_resources(with_scaling(fixed, schedule=(floor, night))), "ScalableTarget")
+    assert target["ScheduledActions"] == [
+        {
+            "ScheduledActionName": "floor-1",
+            "Schedule": "cron(0 7 ? * MON-FRI *)",
+            "Timezone": "Europe/Berlin",
+            "ScalableTargetAction": {"MinCapacity": 4, "MaxCapacity": 6},
+        },
+        {
+            "ScheduledActionName": "floor-2",
+            "Schedule": "cron(0 19 ? * MON-FRI *)",
+            "ScalableTargetAction": {"MinCapacity": 2, "MaxCapacity": 2},
+        },
+    ]
+
+
+def test_joined_variant_scales_by_itself_and_a_shadow_does_not():
+    scaling = embedder().own.scaling.model_copy(update={"min": 2, "max": 3})
+    deployment = with_variant(embedder(), "new-model", scaling=scaling)
+    deployment = with_variant(deployment, "copy", role="shadow")
+    resources = scaling_resources(deployment)
+    assert set(resources) == {
+        *("ScalableTarget", "InvocationsPolicy", "GpuPolicy"),
+        *("ScalableTargetNewModel", "InvocationsPolicyNewModel", "GpuPolicyNewModel"),
+    }
+    joined = properties(resources, "ScalableTargetNewModel")
+    assert joined["ResourceId"] == "endpoint/dev-sentence-embedder/variant/new-model"
+    assert (joined["MinCapacity"], joined["MaxCapacity"]) == (2, 3)
+    assert resources["GpuPolicyNewModel"]["DependsOn"] == ["ScalableTargetNewModel"]
+    metric = tracking(resources, "GpuPolicyNewModel")["CustomizedMetricSpecification"]
+    assert metric["Dimensions"][1] == {"Name": "VariantName", "Value": "new-model"}
+    policies = [each["Properties"]["PolicyName"] for each in resources.values() if each["Type"] == POLICY]
+    assert len(set(policies)) == len(policies)
+
+
+def test_resource_ids_tell_apart_what_sagemaker_tells_apart():
+    deployment = embedder()
+    for name in ("a-1", "a1", "a-b", "ab", "a-b-c", "a-bc", "A-B"):
+        deployment = with_variant(deployment, name)
+    ids = [variant_id(each, "ScalableTarget") for each in deployment.variants]
+    assert len(set(ids)) == len(ids)
+    assert all(each.isalnum() for each in ids)
+    assert variant_id(variant(deployment, "a-b"), "GpuPolicy") == "GpuPolicyAB"
+
+
+def test_unmeasured_engine_has_no_invocations_policy_and_a_warning():
+    unmeasured = with_locks(embedder(), benchmark=())
+    assert list(scaling_resources(unmeasured)) == ["ScalableTarget", "GpuPolicy"]
+    (warning,) = scaling_warnings(unmeasured)
+    assert "no benchmark of its own engine" in warning and "variant AllTraffic" in warning
+
+
+def test_unmeasured_variant_that_joins_is_told_of_and_a_shadow_is_not():
+    unmeasured = with_locks(embedder(), benchmark=()).own.pools
+    deployment = with_variant(with_variant(embedder(), "b", pools=unmeasured), "c", pools=unmeasured, role="shadow")
+    (warning,) = scaling_warnings(deployment)
+    assert "variant b" in warning
+
+
+def test_asynchronous_endpoint_scales_on_its_queue_alone():
+    resources = scaling_resources(asynchronous(min=1, max=4))
+    assert list(resources) == ["ScalableTarget", "BacklogPolicy"]
+    found = tracking(resources, "BacklogPolicy")
+    metric = found["CustomizedMetricSpecification"]
+    assert (metric["Namespace"], metric["MetricName"]) == ("AWS/SageMaker", "ApproximateBacklogSizePerInstance")
+    assert metric["Dimensions"] == [{"Name": "EndpointName", "Value": "dev-sentence-embedder"}]
+    assert found["TargetValue"] == 400 * 60 * 0.5
+
+
+def test_asynchronous_endpoint_comes_up_from_zero_by_a_step():
+    resources = scaling_resources(asynchronous(min=0, max=4))
+    assert list(resources) == ["ScalableTarget", "BacklogPolicy", "FromZeroPolicy", "FromZeroAlarm"]
+    assert properties(resources, "ScalableTarget")["MinCapacity"] == 0
+    step = properties(resources, "FromZeroPolicy")
+    assert step["PolicyType"] == "StepScaling" and "TargetTrackingScalingPolicyConfiguration" not in step
+    assert step["StepScalingPolicyConfiguration"]["StepAdjustments"] == [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}]
+    alarm = properties(resources, "FromZeroAlarm")
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("HasBacklogWithoutCapacity", 1)
+    assert alarm["AlarmActions"] == [{"Ref": "FromZeroPolicy"}]
+
+
+def test_asynchronous_endpoint_that_a_schedule_empties_comes_up_too():
+    night = ScheduledFloorSpec(schedule="cron(0 19 * * ? *)", min=0)
+    assert "FromZeroPolicy" in scaling_resources(asynchronous(min=1, max=4, schedule=(night,)))
+
+
+def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
+    deployment = with_locks(asynchronous(min=0, max=4), benchmark=())
+    assert list(scaling_resources(deployment)) == ["ScalableTarget", "FromZeroPolicy", "FromZeroAlarm"]
+    assert "no benchmark" in scaling_warnings(deployment)[0]
+
+
+def test_cpu_endpoint_scales_on_invocations_alone():
+    local = with_scaling(one("local", "sentence-embedder"), min=1, max=2)
+    assert list(scaling_resources(local)) == ["ScalableTarget", "InvocationsPolicy"]
+
+
+def test_resources_are_what_cloudformation_receives(tmp_path):
+    floor = ScheduledFloorSpec(schedule="cron(0 7 ? * MON-FRI *)", min=2, timezone="Europe/Berlin")
+    deployment = with_scaling(with_served(embedder(), 310.0), schedule=(floor,))
+    stack = synthesized(tmp_path, deployment.environment, [deployment])["Endpoint-sentence-embedder"]
+    expected = scaling_resources(deployment)
+    for logical_id, resource in expected.items():
+        found = stack.template["Resources"][logical_id]
+        assert found["Type"] == resource["Type"]
+        assert found["Properties"] == resource["Properties"]
+        assert {key: found.get("Metadata", {})[key] for key in resource.get("Metadata", {})} == resource.get("Metadata", {})
+        dependencies = found["DependsOn"]
+        assert ([dependencies] if isinstance(dependencies, str) else dependencies) == resource["DependsOn"]
+
+
+def test_resources_are_plain_json():
+    deployment = with_own(asynchronous(min=0, max=4))
+    assert json.loads(json.dumps(scaling_resources(deployment))) == scaling_resources(deployment)

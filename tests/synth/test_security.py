@@ -1,0 +1,111 @@
+"""Every template of every kind of environment, with everything switched on, and faults that each check must refuse."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from tests.synth import role_table, security
+from tests.synth.assembly import Stacks
+from tests.synth.endpoint_cases import wishes
+from tests.synth.full_stage import KINDS, OWN_KEY, SETTINGS, everything
+from tests.synth.reasoned_wildcards import REASONED
+from tests.synth.security_mutations import ENDPOINT, FOUNDATION, IMAGES, MUTATIONS, of, without
+from tests.synth.test_templates import lint
+
+pytestmark = pytest.mark.synth
+
+
+@pytest.fixture(
+    scope="module", params=[("everything", ""), ("queue", OWN_KEY), ("pools", ""), ("volume", "")], ids=lambda each: each[0]
+)
+def stage(request, tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
+    kind, key = request.param
+    return everything(tmp_path_factory.mktemp(kind), SETTINGS + key, KINDS[kind])
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
+    return everything(tmp_path_factory.mktemp("full"), SETTINGS, KINDS["everything"])
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
+    return everything(tmp_path_factory.mktemp("queued"), SETTINGS, KINDS["queue"])
+
+
+def test_no_template_has_a_fault(stage):
+    environment, stacks = stage
+    assert {name: found for name, stack in stacks.items() if (found := security.faults(stack.template, environment))} == {}
+
+
+def test_foundation_and_images_pass_cfn_lint_with_every_setting(stage):
+    assert lint(*(stage[1][name].path for name in (FOUNDATION, IMAGES))) == []
+
+
+def test_the_smallest_environment_has_no_fault(tmp_path):
+    environment, stacks = everything(tmp_path, "name: cloud\n", {})
+    assert environment.permissions_boundary_arn is environment.network is None
+    assert {name: found for name, stack in stacks.items() if (found := security.faults(stack.template, environment))} == {}
+
+
+def test_the_templates_hold_what_the_checks_look_for(full):
+    _, stacks = full
+    found = {resource["Type"] for stack in stacks.values() for resource in stack.template["Resources"].values()}
+    assert found >= security.KNOWN_TYPES - {"AWS::SNS::Subscription"}
+    assert sum(1 for stack in stacks.values() for _ in security.allowing(stack.template)) > 40
+
+
+def test_every_reasoned_wildcard_is_needed(full, queue):
+    """An entry that no template needs any more is a door left open."""
+    needed: set[str] = set()
+    for stack in (*full[1].values(), *queue[1].values()):
+        for resource_type, _, statement in security.allowing(stack.template):
+            actions, keys = tuple(security.listed(statement["Action"])), security.condition_keys(statement)
+            for resource in map(security.text, security.listed(statement["Resource"])):
+                needed |= {each.why for each in REASONED if each.covers(resource_type, actions, resource, keys)}
+    assert {each.why for each in REASONED} - needed == set()
+
+
+@pytest.mark.parametrize("fault", MUTATIONS)
+def test_refuses(full, fault):
+    environment, stacks = full
+    stack, check, change = MUTATIONS[fault]
+    template = copy.deepcopy(stacks[stack].template)
+    assert security.faults(template, environment) == []
+    change(template)
+    found = security.faults(template, environment)
+    assert any(each.startswith(f"{check}: ") for each in found), found
+
+
+def test_refuses_answers_that_are_not_encrypted(queue):
+    environment, stacks = queue
+    template = copy.deepcopy(stacks[ENDPOINT].template)
+    without(of(template, "AWS::SageMaker::EndpointConfig")["Properties"]["AsyncInferenceConfig"]["OutputConfig"], "KmsKeyId")
+    assert [each.split(": ")[0] for each in security.faults(template, environment)] == ["unencrypted"]
+
+
+def test_every_check_refuses_a_mutation():
+    assert {check.__name__ for check in security.CHECKS} == {check for _, check, _ in MUTATIONS.values()}
+
+
+def test_a_network_is_isolated_by_default_and_open_only_when_asked_for(tmp_path):
+    environment, stacks = everything(tmp_path, "name: cloud\n", wishes("network_isolation: false"))
+    assert environment.network is None
+    found = security.faults(stacks[ENDPOINT].template, environment)
+    assert found and all(each.startswith("open_networks: ") for each in found)
+
+
+def test_the_document_names_every_statement_of_every_role(tmp_path):
+    """`python -m tests.synth.role_table --write` writes the table anew."""
+    templates = role_table.current_templates(tmp_path)
+    assert role_table.roles_without_a_title(templates) == set()
+    document = role_table.DOCUMENT.read_text(encoding="utf-8")
+    assert document == role_table.generated(document, role_table.table(templates))
+    assert set(role_table.WHY) == role_table.statement_ids(templates)
+
+
+def test_settings_name_a_whole_network():
+    assert set(NetworkSpec.model_fields) <= {line.split(":")[0].strip() for line in SETTINGS.splitlines()}

@@ -1,0 +1,71 @@
+"""The table of alarms in docs/watching.md, made by the code it explains: `python -m tests.synth.watching_example --write`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from onboarding.deployment import Deployment
+from onboarding.model_spec import AsynchronousSpec
+from stacks.alarm_properties import endpoint_alarms
+from stacks.alarms.alarm import AT_LEAST, OVER, Alarm, Computed, Metric
+from stacks.dashboards.overview import GRAVEST
+from tests.synth.deployments import ROOT, one, with_endpoint
+
+DOCUMENT = ROOT / "docs" / "watching.md"
+BLOCK = re.compile(r"(<!-- made: alarms -->\n)(?P<text>.*?)(\n<!-- end -->)", re.DOTALL)
+SIGNS = {OVER: ">", AT_LEAST: "≥"}
+HEADS = ("Alarm", "Watches", "Trips when", "Takes a version back", "Example")
+
+
+def examples() -> tuple[Deployment, ...]:
+    """A Triton endpoint of one model, a multi-model one, a Python server's, and a queue."""
+    queue = with_endpoint(one("dev", "sentence-embedder"), asynchronous=AsynchronousSpec())
+    return one("dev", "sentence-embedder"), one("dev", "text-shared"), one("local", "sentence-embedder"), queue
+
+
+def table() -> str:
+    """A row for each kind of alarm, the gravest first, with the first example that has it."""
+    found: dict[str, Alarm] = {}
+    back: dict[str, set[bool]] = {}
+    for alarm in (each for deployment in examples() for each in endpoint_alarms(deployment)):
+        found.setdefault(alarm.kind, alarm)
+        back.setdefault(alarm.kind, set()).add(alarm.rolls_back)
+    rows = [_row(found[kind], back[kind]) for kind in GRAVEST if kind in found]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (HEADS, ["---"] * len(HEADS), *rows))
+
+
+def written(text: str) -> str:
+    """The document with the table as the code makes it now."""
+    return BLOCK.sub(lambda block: f"{block[1]}{table()}{block[3]}", text)
+
+
+def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
+    condition = alarm.condition
+    sign, missing = SIGNS.get(condition.comparison, "<"), ", or not there," if condition.missing == "breaching" else ""
+    trips = f"{sign} {condition.threshold:,.10g}{missing} in {condition.points} of {condition.periods}"
+    takes = {frozenset({True}): "yes", frozenset({False}): "no"}.get(frozenset(back), "of Triton's multi-model endpoints")
+    return f"`{alarm.kind}`", _watched(alarm.watched), f"{trips} x {_period(alarm.watched)} s", takes, alarm.told
+
+
+def _watched(watched: Metric | Computed) -> str:
+    if isinstance(watched, Metric):
+        return f"{watched.name}, {watched.statistic}"
+    of = ", ".join(f"{name}: {metric.name} {metric.statistic}" for name, metric in watched.metrics.items())
+    return f"`{watched.expression}` ({of})"
+
+
+def _period(watched: Metric | Computed) -> int:
+    return watched.period if isinstance(watched, Metric) else max(each.period for each in watched.metrics.values())
+
+
+def main(path: Path = DOCUMENT) -> None:
+    """Writes the table into the document."""
+    path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("python -m tests.synth.watching_example --write")
+    main()

@@ -1,0 +1,114 @@
+"""Models and the room they share: examples by hand, and laws for whatever sizes."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onboarding.planning.packing import Held, packed, taken, together
+
+pytestmark = pytest.mark.unit
+
+ROOM = 100.0
+
+
+def held(**sizes: float) -> tuple[Held, ...]:
+    return tuple(Held(name=name, mib=mib, load_seconds=1.0) for name, mib in sizes.items())
+
+
+def names(models) -> list[str]:
+    return [each.name for each in models]
+
+
+MODELS = st.lists(st.integers(1, 100), max_size=8).map(
+    lambda sizes: tuple(Held(name=f"m{number:02d}", mib=float(mib), load_seconds=1.0) for number, mib in enumerate(sizes))
+)
+
+
+def test_together_are_the_smallest():
+    assert names(together(held(a=60, b=30, c=50, d=20), ROOM)) == ["d", "b", "c"]
+
+
+def test_packed_puts_the_largest_first_into_the_first_room_that_has_space():
+    rooms = packed(held(a=60, b=30, c=50, d=20, e=40), ROOM)
+    assert [names(room) for room in rooms] == [["a", "e"], ["c", "b", "d"]]
+
+
+def test_refuses_to_pack_a_model_larger_than_a_room():
+    with pytest.raises(ValueError, match="a takes 101 MiB of 100"):
+        packed(held(a=101), ROOM)
+
+
+@given(models=MODELS)
+def test_rooms_hold_every_model_once_and_never_too_much(models):
+    rooms = packed(models, ROOM)
+    assert sorted(names(itertools.chain(*rooms))) == sorted(names(models))
+    assert all(room and taken(room) <= ROOM for room in rooms)
+
+
+@given(models=MODELS)
+def test_rooms_are_one_exactly_when_all_fit(models):
+    assert (len(packed(models, ROOM)) <= 1) == (taken(models) <= ROOM)
+
+
+@given(models=MODELS)
+def test_rooms_are_at_most_eleven_ninths_of_the_fewest_and_one(models):
+    assert len(packed(models, ROOM)) <= 11 / 9 * fewest_rooms([each.mib for each in models]) + 6 / 9
+
+
+@given(models=MODELS, more=st.floats(0, 200))
+def test_larger_room_never_holds_fewer_at_once(models, more):
+    assert len(together(models, ROOM + more)) >= len(together(models, ROOM))
+
+
+@given(models=MODELS)
+def test_together_are_the_most_that_any_choice_could_be(models):
+    most = max(
+        count
+        for count in range(len(models) + 1)
+        if any(taken(chosen) <= ROOM for chosen in itertools.combinations(models, count))
+    )
+    assert len(together(models, ROOM)) == most
+
+
+@given(models=MODELS, rounds=st.integers(2, 4))
+def test_models_asked_in_turn_are_all_loaded_anew_unless_all_fit(models, rounds):
+    loaded: list[Held] = []
+    for _ in range(rounds):
+        loads = [each for each in models if asked(loaded, each)]
+    assert loads == ([] if taken(models) <= ROOM else list(models))
+
+
+def asked(loaded: list[Held], model: Held) -> bool:
+    """Whether asking for a model loads it; `loaded` is by last use, and the longest unused gives way."""
+    if model in loaded:
+        loaded.remove(model)
+        loaded.append(model)
+        return False
+    while loaded and taken(loaded) + model.mib > ROOM:
+        loaded.pop(0)
+    loaded.append(model)
+    return True
+
+
+def fewest_rooms(sizes: list[float]) -> int:
+    """The optimum, by trying every room for every model."""
+    best = len(sizes)
+
+    def place(rest: list[float], rooms: list[float]) -> None:
+        nonlocal best
+        if len(rooms) >= best:
+            return
+        if not rest:
+            best = len(rooms)
+            return
+        for place_number, used in enumerate(rooms):
+            if used + rest[0] <= ROOM:
+                place(rest[1:], [*rooms[:place_number], used + rest[0], *rooms[place_number + 1 :]])
+        place(rest[1:], [*rooms, rest[0]])
+
+    place(sorted(sizes, reverse=True), [])
+    return best if sizes else 0

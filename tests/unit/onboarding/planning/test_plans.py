@@ -1,0 +1,234 @@
+"""Memory plans of multi-model endpoints, from the shipped files with locks as a GPU build would leave them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onboarding.deployment import Deployment, Target
+from onboarding.lock import write_lock_entry
+from onboarding.planning.judging import judged
+from onboarding.planning.memory import instance_memory
+from onboarding.planning.memory_plan import memory_plans
+from onboarding.planning.packing import taken
+from onboarding.planning.sentences import packing_change, planning_faults, planning_notes
+from onboarding.platform import instance_types
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from tests.unit.onboarding.manifests import lock_entry
+from tests.unit.onboarding.trees import tree_root
+
+pytestmark = pytest.mark.unit
+
+TREE = read_tree(Path(__file__).resolve().parents[4])
+SHARED = next(each for each in deployments(TREE, "dev") if each.multi_model)
+ROOM = 24576 * 15 / 16 - 512
+"""MiB that an A10G leaves to models."""
+
+
+def measured(target: Target, mib: float | None, seconds: float = 2.0, host: float = 100.0) -> Target:
+    """A target whose lock says so."""
+    entry = lock_entry(target.model.name, target.engine_key)
+    sizes = {"device_memory_mib": mib, "host_memory_mib": host, "load_seconds": seconds}
+    return dataclasses.replace(target, lock_entry=entry.model_copy(update={"manifest": entry.manifest.model_copy(update=sizes)}))
+
+
+def with_models(
+    sizes: dict[str, float | None], seconds: float = 2.0, copies: int = 1, instance: str = "ml.g5.xlarge"
+) -> Deployment:
+    """The shared endpoint with models of these sizes."""
+    first, row = SHARED.targets[0], instance_types()[instance]
+    serving = first.model.serving.model_copy(update={"instances_per_gpu": copies})
+    targets = tuple(
+        measured(
+            dataclasses.replace(
+                first,
+                model=first.model.model_copy(update={"name": name, "serving": serving}),
+                instance_type=row,
+                engine_key=f"{number:020x}",
+            ),
+            mib,
+            seconds,
+        )
+        for number, (name, mib) in enumerate(sizes.items())
+    )
+    pool = dataclasses.replace(SHARED.own.pools[0], instance_type=row, targets=targets)
+    return dataclasses.replace(SHARED, variants=(dataclasses.replace(SHARED.own, pools=(pool,)),))
+
+
+def only_plan(deployment):
+    (plan,) = memory_plans(deployment)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("instance", "kind", "usable"),
+    [
+        ("ml.g4dn.xlarge", "GPU memory", 16384 * 15 / 16 - 512),
+        ("ml.g5.12xlarge", "GPU memory", 24576 * 15 / 16 - 512),
+        ("ml.p5.48xlarge", "GPU memory", 81920 * 0.99 - 512),
+        ("ml.c7i.large", "host memory", 4096 - 1024),
+    ],
+)
+def test_memory_is_of_one_gpu_or_of_the_host_less_a_reserve(instance, kind, usable):
+    memory = instance_memory(instance_types()[instance])
+    assert memory is not None and (memory.kind, memory.usable_mib) == (kind, pytest.approx(usable))
+
+
+@pytest.mark.parametrize(
+    ("instance", "driver_shows"),
+    # nvidia-smi's own totals.
+    [("ml.g4dn.xlarge", 15360), ("ml.g5.xlarge", 23028), ("ml.p5.48xlarge", 81559)],
+)
+def test_reserve_leaves_no_more_than_the_driver_shows(instance, driver_shows):
+    assert instance_memory(instance_types()[instance]).usable_mib <= driver_shows
+
+
+def test_memory_of_an_unknown_instance_type_is_unknown():
+    row = instance_types()["ml.g5.xlarge"].model_copy(update={"gpu_memory_gib": None})
+    assert instance_memory(row) is None
+    assert instance_memory(instance_types()["ml.c7i.large"].model_copy(update={"memory_gib": None})) is None
+
+
+def test_models_that_fit_are_never_evicted_and_worth_no_sentence():
+    deployment = with_models({"a": ROOM / 2, "b": ROOM / 2})
+    plan = only_plan(deployment)
+    assert (plan.fits, plan.evicted, plan.round_seconds, len(plan.rooms)) == (True, 0, 0.0, 1)
+    assert planning_notes(deployment) == planning_faults(deployment) == ()
+
+
+def test_models_that_do_not_fit_are_predicted_with_their_cost():
+    deployment = with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000}, seconds=2.5)
+    plan = only_plan(deployment)
+    assert (plan.fits, plan.evicted, plan.round_seconds) == (False, 1, 10.0)
+    assert [[each.name for each in room] for room in plan.rooms] == [["a", "b"], ["c", "d"]]
+    (note,) = planning_notes(deployment)
+    assert "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are there for them" in note
+    assert "at least 1 of them is out of memory at any time" in note
+    assert "at least 25% wait for a load" in note and "10 s in each round, 2.5 s for 'd'" in note
+    assert "2 endpoints would hold them all (text-shared: a, b; text-shared-2: c, d)" in note
+    assert planning_faults(deployment) == ()
+
+
+def test_change_names_the_new_endpoint_and_the_models_that_move():
+    change = packing_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
+    assert "# endpoints/text-shared.yaml keeps: a, b (19000 of 22528 MiB)" in change
+    assert "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name (12000 MiB)" in change
+    documents = [line for line in change.splitlines() if not line.startswith("#")]
+    assert [yaml.safe_load(line) for line in documents] == [{"name": "text-shared-2"}, *[{"endpoint": "text-shared-2"}] * 2]
+
+
+def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it():
+    deployment = with_models({"a": 23000, "b": 100})
+    (fault,) = planning_faults(deployment)
+    assert fault.startswith(
+        "Model 'a' takes 23000 MiB of GPU memory (measured), and ml.g5.xlarge of endpoint 'text-shared' leaves"
+    )
+    assert fault.endswith("22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a smaller model")
+    ada = with_models({"a": 23000}, instance="ml.g6.xlarge")
+    assert planning_faults(ada)[0].endswith(
+        "choose an instance type with more memory, such as ml.g6e.xlarge, ml.g6e.2xlarge, ml.g6e.4xlarge"
+    )
+    assert planning_notes(deployment) == ()
+
+
+def test_refuses_a_model_too_large_for_one_of_several_types():
+    deployment = with_models({"a": 20000})
+    small = with_models({"a": 20000}, instance="ml.g4dn.xlarge").own.pools[0]
+    both = dataclasses.replace(deployment.own, pools=(*deployment.own.pools, dataclasses.replace(small, priority=2)))
+    (fault,) = planning_faults(dataclasses.replace(deployment, variants=(both,)))
+    assert "ml.g4dn.xlarge" in fault
+
+
+def test_refuses_the_only_model_of_an_endpoint_when_it_does_not_fit():
+    own = next(each for each in deployments(TREE, "dev") if not each.multi_model)
+    big = own.with_targets(lambda target: measured(target, 30000))
+    assert memory_plans(big) == ()
+    assert len(planning_faults(big)) == 1
+    assert planning_faults(own.with_targets(lambda target: measured(target, 300))) == ()
+
+
+def test_copies_count_for_packing_and_one_copy_for_refusal():
+    deployment = with_models({"a": 9000, "b": 9000}, copies=2)
+    plan = only_plan(deployment)
+    assert (plan.taken_mib, plan.fits, len(plan.rooms)) == (36000, False, 2)
+    heavy = with_models({"a": 12000}, copies=2)
+    assert planning_faults(heavy) == ()
+    (note,) = planning_notes(heavy)
+    assert "the copies of 'a' take up to 24000 MiB" in note and "lower its 'serving.instances_per_gpu'" in note
+
+
+def test_unmeasured_memory_is_said_and_refuses_nothing():
+    deployment = with_models({"a": None, "b": 100})
+    plan = only_plan(deployment)
+    assert (plan.unmeasured, plan.is_known) == (("a",), False)
+    (note,) = planning_notes(deployment)
+    assert "the GPU memory of model 'a' is not measured" in note
+    assert planning_faults(deployment) == ()
+
+
+def test_models_not_built_are_left_to_the_build():
+    plan = only_plan(SHARED.with_targets(lambda target: dataclasses.replace(target, lock_entry=None)))
+    assert plan.not_built == ("sentence-embedder-fp32", "sentence-embedder-int8")
+    assert (plan.models, plan.unmeasured, plan.fits) == ((), (), True)
+
+
+def test_host_memory_counts_where_there_is_no_gpu():
+    local = next(each for each in deployments(TREE, "local") if each.multi_model)
+    plan = only_plan(local.with_targets(lambda target: measured(target, None, host=2000.0)))
+    assert plan.memory is not None and plan.memory.kind == "host memory"
+    assert (plan.taken_mib, plan.fits) == (4000.0, True)
+
+
+SIZES = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), st.floats(1, 40000, allow_nan=False), min_size=1, max_size=8)
+
+
+@given(sizes=SIZES)
+def test_plan_refuses_exactly_what_is_larger_than_the_room_and_packs_the_rest(sizes):
+    deployment = with_models(dict(sizes))
+    plan = only_plan(deployment)
+    large = {name for name, mib in sizes.items() if mib > plan.room_mib}
+    assert {each.name for each in plan.too_large} == large
+    assert len(planning_faults(deployment)) == len(large)
+    assert {each.name for room in plan.rooms for each in room} == set(sizes) - large
+    assert all(taken(room) <= plan.room_mib for room in plan.rooms)
+    assert plan.fits == (plan.evicted == 0)
+
+
+def _tree_with(tmp_path, **manifest):
+    root = tree_root(tmp_path, {})
+    shared = next(each for each in deployments(read_tree(root), "cloud") if each.multi_model)
+    for target in shared.targets:
+        entry = lock_entry(target.model.name, target.engine_key)
+        entry = entry.model_copy(update={"manifest": entry.manifest.model_copy(update=manifest)})
+        write_lock_entry(root / shared.environment.locks, target.model.name, entry)
+    return read_tree(root)
+
+
+def test_check_finds_a_model_that_does_not_fit_with_file_and_line(tmp_path):
+    judgement = judged(_tree_with(tmp_path, device_memory_mib=30000.0))
+    (fault,) = judgement.faults
+    assert (fault.file, fault.line) == ("endpoints/shared.yaml", fault.line) and fault.line is not None
+    assert fault.what.startswith("in environment cloud, Model 'joiner' takes 30000 MiB")
+    assert fault.way_out.startswith("choose an instance type with more memory")
+
+
+def test_check_notes_what_is_not_measured(tmp_path):
+    judgement = judged(_tree_with(tmp_path, device_memory_mib=None))
+    assert judgement.faults == ()
+    (note,) = judgement.notes
+    assert note.startswith("cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not measured")
+
+
+def test_check_judges_no_tree_with_faults_and_reports_a_broken_lock(tmp_path):
+    broken = read_tree(tree_root(tmp_path, {"models/example.yaml": {"min: 1": "min: 9"}}))
+    assert judged(broken).faults == ()
+    root = tree_root(tmp_path / "two", {})
+    (root / "models" / "example.lock.yaml").write_text("engines: [")
+    (fault,) = judged(read_tree(root)).faults
+    assert fault.file == "models/example.lock.yaml"

@@ -1,0 +1,40 @@
+"""The endpoints that docs/onboarding.md shows are endpoints that `check` accepts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from onboarding.model_spec import EndpointSpec, JoinSpec
+from onboarding.tree import read_tree
+from tests.unit.onboarding.trees import tree_root
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "onboarding.md").read_text(encoding="utf-8")
+SHOWN = [text for text in re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S) if re.search("^endpoint:", text, flags=re.M)]
+MODEL = """name: {name}
+task: text-embedding
+source: {{python_package: my-model==1.0.0}}
+engine: {{precision: fp16, optimization_profiles: [{{batch: [1, 4, 8], sequence: [8, 16, 32]}}]}}
+accuracy: {{dataset: models/data/validation.txt}}
+"""
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_shown_endpoint_is_accepted(shown, tmp_path):
+    own = "endpoint: {instance_type: ml.g5.xlarge}\n"
+    files = {"my-embedder": own, "my-embedder-b": shown} if "joins" in shown else {"my-embedder": shown}
+    changes = {f"models/{name}.yaml": MODEL.format(name=name) + endpoint for name, endpoint in files.items()}
+    tree = read_tree(tree_root(tmp_path, changes))
+    assert tree.faults == ()
+    asked = yaml.safe_load(shown)["endpoint"]
+    endpoint = tree.models[list(files)[-1]].endpoint
+    assert isinstance(endpoint, JoinSpec if "joins" in asked else EndpointSpec)
+    assert set(asked) == endpoint.model_fields_set
+
+
+def test_guide_shows_every_kind_of_endpoint():
+    keys = {key for text in SHOWN for key in yaml.safe_load(text)["endpoint"]}
+    assert {"joins", "role", "weight", "instance_pools", "scaling", "data_capture", "asynchronous"} <= keys

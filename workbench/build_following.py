@@ -1,0 +1,121 @@
+"""Follows an execution of the build machine: shows where each engine is, and records it as soon as it is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from onboarding.lock import LockEntry, write_lock_entry
+from onboarding.names import artifact_bucket, engine_record_path
+from workbench.aws import object_bytes
+from workbench.build_execution import RUNNING, EngineState, Execution
+from workbench.build_job import progress
+from workbench.build_job import reason as why
+from workbench.build_lines import Lines, build_lines
+from workbench.build_outcome import Failure
+from workbench.build_wish import Wanted
+from workbench.codebuild import place
+from workbench.errors import BuildFailed
+from workbench.road import Road
+
+EVERY_SECONDS, LOCAL_EVERY_SECONDS = 5.0, 0.5
+
+
+@dataclass(kw_only=True)
+class Following:
+    """The engines of one execution, and what has come of them so far; `sleep` waits between two looks."""
+
+    road: Road
+    orders: Mapping[str, Wanted]
+    sleep: Callable[[float], None] = time.sleep
+    built: list[LockEntry] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    _left: set[str] = field(default_factory=set)
+
+    def to_the_end(self, execution: Execution) -> None:
+        """Follows until every engine has ended; on Ctrl-C, stops the execution and what it has started."""
+        self._left = set(self.orders)
+        every = LOCAL_EVERY_SECONDS if self.road.is_local else EVERY_SECONDS
+        try:
+            with build_lines(self.road.report) as lines:
+                while True:
+                    self.road.report.check()
+                    execution.look()
+                    self._take(execution, lines)
+                    if execution.status != RUNNING:
+                        break
+                    self.sleep(every)
+                self._give_up(execution, lines)
+        except KeyboardInterrupt:
+            self.road.report.say("Stopping the builds …")
+            execution.stop(lambda: self.sleep(every))
+            raise
+
+    def _take(self, execution: Execution, lines: Lines) -> None:
+        for key in [key for key in self.orders if key in self._left and key in execution.engines]:
+            state = execution.engines[key]
+            if state.is_running:
+                lines.update(key, self._title(key), progress(self.road.clients, state.job))
+            else:
+                self._end(key, state, lines)
+
+    def _end(self, key: str, state: EngineState, lines: Lines) -> None:
+        """Takes an engine's record, or the want of one, for its end."""
+        record = state.record
+        if record is None:
+            return
+        if record["status"] != "built":
+            self._fail(key, why(self.road.clients, state.job, record["reason"]), place(record["log"]), lines)
+            return
+        try:
+            entry = recorded(self.road, self.orders[key])
+        except BuildFailed as error:
+            self._fail(key, str(error), "none", lines)
+            return
+        self._left.discard(key)
+        self.built.append(entry)
+        lines.done(key, self._title(key), summary(entry))
+
+    def _fail(self, key: str, reason: str, log: str, lines: Lines) -> None:
+        self._left.discard(key)
+        self.failures.append(Failure(model=self.orders[key].target.model.name, engine_key=key, reason=reason, log=log))
+        lines.failed(key, self._title(key), reason)
+
+    def _give_up(self, execution: Execution, lines: Lines) -> None:
+        """Engines that the execution ended without: it was stopped, or broke."""
+        for key in sorted(self._left):
+            if key in execution.engines:
+                reason = "its execution ended without a word"
+            elif execution.status == "ABORTED":
+                reason = "the builds were stopped before it began"
+            else:
+                reason = execution.cause or f"the execution ended as {execution.status} before it began"
+            self._fail(key, reason, execution.arn, lines)
+
+    def _title(self, key: str) -> str:
+        order = self.orders[key]
+        name = order.target.model.name
+        several = sum(each.target.model.name == name for each in self.orders.values()) > 1
+        target = f" for {order.target.instance_type.compute_capability}" if several else ""
+        return f"Building {name}{target} ({order.why})"
+
+
+def recorded(road: Road, order: Wanted) -> LockEntry:
+    """Reads what a build published about its engine and writes it into the model's lock. Raises BuildFailed."""
+    bucket, key = artifact_bucket(road.environment), engine_record_path(order.engine_key)
+    data = object_bytes(road.clients("s3"), bucket, key)
+    if data is None:
+        raise BuildFailed(
+            f"the build ended well, but s3://{bucket}/{key} is not there: it built another key; "
+            "are all files of the tree saved and readable by the build?"
+        )
+    entry = LockEntry.model_validate_json(data)
+    write_lock_entry(road.places.tree / road.environment.locks, order.target.model.name, entry)
+    return entry
+
+
+def summary(entry: LockEntry) -> str:
+    """An engine in a few words."""
+    size = entry.archive.size_bytes / 1e6
+    return f"{entry.manifest.precision} engine {entry.manifest.engine_key}, {size:.0f} MB"

@@ -1,0 +1,1 @@
+"""SageMaker training jobs, and the state machines that start them and builds."""

@@ -1,0 +1,26 @@
+"""SageMaker training jobs that build: what one says, and an end of those that run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.aws import Client, Clients, calling
+from workbench.build_log import job_text, last_line
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+
+
+def own_words(clients: Clients, job: str) -> str:
+    """The last line of what a job has said so far; empty when nothing is known."""
+    return last_line(job_text(clients, LOG_GROUP, job))
+
+
+def stop_all(sagemaker: Client, name_contains: str) -> None:
+    """Stops the running jobs whose names contain this."""
+    with calling("Looking for running training jobs"):
+        found: list[dict[str, Any]] = sagemaker.list_training_jobs(NameContains=name_contains, StatusEquals="InProgress")[
+            "TrainingJobSummaries"
+        ]
+    for job in found:
+        with calling(f"Stopping training job {job['TrainingJobName']}"):
+            sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
