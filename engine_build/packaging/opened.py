@@ -14,7 +14,6 @@ from engine_build.errors import InputRefused
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 
-
 ARCHIVE = "model.tar.gz"
 """How a build names what it publishes."""
 

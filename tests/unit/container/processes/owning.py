@@ -21,6 +21,8 @@ from tests.unit.container.processes.echo import Client, EchoEngine, batcher, clo
 
 REPOSITORY = Path(__file__).parents[4]
 SECONDS = 40.0
+ESTABLISHED = "01"
+"""Of /proc/net/tcp."""
 
 
 def environment(archive: Path, **extra: str) -> dict[str, str]:
@@ -156,9 +158,9 @@ def children_of(parent: int) -> list[int]:
 
 async def process_of(client: Client, processes: list[int]) -> int:
     """Which of the processes has the other end of a client's connection, once one has it."""
-    ours = client.writer.get_extra_info("sockname")[1]
+    ends = [f":{client.writer.get_extra_info(end)[1]:04X}" for end in ("peername", "sockname")]
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = [row[9] for row in rows if int(row[2].split(":")[1], 16) == ours]
+    (inode,) = [row[9] for row in rows if [place[-5:] for place in row[1:3]] == ends and row[3] == ESTABLISHED]
     while True:  # on its way to a process a connection is nobody's
         for pid in processes:
             if f"socket:[{inode}]" in [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]:
