@@ -229,7 +229,10 @@ PRESSED = (
         replies={"python-server": refused(503), "python-mme": refused(503), **_tritons(refused(503), refused(), refused(503))},
     ),
     Exchange(name="the wait in the queue is too long", replies=_tritons(refused(503), refused(), refused(503))),
-    Exchange(name="the engine says that memory is short", replies=_tritons(refused(500), refused(507), refused(500))),
+    Exchange(
+        name="the engine says that memory is short",
+        replies={"python-server": refused(503), "python-mme": refused(507), **_tritons(refused(500), refused(507), refused(500))},
+    ),
     Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
 )
 """An inference request in a bad hour; `test_pressure` makes it so, on Triton's own port too."""

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from onboarding.manifest import ProfileRecord
-from tests.contract.engine_faults import FAILS, NO_MEMORY, NO_MEMORY_TO_WARM, POISON
+from tests.contract.engine_faults import (
+    FAILS,
+    LARGE,
+    NO_MEMORY,
+    NO_MEMORY_AT_ALL,
+    NO_MEMORY_TO_RUN,
+    NO_MEMORY_TO_WARM,
+    POISON,
+)
 from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, load, same, start, terminate, texts_of, until
+from tests.contract.test_pressure import reply
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 PROCESSES = (1, 2)
@@ -188,6 +197,32 @@ def several(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield server
     finally:
         server.stop()
+
+
+def test_memory_that_is_short_for_a_request_is_503_and_the_same_request_succeeds_later(server):
+    caller, large = server.caller(), texts_of(LARGE)
+    right = caller.ask(large).vectors
+    server.demand(NO_MEMORY_TO_RUN)
+    answer = caller.ask(large)
+    assert is_refusal(answer, listed("python-server")) and "Memory is too short for this request" in answer.sentence
+    assert (caller.ask("a dog").status, server.ping()) == (200, 200)
+    server.end(NO_MEMORY_TO_RUN)
+    assert same(caller.ask(large).vectors, right)
+
+
+@pytest.mark.parametrize("fault", [NO_MEMORY_TO_RUN, NO_MEMORY_AT_ALL])
+def test_memory_that_is_short_for_a_request_of_several_models_asks_sagemaker_to_unload_others(several, fault):
+    caller, large = several.caller(), texts_of(LARGE)
+    several.demand(fault)
+    answer = caller.ask(large, path="/models/first/invoke")
+    assert is_refusal(answer, listed("python-mme")) and several.ping() == 200
+    several.end(fault)
+    assert caller.ask(large, path="/models/first/invoke").status == 200
+
+
+def listed(kind: str) -> int:
+    """What the list says of memory that is short."""
+    return reply("the engine says that memory is short", kind).status
 
 
 @pytest.mark.parametrize("when", [NO_MEMORY, NO_MEMORY_TO_WARM])

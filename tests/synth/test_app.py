@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.synth.assembly import read_stacks
 from tests.synth.deployments import ROOT
+from workbench.bench.scale.many_models import many_models
 
 pytestmark = pytest.mark.synth
 
@@ -28,8 +30,8 @@ def run_app(outdir, bytecode):
     hidden = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
 
-    def run(*arguments: str, path: str | None = None, **context: str) -> subprocess.CompletedProcess[str]:
-        own = {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": json.dumps(context), "PYTHONPYCACHEPREFIX": str(bytecode)}
+    def run(*arguments: str, path: str | None = None, into: Path = outdir, **context: str) -> subprocess.CompletedProcess[str]:
+        own = {"CDK_OUTDIR": str(into), "CDK_CONTEXT_JSON": json.dumps(context), "PYTHONPYCACHEPREFIX": str(bytecode)}
         environ = {**inherited, **own} if path is None else {**inherited, **own, "PATH": path}
         command = (sys.executable, str(ROOT / "app.py"), *arguments)
         return subprocess.run(command, env=environ, cwd=outdir, capture_output=True, text=True, check=False)
@@ -69,6 +71,58 @@ def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):
     result = run_app(root=str(tree))
     assert (result.returncode, result.stderr) == (0, "")
     assert sorted(folder.name for folder in outdir.glob("assembly-*")) == ["assembly-desk", "assembly-dev"]
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Three models with an endpoint and a lock each."""
+    return many_models(ROOT, tmp_path / "many", 3, environment="dev")
+
+
+def artifacts(outdir):
+    """By stack: what the manifest says of it, and its template."""
+    manifest = json.loads((outdir / "assembly-dev" / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+    stacks = {
+        each["displayName"].split("/")[-1]: each for each in manifest.values() if each["type"] == "aws:cloudformation:stack"
+    }
+    return {stack.name: (stacks[stack.name], stack.template) for stack in read_stacks(outdir)}
+
+
+def test_named_endpoints_are_synthesised_as_among_all_with_what_they_depend_on(run_app, many, outdir, tmp_path):
+    assert run_app(env="dev", root=str(many.root)).returncode == 0
+    whole, some = artifacts(outdir), tmp_path / "some"
+    result = run_app(env="dev", root=str(many.root), endpoint="model-003,model-001", into=some)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    chosen = artifacts(some)
+    assert sorted(chosen) == ["Endpoint-model-001", "Endpoint-model-003", "Foundation"]
+    assert chosen == {name: whole[name] for name in chosen}
+    assert "devFoundation" in str(chosen["Endpoint-model-003"][0]["dependencies"])
+
+
+def test_a_change_of_one_endpoint_changes_its_template_alone(run_app, many, outdir, tmp_path):
+    assert run_app(env="dev", root=str(many.root)).returncode == 0
+    before, after = artifacts(outdir), tmp_path / "after"
+    many.change("model-002", {"accuracy": {"budget": {"worst": 0.94}}})
+    assert run_app(env="dev", root=str(many.root), into=after).returncode == 0
+    changed = artifacts(after)
+    assert [name for name in before if changed[name] != before[name]] == ["Endpoint-model-002"]
+    assert changed.keys() == before.keys()
+
+
+def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(run_app, many, outdir):
+    (many.root / "models" / "model-002.lock.yaml").write_text("no lock\n", encoding="utf-8")
+    result = run_app(env="dev", root=str(many.root))
+    assert result.returncode == 1 and "models/model-002.lock.yaml" in result.stderr
+    assert run_app(env="dev", root=str(many.root), endpoint="model-001").returncode == 0
+
+
+def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(run_app, many, outdir):
+    result = run_app(env="dev", root=str(many.root), endpoint="model-01")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did you mean 'model-001'?\n"
+    )
+    assert list(outdir.iterdir()) == []
 
 
 def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):

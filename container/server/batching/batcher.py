@@ -14,13 +14,23 @@ from container.server.batching.choice import Pick, Room, choice, reach_rows, row
 from container.server.batching.costs import Costs, LinearCosts
 from container.server.batching.deadlines import Deadlines
 from container.server.batching.fair_queue import FairQueue, Head
-from container.server.batching.isolation import Isolation
+from container.server.batching.isolation import Blamed, Isolation
 from container.server.batching.job import Job
 from container.server.batching.observer import Drop, Observer, Unobserved
 from container.server.batching.slot_thread import Thread
 from container.server.batching.slots import Outcome, Slots
-from container.server.engines.engine import Engine
-from container.server.types import Arrays, DeadlinePassed, EngineRefused, QueueFull, RequestFault, TooLarge, Unavailable
+from container.server.engines.engine import Engine, EngineOutOfMemory
+from container.server.types import (
+    Arrays,
+    DeadlinePassed,
+    EngineRefused,
+    MemoryShort,
+    OutOfMemory,
+    QueueFull,
+    RequestFault,
+    TooLarge,
+    Unavailable,
+)
 
 USUAL_LENGTH = 16
 """Tokens of a short text."""
@@ -35,6 +45,7 @@ BROKEN = "The engine fails on every request; this server waits to be replaced."
 CLOSED = "This server is stopping; try again in a second."
 LATE = "The request's time was over before it could wait for the engine; try again in a second."
 REFUSED = "The engine cannot run this request; others are not affected."
+SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +73,13 @@ class Batcher:
         kind: Callable[[Any], Hashable] | None = None,
         observer: Observer | None = None,
         threads: Sequence[Thread] | None = None,
+        shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
     ) -> None:
-        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a batch; `threads`: one a slot."""
-        self._probe, self._limits = probe, limits
+        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a batch; `threads`: one a slot.
+
+        `shortage`: what a request hears that the engine has no memory for.
+        """
+        self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
         self._observer: Observer = Unobserved() if observer is None else observer
         self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
@@ -267,20 +282,23 @@ class Batcher:
         self._failed(fault, len(batch.rows))
         blame = partial(self._blame, slot)
         if self.broken:
-            blame([part.job for part in batch.alone()], True)
+            blame([(part.job, fault) for part in batch.alone()], None)
         else:
             run = partial(self._slots.run, slot)
-            Isolation(batch, run=run, probe=self._probe, failed=self._failed, over=blame).proceed()
+            Isolation(batch, fault, run=run, probe=self._probe, failed=self._failed, over=blame).proceed()
 
     def _failed(self, fault: Exception, rows: int) -> None:
         self._observer.engine_failed(fault=fault, rows=rows)
 
-    def _blame(self, slot: int, jobs: Sequence[Job], broken: bool) -> None:
+    def _blame(self, slot: int, blamed: Sequence[Blamed], probed: Exception | None) -> None:
         """Ends the requests that failed alone; when the engine is broken, all that wait too."""
-        self.broken = self.broken or broken
-        for job in jobs:
+        # Memory that other models have is no fault of this engine: it may be there again when they are gone.
+        self.broken = self.broken or not (probed is None or (self._shortage is OutOfMemory and _is_shortage(probed)))
+        for job, fault in blamed:
             if self.broken:
                 job.fail(Unavailable(BROKEN), "broken")
+            elif _is_shortage(fault):
+                job.fail(self._shortage(SHORT), "memory")
             else:
                 job.fail(EngineRefused(REFUSED), "refused")
         if self.broken:
@@ -290,3 +308,7 @@ class Batcher:
     def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
         for job in self._queue.jobs():
             job.fail(Unavailable(sentence), reason)
+
+
+def _is_shortage(fault: Exception) -> bool:
+    return isinstance(fault, EngineOutOfMemory | MemoryError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Drop = Literal["cancelled", "deadline", "queue_full", "too_large", "refused", "broken", "closing"]
+Drop = Literal["cancelled", "deadline", "queue_full", "too_large", "refused", "memory", "broken", "closing"]
 """Why a request got no answer."""
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from container.server.batching.slot_thread import SlotThread, Thread
+from container.server.batching.slot_thread import Thread, slot_threads
 from container.server.engines.engine import Engine
 from container.server.types import Arrays
 
@@ -24,7 +24,7 @@ class Slots:
     def __init__(self, engine: Engine, threads: Sequence[Thread] | None = None) -> None:
         """`threads`: one a slot; new ones, if none are given."""
         self._engine = engine
-        self._threads = [SlotThread(f"slot {slot}") for slot in range(engine.slots)] if threads is None else threads
+        self._threads: Sequence[Thread] = slot_threads(engine.slots) if threads is None else threads
         self._closed = False
         self.count = engine.slots
         self.idle = list(range(engine.slots))[::-1]

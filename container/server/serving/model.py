@@ -10,7 +10,7 @@ from typing import Any
 from container.archive import EngineArchive
 from container.server.batching.batcher import Batcher, Limits
 from container.server.batching.costs import Costs
-from container.server.batching.slot_thread import SlotThread
+from container.server.batching.slot_thread import SlotThread, slot_threads
 from container.server.engines.engine import Engine
 from container.server.engines.rows import TextEncoder
 from container.server.engines.shaping import zeros
@@ -21,7 +21,7 @@ from container.server.serving.metrics import BatchMetrics
 from container.server.serving.samples import Samples
 from container.server.serving.served_model import encoder_of, platform_of, signature_of
 from container.server.settings import Settings
-from container.server.types import Signature, TensorSignature
+from container.server.types import MemoryShort, OutOfMemory, Signature, TensorSignature
 from onboarding.manifest import Manifest
 
 UNBOUNDED_SEQUENCE = 512
@@ -81,7 +81,7 @@ async def opened(model: Model, settings: Settings, samples: Samples, log: Failur
     except BaseException:
         first.close()
         raise
-    threads = [first, *(SlotThread(f"slot {slot}") for slot in range(1, engine.slots))]
+    threads = slot_threads(engine.slots, first)
     return batcher_of(model, engine, costs, settings, BatchMetrics(samples, model.name, log=log), threads)
 
 
@@ -102,6 +102,7 @@ def batcher_of(
         kind=_shapes if isinstance(model.signature, TensorSignature) else None,
         observer=metrics,
         threads=threads,
+        shortage=OutOfMemory if settings.multi_model else MemoryShort,
     )
     metrics.watch_queue(lambda: batcher.waiting)
     return batcher

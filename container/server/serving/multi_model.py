@@ -163,6 +163,7 @@ class Models:
         self._claim(name, archive.manifest.host_memory_mib)
         opened, plane = await asyncio.to_thread(self._opened, archive)
         try:
+            opened.engine.warm_up_inline()
             backend = self._backend(name, opened, plane)
         except BaseException:
             opened.engine.close()

@@ -7,7 +7,8 @@ import pytest
 
 from container.server.batching.batcher import BROKEN
 from container.server.batching.costs import LinearCosts
-from container.server.types import EngineRefused, Unavailable
+from container.server.engines.engine import EngineOutOfMemory
+from container.server.types import EngineRefused, MemoryShort, OutOfMemory, Unavailable
 from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, expected, identities, read, run, scenario, settle
 
 
@@ -147,3 +148,42 @@ def test_refuses_a_request_whose_answers_do_not_fit_together(change):
         assert bench.ledger.drops == [("refused", 2)]
 
     run(scene())
+
+
+def short_of_memory(longest: int, fault: type[Exception] = EngineOutOfMemory):
+    """An engine that has no memory for rows longer than that."""
+
+    def answer(rows):
+        if any(len(row) > longest for row in rows):
+            raise fault("Failed to allocate memory")
+        return identities(rows)
+
+    return answer
+
+
+@scenario
+async def test_request_that_memory_is_too_short_for_may_succeed_later():
+    for fault in (EngineOutOfMemory, MemoryError):
+        bench = Bench()
+        bench.engine.answer = short_of_memory(3, fault)
+        await bench.asked(0, [1])
+        small, large = await bench.asked(1, [3]), await bench.asked(2, [4])
+        await bench.release_all()
+        assert read(small) == expected(1, [3])
+        assert isinstance(large.exception(), MemoryShort) and large.exception().retry_after_seconds
+        assert ("memory", 1) in bench.ledger.drops and not bench.batcher.broken
+        bench.engine.answer = identities
+        again = await bench.asked(3, [4])
+        await bench.release_all()
+        assert read(again) == expected(3, [4])
+
+
+@scenario
+async def test_engine_without_memory_for_anything_is_broken_unless_others_have_it():
+    bench, shared = Bench(), Bench(shortage=OutOfMemory)
+    for each in (bench, shared):
+        each.engine.answer = short_of_memory(0)
+        asked = await each.asked(0, [4])
+        await each.release_all()
+        assert isinstance(asked.exception(), Unavailable if each is bench else OutOfMemory)
+    assert bench.batcher.broken and not shared.batcher.broken

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from queue import SimpleQueue
+
+import pytest
 
 from container.server.batching.batcher import Batcher, Limits
 from container.server.batching.slot_thread import SlotThread
@@ -26,6 +31,29 @@ def test_slot_thread_runs_in_order_and_ends_after_its_work():
     assert [done.get(timeout=5) for _ in range(6)] == [0, 1, 2, 3, 4, "order"]
     running[0].join(5)
     assert not named("order")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux limits the threads of a user")
+def test_threads_end_when_the_machine_gives_no_more_of_them():
+    """In a process of its own, whose address space ends before the hundredth thread's stack."""
+    program = """
+import resource, threading
+from container.server.batching.slot_thread import slot_threads
+from container.server.batching.slots import Slots
+from tests.unit.container.batching.bench import HeldEngine
+threading.stack_size(64 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    Slots(HeldEngine(slots=100))
+except RuntimeError as fault:
+    print(fault)
+for thread in threading.enumerate()[1:]:
+    thread.join(20)
+print(threading.active_count())
+"""
+    root = Path(__file__).parents[4]
+    found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert found.stdout.splitlines() == ["can't start new thread", "1"], found.stderr
 
 
 def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():

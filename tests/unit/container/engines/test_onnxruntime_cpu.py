@@ -162,6 +162,10 @@ def test_lack_of_memory_is_known_by_its_words(fault):
     assert is_short_of_memory(fault)
 
 
+def test_session_plans_no_memory_for_every_shape():
+    assert session(HERE / "model.onnx", 1).get_session_options().enable_mem_pattern is False
+
+
 def test_refuses_a_file_that_is_no_network(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"x")
     with pytest.raises(Exception, match=r"model\.onnx") as caught:
