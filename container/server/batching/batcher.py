@@ -17,6 +17,7 @@ from container.server.batching.fair_queue import FairQueue, Head
 from container.server.batching.isolation import Blamed, Isolation
 from container.server.batching.job import Job
 from container.server.batching.observer import Drop, Observer, Unobserved
+from container.server.batching.refusals import BROKEN, CLOSED, REFUSED, SHORT, obstacle
 from container.server.batching.slot_thread import Thread
 from container.server.batching.slots import Outcome, Slots
 from container.server.engines.engine import Engine, EngineOutOfMemory
@@ -26,9 +27,7 @@ from container.server.types import (
     EngineRefused,
     MemoryShort,
     OutOfMemory,
-    QueueFull,
     RequestFault,
-    TooLarge,
     Unavailable,
 )
 
@@ -41,11 +40,6 @@ LONE_SECONDS = 5e-3
 
 The way to a thread that has slept two milliseconds and back took a quarter of one on a host of an H200.
 """
-BROKEN = "The engine fails on every request; this server waits to be replaced."
-CLOSED = "This server is stopping; try again in a second."
-LATE = "The request's time was over before it could wait for the engine; try again in a second."
-REFUSED = "The engine cannot run this request; others are not affected."
-SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,22 +142,10 @@ class Batcher:
         """Why a request of so many rows may not come in."""
         if not rows:
             return RequestFault("The request holds no rows; send one at least.")
-        reason, fault = self._obstacle(rows)
+        waiting, most = self._queue.live, self._limits.queue_rows
+        reason, fault = obstacle(rows, waiting=waiting, most=most, broken=self.broken, closed=self.closed)
         self._observer.dropped(reason=reason, rows=rows)
         return fault
-
-    def _obstacle(self, rows: int) -> tuple[Drop, RequestFault]:
-        waiting, limit = self._queue.live, self._limits.queue_rows
-        if self.broken:
-            return "broken", Unavailable(BROKEN)
-        if self.closed:
-            return "closing", Unavailable(CLOSED)
-        if rows > limit:
-            return "too_large", TooLarge(f"The request has {rows} rows and at most {limit} may wait; send it in parts.")
-        if waiting + rows > limit:
-            full = f"{waiting} rows wait already, this request has {rows}, and at most {limit} may wait; try again in a second."
-            return "queue_full", QueueFull(full)
-        return "deadline", DeadlinePassed(LATE)
 
     def _left(self, job: Job, reason: Drop | None) -> None:
         """A request is over, however it ended: it keeps no place in the queue."""

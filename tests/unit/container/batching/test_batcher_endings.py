@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from container.server.batching.batcher import CLOSED
+from container.server.batching.refusals import CLOSED
 from container.server.types import DeadlinePassed, QueueFull, RequestFault, TooLarge, Unavailable
 from tests.unit.container.batching.bench import Bench, HeldEngine, expected, read, scenario, settle
 

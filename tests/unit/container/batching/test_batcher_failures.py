@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from container.server.batching.batcher import BROKEN
 from container.server.batching.costs import LinearCosts
+from container.server.batching.refusals import BROKEN
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import EngineRefused, MemoryShort, OutOfMemory, Unavailable
 from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, expected, identities, read, run, scenario, settle

@@ -1,0 +1,26 @@
+"""Why requests get no answer, in the sentences that clients read."""
+
+from __future__ import annotations
+
+from container.server.batching.observer import Drop
+from container.server.types import DeadlinePassed, QueueFull, RequestFault, TooLarge, Unavailable
+
+BROKEN = "The engine fails on every request; this server waits to be replaced."
+CLOSED = "This server is stopping; try again in a second."
+LATE = "The request's time was over before it could wait for the engine; try again in a second."
+REFUSED = "The engine cannot run this request; others are not affected."
+SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
+
+
+def obstacle(rows: int, *, waiting: int, most: int, broken: bool, closed: bool) -> tuple[Drop, RequestFault]:
+    """What keeps a request of so many rows out of a queue where `waiting` of at most `most` rows wait; at last its deadline."""
+    if broken:
+        return "broken", Unavailable(BROKEN)
+    if closed:
+        return "closing", Unavailable(CLOSED)
+    if rows > most:
+        return "too_large", TooLarge(f"The request has {rows} rows and at most {most} may wait; send it in parts.")
+    if waiting + rows > most:
+        full = f"{waiting} rows wait already, this request has {rows}, and at most {most} may wait; try again in a second."
+        return "queue_full", QueueFull(full)
+    return "deadline", DeadlinePassed(LATE)
