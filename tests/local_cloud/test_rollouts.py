@@ -223,16 +223,22 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
     model = endpoint_resources("mixed", url, version="2")["Model"]["Properties"]
     sagemaker.create_model(**model)
     sagemaker.create_endpoint_config(**endpoint_config("mixed", "2", variant={"InstanceType": kind, "InitialInstanceCount": 2}))
-    rolling = {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 240}, **WATCHED}
+    rolling = {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 600}, **WATCHED}
 
     def settled():
         status = described(cloud, "mixed")["EndpointStatus"]
         return None if status == "Updating" else status
 
+    def second_batch_bakes():
+        shown = described(cloud, "mixed")
+        young = shown["PendingDeploymentSummary"]["ProductionVariants"][0]
+        baking = young["VariantStatus"][0]["Status"] == "Baking" and young["CurrentInstanceCount"] == 2
+        return True if baking and shown["ProductionVariants"][0]["CurrentInstanceCount"] == 1 else None
+
     try:
         with steady_load(cloud, "mixed") as load:
             sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling)
-            until(lambda: True if described(cloud, "mixed")["ProductionVariants"][0]["DesiredInstanceCount"] == 1 else None)
+            until(second_batch_bakes)
             limits.write_text(f"{kind}: 2\n")
             alarm("ALARM")
             assert until(settled) == "UpdateRollbackFailed"
