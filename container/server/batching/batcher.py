@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from container.server.batching.batch import Batch
-from container.server.batching.choice import Pick, Room, choice, reach_rows, row_edges, total_rows
+from container.server.batching.choice import Pick, Room, choice, least_reach, reach_rows, row_edges, total_rows
 from container.server.batching.costs import Costs, LinearCosts
 from container.server.batching.deadlines import Deadlines
 from container.server.batching.fair_queue import FairQueue, Head
@@ -80,7 +80,7 @@ class Batcher:
         longest = limits.max_tokens // engine.max_rows if engine.sequence_buckets is None else engine.sequence_buckets[-1]
         self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
         usual = USUAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
-        self._reach = reach_rows(self._costs, max_rows=engine.max_rows, length=usual)
+        self._least_reach = least_reach(self._costs, max_rows=engine.max_rows, length=usual)
         self._queue = FairQueue(room=self._room, buckets=engine.sequence_buckets, kind=kind)
         self._deadlines = Deadlines(self._deadline_passed)
         self._slots = Slots(engine, threads)
@@ -180,7 +180,7 @@ class Batcher:
         head = self._queue.head()
         picks = self._picks(head, self._room)
         missing = self._room.rows(picks[-1].length) - total_rows(picks)
-        if missing and self._queue.live < self._reach:
+        if missing and self._queue.live < self._least_reach:
             self._look_from = self._queue.live + max(missing, self._room.max_rows // 4)
         else:
             self._in_hand = True
@@ -196,8 +196,9 @@ class Batcher:
         return self._picks(head, Room(max_rows=share, max_tokens=self._room.max_tokens))
 
     def _picks(self, head: Head, room: Room) -> list[Pick]:
-        lengths, count = head.shelf.lengths, partial(self._queue.count, head.shelf, before=head.place[1] + self._reach)
-        return choice(lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
+        reach = reach_rows(self._least_reach, self._queue.live)
+        count = partial(self._queue.count, head.shelf, before=head.place[1] + reach)
+        return choice(head.shelf.lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
 
     def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
         now = asyncio.get_running_loop().time()

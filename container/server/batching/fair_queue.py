@@ -82,8 +82,8 @@ class FairQueue:
     def count(self, shelf: Shelf, length: int, before: float = math.inf) -> int:
         """A lane's first rows that are numbered below `before`; counting stops at a full batch, and they all wait."""
         lane = shelf.lanes[length]
-        rows = self._living(lane) if self.dead else len(lane)
-        if not rows or lane[-1][1] < before:
+        rows = self._living(lane) if self.dead else min(len(lane), self._room.max_rows)
+        if not rows or lane[rows - 1][1] < before:
             return rows
         return next((at for at, place in enumerate(lane[:rows]) if place[1] >= before), rows)
 

@@ -73,12 +73,12 @@ async def test_one_batch_is_in_hand_though_a_batch_lands_in_the_turn_in_which_ot
 
 @scenario
 async def test_batch_that_no_newcomer_could_join_waits_behind_the_running_one_though_it_is_not_full():
-    bench = Bench(max_tokens=9000)  # rows within a reach of twenty-four
+    bench = Bench(max_tokens=9000)  # rows within a reach of twelve
     await bench.asked(0, [3])
-    for number, length in enumerate([3, 3, *[300] * 20], start=1):
+    for number, length in enumerate([3, 3, *[300] * 8], start=1):
         await bench.asked(number, [length])
     assert sizes(bench) == [1]
-    for number in (23, 24, 25):
+    for number in (11, 12, 13):
         await bench.asked(number, [300])
     assert sizes(bench) == [1, 2]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container.server.batching.batcher import USUAL_LENGTH
-from container.server.batching.choice import reach_rows
+from container.server.batching.choice import least_reach
 from container.server.batching.costs import BucketCosts, LinearCosts
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
 from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, Row, expected, read, run, settle
@@ -69,7 +69,7 @@ class Trial:
         engine = HeldEngine(slots=slots, max_rows=MAX_ROWS, buckets=buckets, inline_rows=inline_rows)
         kind = (lambda row: row.kind) if kinds else None
         self.kinds = kinds
-        self.reach = reach_rows(costs, max_rows=MAX_ROWS, length=8 if buckets else USUAL_LENGTH)
+        self.reach = least_reach(costs, max_rows=MAX_ROWS, length=8 if buckets else USUAL_LENGTH)
         self.bench = Bench(engine, max_tokens=MAX_TOKENS, queue_rows=QUEUE_ROWS, costs=costs, kind=kind)
         self.asked: list[Asked] = []
         self.refused = 0

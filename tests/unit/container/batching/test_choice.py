@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.choice import Pick, Room, choice, reach_rows, row_edges, total_rows
+from container.server.batching.choice import Pick, Room, choice, least_reach, reach_rows, row_edges, total_rows
 from container.server.batching.costs import BucketCosts, Costs, LinearCosts
 
 ROOM = Room(max_rows=32, max_tokens=16384)
@@ -124,8 +124,9 @@ def test_choice_does_not_start_a_larger_bucket_for_a_few_rows():
 def test_cut_to_a_bucket_keeps_the_head():
     """The longest rows go first, then the shortest, then the newest of the head's length."""
     costs = BucketCosts(rows=(1, 4, 32), lengths=(16,), measured={(1, 16): 1, (4, 16): 1, (32, 16): 9})
-    assert chosen({9: 2, 10: 2, 11: 1}, 10, costs=costs) == {9: 2, 10: 2}
-    assert chosen({9: 2, 10: 3, 11: 1}, 11, costs=costs) == {10: 3, 11: 1}
+    assert chosen({9: 1, 10: 1, 11: 5}, 10, costs=costs) == {9: 1, 10: 1, 11: 2}
+    assert chosen({9: 5, 10: 1}, 10, costs=costs) == {9: 3, 10: 1}
+    assert chosen({9: 1, 10: 5}, 9, costs=costs) == {9: 1, 10: 3}
     assert chosen({10: 6}, 10, costs=costs) == {10: 4}
 
 
@@ -136,8 +137,12 @@ def test_row_edges_are_where_buckets_end():
 
 def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
     few, many = LinearCosts(fixed_seconds=8, seconds_per_token=1), LinearCosts(fixed_seconds=1e6, seconds_per_token=1)
-    assert reach_rows(few, max_rows=32, length=16) == 8 * 5
-    assert reach_rows(many, max_rows=32, length=16) == 8 * 30
+    assert least_reach(few, max_rows=32, length=16) == 4 * 5
+    assert least_reach(many, max_rows=32, length=16) == 4 * 30
+
+
+def test_reach_is_a_third_of_a_long_queue():
+    assert [reach_rows(20, waiting) for waiting in (1, 62, 63, 300)] == [20, 20, 21, 100]
 
 
 def test_window_leaves_out_lengths_with_no_row_within_reach():
