@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.bench.process_tree import process_trees
 from workbench.bench.servers.mix import Asked
 from workbench.local_cloud.processes import start_process
 from workbench.processes import end
@@ -61,17 +62,17 @@ class Running:
 
     def memory_mb(self) -> float:
         """Resident memory of its processes in 10^6 bytes: RSS of one; of several PSS, so that shared pages count once."""
-        pids = session_pids(self.process.pid)
+        pids = process_trees([self.process.pid])
         word = "Rss:" if len(pids) == 1 else "Pss:"
         return sum(_kib(pid, word) for pid in pids) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
         """Processor time that its processes have taken so far."""
-        return sum(map(_ticks, session_pids(self.process.pid))) / os.sysconf("SC_CLK_TCK")
+        return sum(map(_ticks, process_trees([self.process.pid]))) / os.sysconf("SC_CLK_TCK")
 
     def processes(self) -> int:
         """How many processes it has."""
-        return len(session_pids(self.process.pid))
+        return len(process_trees([self.process.pid]))
 
 
 @contextlib.contextmanager
@@ -105,17 +106,6 @@ def _pings(contender: Contender) -> bool:
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False
-
-
-def session_pids(session: int) -> list[int]:
-    """Every process of a session."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return found
 
 
 def _ticks(pid: int) -> int:
