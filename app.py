@@ -14,12 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aws_cdk import App
 
+    from onboarding.fault import Fault
     from onboarding.tree import Tree
 
 REPOSITORY = Path(__file__).resolve().parent
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
+CONTEXT_KEYS = ("env", "endpoint", "root")
+CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
+"""Context keys that the cdk command line writes down as plain words; all its others hold a colon, a slash or an @."""
 
 
 def main() -> int:
@@ -53,12 +59,43 @@ class Asked:
 
 
 def _asked(app: App) -> Asked:
+    from onboarding.fault import FaultsError
+
+    faults = [*_unknown_keys(app), *_root_faults(app)]
+    if faults:
+        raise FaultsError(faults)
     root, environment, endpoints = (app.node.try_get_context(key) for key in ("root", "env", "endpoint"))
     return Asked(
         root=REPOSITORY if root is None else Path(str(root)).resolve(),
-        environment=None if environment is None else str(environment),
-        endpoints=() if endpoints is None else tuple(dict.fromkeys(str(endpoints).split(","))),
+        environment=None if environment is None else str(environment).strip(),
+        endpoints=() if endpoints is None else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(","))),
     )
+
+
+def _unknown_keys(app: App) -> Iterator[Fault]:
+    """A key that nobody reads would leave out what it was meant to choose: every environment would be synthesised."""
+    from onboarding.fault import Fault
+    from onboarding.nearest import did_you_mean
+
+    for key in app.node.get_all_context():
+        if key not in CONTEXT_KEYS and key not in CDK_WORDS and not set(key) & set(":/@"):
+            begun = next((known for known in CONTEXT_KEYS if key.lower().startswith(known)), None)
+            way_out = did_you_mean(key, CONTEXT_KEYS, "take it out of the command line, cdk.json or ~/.cdk.json")
+            yield Fault(
+                file=f"context key {key}",
+                what="is not read here",
+                allowed=", ".join(CONTEXT_KEYS),
+                way_out=way_out if begun is None else f"did you mean '{begun}'?",
+            )
+
+
+def _root_faults(app: App) -> Iterator[Fault]:
+    from onboarding.fault import Fault
+
+    root = app.node.try_get_context("root")
+    if root is not None and (not str(root).strip() or not Path(str(root)).is_dir()):
+        way_out = "name the folder that holds models/ and environments/, or leave it out for this repository"
+        yield Fault(file="context key root", what="is no folder", value=str(root) or "nothing", way_out=way_out)
 
 
 def _hang_stages(app: App, asked: Asked) -> None:

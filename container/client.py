@@ -84,7 +84,11 @@ class EndpointClient:
     def _read(self, reader: Callable[..., Any], request: tuple[bytes, str], *more: str | None) -> Any:
         answer = self._invoked(self._arguments(*request))
         try:
-            return reader(answer["Body"].read(), str(answer.get("ContentType", "")), *more)
+            body = answer["Body"].read()
+        except Exception as fault:  # whatever the connection breaks with: the work is done, and nothing asks for it twice
+            raise EndpointFault(f"Endpoint {self.endpoint} broke off its answer: {said(fault)}") from fault
+        try:
+            return reader(body, str(answer.get("ContentType", "")), *more)
         except AnswerFault as fault:
             raise AnswerFault(f"Endpoint {self.endpoint}: {fault}") from fault
 

@@ -36,7 +36,12 @@ class InputFault(EndpointFault, ValueError):
 
 
 def text_request(texts: Sequence[str], *, binary: bool = False, input_name: str = "text") -> tuple[bytes, str]:
-    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also how the answer is to come."""
+    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also how the answer is to come.
+
+    Raises InputFault for what is no list of texts.
+    """
+    if isinstance(texts, str | bytes):
+        raise InputFault(f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if only of one.")
     return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
 
 

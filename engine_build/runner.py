@@ -45,6 +45,13 @@ class Ended:
     output: str
     errors: str
 
+    @property
+    def how(self) -> str:
+        """As a verb's phrase: with its code, or by which signal."""
+        if self.code == -signal.SIGKILL:
+            return f"was killed by signal {signal.SIGKILL:d}, most often for want of memory,"
+        return f"was killed by signal {-self.code}" if self.code < 0 else f"ended with code {self.code}"
+
 
 class Runner(Protocol):
     """Runs commands."""

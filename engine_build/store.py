@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +16,14 @@ from typing import Any, Protocol
 from engine_build.errors import InputRefused, PublishFailed
 
 S3_SCHEME = "s3://"
+HALF_WRITTEN = ".part-"
+"""What the names begin with of files that a folder's store is still writing."""
 BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
 """Names of buckets, those of old buckets too (Amazon S3 User Guide, "General purpose bucket naming rules")."""
+CONFLICT = "ConditionalRequestConflict"
+"""Another build's upload of the same object was under way; S3 asks to try again (PutObject, `If-None-Match`)."""
+CONFLICT_SECONDS = (1, 2, 4, 8)
+"""Between the tries."""
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
 
 
@@ -102,8 +109,9 @@ class FolderStore:
 class S3Store:
     """A bucket; boto3 finds the credentials and, in AWS_ENDPOINT_URL, another endpoint."""
 
-    def __init__(self, bucket: str, *, region: str, client: Any = None) -> None:
+    def __init__(self, bucket: str, *, region: str, client: Any = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self._bucket = bucket
+        self._sleep = sleep
         self._region = region
         self._given = client
 
@@ -149,10 +157,18 @@ class S3Store:
             shutil.copyfileobj(body, file, 1 << 20)
         return path
 
-    def _put(self, path: Path, name: str, condition: dict[str, str]) -> Any:
+    def _put(self, path: Path, name: str, condition: dict[str, str], waits: tuple[int, ...] = CONFLICT_SECONDS) -> Any:
+        from botocore.exceptions import ClientError
+
         checksum = base64.b64encode(bytes.fromhex(sha256_of(path))).decode()
-        with path.open("rb") as file:
-            return self._client.put_object(Bucket=self._bucket, Key=name, Body=file, ChecksumSHA256=checksum, **condition)
+        try:
+            with path.open("rb") as file:
+                return self._client.put_object(Bucket=self._bucket, Key=name, Body=file, ChecksumSHA256=checksum, **condition)
+        except ClientError as error:
+            if not waits or error.response.get("Error", {}).get("Code") != CONFLICT:
+                raise
+        self._sleep(waits[0])
+        return self._put(path, name, condition, waits[1:])
 
     def _answer(self, name: str, ask: Callable[[], Any]) -> Any:
         """None when the object is not there, or already there; every other refusal is a sentence."""
@@ -178,7 +194,7 @@ def sha256_of(path: Path) -> str:
 
 def _place(path: Path, target: Path, *, only_if_absent: bool) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary_name = tempfile.mkstemp(dir=target.parent, prefix=".part-")
+    handle, temporary_name = tempfile.mkstemp(dir=target.parent, prefix=HALF_WRITTEN)
     os.close(handle)
     temporary = Path(temporary_name)
     try:

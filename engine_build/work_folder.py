@@ -9,9 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 from engine_build.errors import InputRefused
-from engine_build.store import FolderStore
+from engine_build.store import HALF_WRITTEN, FolderStore
+from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, TIMING_CACHES_PREFIX
 
 SCRATCH = "scratch"
+KEPT = (NETWORKS_PREFIX, ENGINES_PREFIX, TIMING_CACHES_PREFIX, "ranges")
+"""Folders of the store."""
 
 
 class WorkFolder:
@@ -64,7 +67,11 @@ class WorkFolder:
             raise InputRefused(f"--out {self.path} is in use by another build; wait for it, or name another folder.") from error
 
     def _empty_scratch(self) -> None:
+        """Takes away half-done work, and what a killed build was writing into the store: the folder is this build's alone."""
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
+        for folder in KEPT:
+            for left in list((self.path / folder).rglob(f"{HALF_WRITTEN}*")):
+                left.unlink(missing_ok=True)
 
     def _release(self) -> None:
         if self._handle is not None:

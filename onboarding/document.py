@@ -59,24 +59,26 @@ class Document:
         data = _merged(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
-    def renamed(self, path: KeyPath, name: str | None) -> Document:
-        """This document with the key at a path called otherwise, or gone when the name is None."""
-        *parents, key = path
+    def renamed(self, names: Mapping[KeyPath, str | None]) -> Document:
+        """This document with the keys at some paths, none inside another, called otherwise, or gone where the name is None."""
         data: Any = copy.deepcopy(self.data)
-        mapping: Any = data
-        for step in parents:
-            mapping = mapping[step]
-        value = mapping.pop(key)
-        if name is not None:
-            mapping[name] = value
-        places = {_moved(place, path, name): where for place, where in self.places.items()}
+        for path, name in names.items():
+            mapping: Any = data
+            for step in path[:-1]:
+                mapping = mapping[step]
+            value = mapping.pop(path[-1])
+            if name is not None:
+                mapping[name] = value
+        places = {_moved(place, names): where for place, where in self.places.items()}
         return Document(file=self.file, data=data, places=places)
 
 
-def _moved(place: KeyPath, path: KeyPath, name: str | None) -> KeyPath:
-    if name is None or place[: len(path)] != path:
-        return place
-    return (*path[:-1], name, *place[len(path) :])
+def _moved(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
+    for length in range(1, len(place) + 1):
+        name = names.get(place[:length])
+        if name is not None:
+            return (*place[: length - 1], name, *place[length:])
+    return place
 
 
 def _merged(base: Mapping[str, Any], override: Document, path: KeyPath, places: dict[KeyPath, Place]) -> dict[str, Any]:

@@ -27,6 +27,10 @@ def read_folder(
     faults: list[Fault] = []
     for path in _yaml_files(root / folder):
         file = f"{folder}/{path.name}"
+        if not path.name.isprintable():
+            shown = f"{folder}/{ascii(path.name)[1:-1]}"
+            faults.append(Fault(file=shown, what="is a file name with characters that are no text", way_out="rename it"))
+            continue
         if path.suffix == ".yml":
             faults.append(Fault(file=file, what="ends in .yml and would be left out", way_out=f"rename it to {path.stem}.yaml"))
             continue

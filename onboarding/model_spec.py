@@ -23,7 +23,12 @@ from onboarding.values import (
     Value,
 )
 
-PositiveInt = Annotated[int, Field(ge=1)]
+LARGEST_COUNT = (1 << 31) - 1
+"""Of TensorRT's dimensions, of Triton's model configuration, and of the counts of AWS's APIs: 32 bits with a sign."""
+
+PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
+Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
 DATASET = "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text) or .npz (arrays by input name)"
@@ -129,7 +134,9 @@ class DynamicBatchingSpec(Value):
     preferred_batch_sizes: tuple[PositiveInt, ...] = Field(
         (), description="Batch sizes the server waits for, within max_queue_delay_us"
     )
-    max_queue_delay_us: Annotated[int, Field(ge=0)] = Field(0, description="Longest wait for a fuller batch, in microseconds")
+    max_queue_delay_us: Annotated[int, Field(ge=0, le=60_000_000)] = Field(
+        0, description="Longest wait for a fuller batch, in microseconds; SageMaker gives an answer up after a minute"
+    )
     max_batch_size: PositiveInt | None = Field(None, description="Rows; default: the largest batch of the optimization profiles")
 
 
@@ -138,7 +145,9 @@ class ServingSpec(Value):
 
     server: Server = Field("triton", description="triton, or python: the small server of container/server")
     dynamic_batching: DynamicBatchingSpec = Field(DynamicBatchingSpec(), description="How requests are grouped")
-    instances_per_gpu: PositiveInt = Field(1, description="Copies of the engine that run at once on one GPU")
+    instances_per_gpu: Annotated[int, Field(ge=1, le=128)] = Field(
+        1, description="Copies of the engine that run at once on one GPU"
+    )
     warm_up: bool = Field(True, description="Run every profile's sizes once before the endpoint is healthy")
     response_cache: bool = Field(False, description="Answer a repeated request from memory; Triton only")
 
@@ -147,17 +156,21 @@ class ScheduledFloorSpec(Value):
     """Bounds that begin at a time, such as more instances before the morning; the next schedule takes them back."""
 
     schedule: str = Field(description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes")
-    min: Annotated[int, Field(ge=0)] = Field(description="Fewest instances from then on")
-    max: PositiveInt | None = Field(None, description="Most instances from then on; default: scaling.max")
+    min: InstanceCount = Field(description="Fewest instances from then on")
+    max: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="Most instances from then on; default: scaling.max"
+    )
     timezone: str | None = Field(None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC")
 
 
 class ScalingSpec(Value):
     """How many instances: between min and max, moved by target tracking."""
 
-    min: Annotated[int, Field(ge=0)] = Field(1, description="Fewest instances; 0 only for an asynchronous endpoint")
-    max: PositiveInt = Field(1, description="Most instances")
-    safety_factor: Share = Field(0.5, description="Share of the measured capacity at which a further instance is asked for")
+    min: InstanceCount = Field(1, description="Fewest instances; 0 only for an asynchronous endpoint")
+    max: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Most instances")
+    safety_factor: Annotated[float, Field(ge=0.01, le=1)] = Field(
+        0.5, description="Share of the measured capacity at which a further instance is asked for"
+    )
     gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
         70, description="GPU utilization at which a further instance is asked for"
     )
@@ -194,12 +207,12 @@ class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge")
-    latency_slo_ms: Annotated[float, Field(gt=0)] | None = Field(
+    latency_slo_ms: Annotated[float, Field(ge=0.001, le=3_600_000)] | None = Field(
         None, description="Latency promised, in milliseconds; alarms watch it"
     )
     scaling: ScalingSpec = Field(ScalingSpec(), description="How many instances")
     rollout: Rollout = Field("canary", description="How a new version takes over the traffic")
-    weight: Annotated[float, Field(ge=0)] = Field(1.0, description="Share of the traffic, beside the models that join")
+    weight: Weight = Field(1.0, description="Share of the traffic, beside the models that join")
     instance_pools: tuple[InstancePoolSpec, ...] = Field(
         (), max_length=4, description="Further instance types, tried when the first has no capacity"
     )
@@ -216,7 +229,7 @@ class JoinSpec(Value):
     role: Role = Field(
         "variant", description="variant: takes a share of the traffic; shadow: gets a copy, and its answers are thrown away"
     )
-    weight: Annotated[float, Field(ge=0)] = Field(1.0, description="Share of the traffic, or of the copies")
+    weight: Weight = Field(1.0, description="Share of the traffic, or of the copies")
     instance_type: str | None = Field(None, description="Default: the other model's")
     scaling: ScalingSpec | None = Field(None, description="Default: the other model's")
 

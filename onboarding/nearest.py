@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The closest known word, or None when none is close."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The closest known word, or None when none is close; `cutoff`, 0 to 1, says how close."""
     lower = {name.lower(): name for name in known}
-    matches = difflib.get_close_matches(word[:200].lower(), lower, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(word[:200].lower(), lower, n=1, cutoff=cutoff)
     return lower[matches[0]] if matches else None
 
 

@@ -96,14 +96,20 @@ def aws_partition(region: str) -> str:
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
-def build_route(compute_capability: str, *, fleet: bool = False) -> BuildRoute:
+CODEBUILD_GPU_REGIONS = (
+    "us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-southeast-2",
+)  # fmt: skip
+"""Where CodeBuild has LINUX_GPU_CONTAINER by every list of AWS: that of projects has four regions more than that of fleets."""
+
+
+def build_route(compute_capability: str, *, region: str, fleet: bool = False) -> BuildRoute:
     """Where an engine for a compute capability is compiled.
 
-    On-demand CodeBuild has one usable GPU, the A10G (8.6); every other GPU needs a fleet that the environment names, or a
-    SageMaker training job on the endpoint's own instance type.
+    On-demand CodeBuild has one usable GPU, the A10G (8.6), and in some regions only; everything else needs a fleet that the
+    environment names, or a SageMaker training job on the endpoint's own instance type.
     """
     if compute_capability == "cpu":
         return "cpu"
-    if compute_capability == "8.6":
+    if compute_capability == "8.6" and region in CODEBUILD_GPU_REGIONS:
         return "gpu"
     return "fleet" if fleet else "training-job"

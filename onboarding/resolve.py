@@ -80,6 +80,8 @@ def _view(tree: Tree, environment: str) -> Resolved:
 
 def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
     names = tuple(known)
+    if not name.strip():
+        return Fault(file=folder, what=f"an empty {kind} name", allowed=listed(names), way_out="name one of these")
     way_out = did_you_mean(name, names, f"add {folder}/{name}.yaml")
     return Fault(file=folder, what=f"unknown {kind}", value=name, allowed=listed(names), way_out=way_out)
 

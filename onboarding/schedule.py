@@ -12,12 +12,22 @@ from datetime import datetime
 from functools import cache
 from zoneinfo import available_timezones
 
+from onboarding.nearest import nearest
+
 EXAMPLES = "cron(0 6 ? * MON-FRI *), rate(2 hours), at(2027-01-31T06:00:00)"
 
 _FORM = re.compile(r"(cron|rate|at)\((.*)\)")
 _RATE = re.compile(r"([1-9][0-9]*) (minute|hour|day)(s?)")
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_SAID_FOR = {
+    "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT", "America/New_York": "ET EDT",
+    "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT", "Asia/Hong_Kong": "HKT", "Asia/Kolkata": "IST",
+    "Asia/Seoul": "KST", "Asia/Singapore": "SGT", "Asia/Tokyo": "JST", "Australia/Sydney": "AEST AEDT",
+    "Europe/Athens": "EEST", "Europe/Berlin": "CEST MEZ MESZ", "Europe/Lisbon": "WEST", "Europe/London": "BST",
+    "Europe/Moscow": "MSK", "Pacific/Auckland": "NZST NZDT", "UTC": "Z",
+}  # fmt: skip
+"""What people write for a zone whose summer time an abbreviation cannot follow."""
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
@@ -71,7 +81,19 @@ def schedule_fault(text: str) -> str | None:
 @cache
 def time_zones() -> frozenset[str]:
     """Every IANA time zone that this machine knows; none where it has no time zone data."""
-    return frozenset(available_timezones())
+    return frozenset(available_timezones()) - {"Factory", "localtime"}
+
+
+def time_zone_meant(text: str) -> str | None:
+    """The IANA zone that somebody may mean: by an abbreviation, a city alone, or a slip of the pen; None where it is a guess."""
+    word = text.strip()
+    for zone, abbreviations in _SAID_FOR.items():
+        if word.upper() in abbreviations.split():
+            return zone
+    places = sorted(zone for zone in time_zones() if "/" in zone)
+    city = word.replace(" ", "_").lower()
+    named = [zone for zone in places if zone.lower() == city or zone.rsplit("/", 1)[1].lower() == city]
+    return named[0] if named else nearest(word, [*places, "UTC"], cutoff=0.75)
 
 
 def _cron_fault(content: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from onboarding.yaml_text import TooDeep, composed
 LARGEST_FILE_BYTES = 1 << 18
 LARGEST_NODE_COUNT = 5_000
 LARGEST_DEPTH = 40
+SHORTER = "write less in one file, and values without anchors"
 LARGEST_INTEGER = (1 << 63) - 1
 
 _TAG = "tag:yaml.org,2002:"
@@ -25,7 +27,10 @@ _TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge"}
 def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
     """The document of a file, and its faults; `file` is the name that faults carry. None: nothing could be read."""
     try:
-        data = path.read_bytes()
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            return None, (Fault(file=file, what="is a device or a pipe", way_out="make it a readable file"),)
+        with path.open("rb") as handle:
+            data = handle.read(LARGEST_FILE_BYTES + 1)
     except OSError as error:
         return None, (Fault(file=file, what=f"cannot be read: {error.strerror}", way_out="make it a readable file"),)
     if len(data) > LARGEST_FILE_BYTES:
@@ -57,6 +62,8 @@ def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, 
         return None, (Fault(file=file, line=node.start_mark.line + 1, what=what, way_out="write `key: value` lines"),)
     reading = _Reading(file=file)
     data = reading.value(node, (), 0, None)
+    if reading.is_too_much:
+        return None, tuple(reading.faults)
     return Document(file=file, data=data, places=reading.places), tuple(reading.faults)
 
 
@@ -80,6 +87,7 @@ class _Reading:
     places: dict[KeyPath, Place] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     count: int = 0
+    is_too_much: bool = False
 
     def value(self, node: yaml.Node, path: KeyPath, depth: int, line: int | None) -> Any:
         self.count += 1
@@ -87,13 +95,16 @@ class _Reading:
         self.places[path] = place
         # Aliases may loop, or multiply without end; both end here.
         if depth > LARGEST_DEPTH or self.count > LARGEST_NODE_COUNT:
-            if not any("nests" in fault.what for fault in self.faults):
-                self._fault(place, "nests or repeats too much", way_out="write the values out without anchors")
+            if not self.is_too_much:
+                allowed = f"{LARGEST_NODE_COUNT} values, {LARGEST_DEPTH} inside each other"
+                self._fault(place, f"nests or repeats too much, or is too long; allowed: {allowed}", way_out=SHORTER)
+            self.is_too_much = True
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*path, index), depth + 1, None) for index, item in enumerate(node.value)]
+            items = () if self.is_too_much else node.value
+            return [self.value(item, (*path, index), depth + 1, None) for index, item in enumerate(items)]
         return self._scalar(node, place) if isinstance(node, yaml.ScalarNode) else None
 
     def _place(self, node: yaml.Node, line: int | None) -> Place:
@@ -103,10 +114,10 @@ class _Reading:
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        for key_node, value_node in node.value:
+        for key_node, value_node in () if self.is_too_much else node.value:
             line = key_node.start_mark.line + 1
             place = Place(file=self.file, line=line)
-            if not isinstance(key_node, yaml.ScalarNode) or _printable(key_node.value) != key_node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or not key_node.value.isprintable():
                 self._fault(place, "a key is not plain text", way_out="write the key as one word")
             elif key_node.value in lines:
                 first = lines[key_node.value]
@@ -121,12 +132,21 @@ class _Reading:
     def _scalar(self, node: yaml.ScalarNode, place: Place) -> Any:
         text = str(node.value)
         if node.tag in _TEXT_TAGS:
-            if _printable(text) != text:
-                self._fault(place, "holds a character that is no text", way_out="remove the surrogate or control character")
+            if not text.isprintable():
+                what = "holds a character that is no text: a line break, or one that nobody sees"
+                self._fault(place, what, value=ascii(text)[1:-1], way_out="remove it")
                 return _printable(text)
+            if not text.strip():
+                self._fault(place, "is blank", value=f"'{text}'", way_out="write something, or remove the key")
             return text
         try:
             return _plain(node, text)
+        except AnotherBase as error:
+            way_out = f"write {text.lstrip('0').replace(':', '')} without leading zeros, or in quotes where text is meant"
+            if ":" in text:
+                way_out = "write the number of seconds or minutes in plain digits, or in quotes where text is meant"
+            self._fault(place, f"YAML reads {text} as {error}", value=text, way_out=way_out)
+            return None
         except (ValueError, KeyError, OverflowError):
             kind = node.tag.removeprefix(_TAG)
             self._fault(
@@ -138,6 +158,7 @@ class _Reading:
         self.faults.append(place.fault(what, way_out=way_out, value=value))
 
 
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
@@ -147,16 +168,29 @@ def _plain(node: yaml.ScalarNode, text: str) -> bool | int | float | None:
     if node.tag == f"{_TAG}bool":
         return yaml.constructor.SafeConstructor.bool_values[text.lower()]
     if node.tag == f"{_TAG}int":
+        _refuse_another_base(text)
         number: int = _CONSTRUCTOR.construct_yaml_int(node)
         if abs(number) > LARGEST_INTEGER:
             raise ValueError(text)
         return number
     if node.tag == f"{_TAG}float":
+        _refuse_another_base(text)
         value: float = _CONSTRUCTOR.construct_yaml_float(node)
         if not math.isfinite(value):
             raise ValueError(text)
-        return value
+        return value + 0.0  # -0.0 is 0.0
     raise ValueError(text)
+
+
+class AnotherBase(ValueError):
+    """A number that YAML 1.1 reads to the base 8 or 60, and hardly a person does; says what YAML reads."""
+
+
+def _refuse_another_base(text: str) -> None:
+    if ":" in text:
+        raise AnotherBase(f"{_CONSTRUCTOR.construct_yaml_float(yaml.ScalarNode('', text)):g}, a number to the base 60")
+    if _OCTAL.fullmatch(text):
+        raise AnotherBase(f"{int(text.replace('_', ''), 8)}, a number to the base 8")
 
 
 def _printable(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
@@ -149,11 +150,17 @@ def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, 
     return place.fault(f"'{dotted(path)}' is not allowed", value=place.text, allowed=allowed, way_out="change the value")
 
 
+_EXPONENT = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+")
+
+
 def _wrong_kind(place: Place, path: KeyPath, kind: str, given: object) -> Fault:
     expected = _KINDS[kind]
     if kind == "string_type" and isinstance(given, bool | int | float) and place.text is not None:
         what = f"'{dotted(path)}' expects text, and YAML reads {place.text} as {_yaml_kind(given)}"
         return place.fault(what, value=place.text, way_out=f'write it in quotes: "{place.text}"')
+    if kind in ("float_type", "int_type") and isinstance(given, str) and _EXPONENT.fullmatch(given):
+        what = f"'{dotted(path)}' expects {expected}, and YAML reads {given} as text"
+        return place.fault(what, value=given, way_out="write its digits out, without e")
     is_quoted_number = isinstance(given, str) and given.replace(".", "", 1).isdigit()
     way_out = "write it without quotes" if is_quoted_number or given in ("true", "false") else "correct it"
     value = f"'{place.text}'" if isinstance(given, str) else place.text if place.text else _yaml_kind(given)
@@ -178,10 +185,10 @@ def _literal_words(expected: str) -> tuple[str, ...]:
 
 
 _BOUNDS: dict[str, Callable[[Any], str]] = {
-    "greater_than": lambda context: f"above {context['gt']:g}",
-    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
-    "less_than": lambda context: f"below {context['lt']:g}",
-    "less_than_equal": lambda context: f"{context['le']:g} or less",
+    "greater_than": lambda context: f"above {context['gt']:.10g}",
+    "greater_than_equal": lambda context: f"{context['ge']:.10g} or more",
+    "less_than": lambda context: f"below {context['lt']:.10g}",
+    "less_than_equal": lambda context: f"{context['le']:.10g} or less",
 }
 
 

@@ -106,13 +106,15 @@ def _section_type(spec_type: type[Value], name: str) -> type[Value]:
 
 
 def _with_known_keys(spec_type: type[Value], document: Document, errors: list[Any]) -> Document:
-    for error in errors:
-        if error["type"] == "extra_forbidden":
-            path = written_path(error["loc"])
-            known = known_keys(spec_type, path[:-1])
-            meant = nearest(str(path[-1]), known)
-            document = document.renamed(path, None if meant is None or _is_there(document.data, (*path[:-1], meant)) else meant)
-    return document
+    names: dict[KeyPath, str | None] = {}
+    taken: set[KeyPath] = set()
+    for path in (written_path(error["loc"]) for error in errors if error["type"] == "extra_forbidden"):
+        meant = nearest(str(path[-1]), known_keys(spec_type, path[:-1]))
+        place = path if meant is None else (*path[:-1], meant)
+        is_free = meant is not None and place not in taken and not _is_there(document.data, place)
+        names[path] = meant if is_free else None
+        taken.add(place)
+    return document.renamed(names)
 
 
 def _is_there(data: Any, path: KeyPath) -> bool:

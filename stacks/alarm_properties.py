@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from onboarding.deployment import Deployment, Variant
-from stacks.alarms.alarm import Alarm, properties
+from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
 from stacks.alarms.error_alarms import error_alarms
 from stacks.alarms.host_alarms import host_alarms
 from stacks.alarms.latency_alarms import latency_alarms
 from stacks.alarms.load_alarms import load_alarms
 from stacks.alarms.queue_alarms import queue_alarms
+from stacks.rollout_properties import MOST_ALARMS
 from stacks.scaling_variants import variant_id
 
 ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
@@ -26,8 +27,12 @@ def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
     """Alarms that take a new version back, the gravest first: what only a client can have caused must not."""
-    taking_back = [each for each in endpoint_alarms(deployment) if each.rolls_back]
-    return tuple(logical_id(each) for part in ROLLBACK_ORDER for each in taking_back if each.part == part)
+    return tuple(map(logical_id, _taking_back(deployment)))
+
+
+def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
+    """The names of those that SageMaker watches during a rollout."""
+    return tuple(alarm_name(deployment, each.kind, each.variant) for each in _taking_back(deployment)[:MOST_ALARMS])
 
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
@@ -39,6 +44,11 @@ def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
 def logical_id(alarm: Alarm) -> str:
     """The own variant's is the part alone, so that it never changes."""
     return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
+
+
+def _taking_back(deployment: Deployment) -> list[Alarm]:
+    found = [each for each in endpoint_alarms(deployment) if each.rolls_back]
+    return [each for part in ROLLBACK_ORDER for each in found if each.part == part]
 
 
 def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import ServingPlatform
+from onboarding.platform import CODEBUILD_GPU_REGIONS, ServingPlatform
 
 QUEUED_MINUTES = 480
 
@@ -26,12 +26,13 @@ class BuildRouteProps:
     fleet_arn: str | None = None
 
 
+# 16 GiB: exporting and quantizing BERT-large takes 6.7 at its peak (docs/verification.md), and the next size down has 8 in all.
 CPU = BuildRouteProps(
     name="cpu",
     construct_id="Cpu",
     image="builder-cpu",
     environment_type="LINUX_CONTAINER",
-    compute_type="BUILD_GENERAL1_MEDIUM",
+    compute_type="BUILD_GENERAL1_LARGE",
 )
 # The one on-demand GPU of use: an A10G, compute capability 8.6.
 GPU = BuildRouteProps(
@@ -44,11 +45,12 @@ GPU = BuildRouteProps(
 
 
 def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[BuildRouteProps, ...]:
-    """The routes that have a project: the GPU ones only where the platform has TensorRT, the fleet's where one is named."""
+    """The routes that have a project. Those of GPUs need TensorRT, and a region where CodeBuild has GPUs, or a fleet."""
     if platform.tensorrt is None:
         return (CPU,)
+    on_demand = (CPU, GPU) if environment.region in CODEBUILD_GPU_REGIONS else (CPU,)
     if environment.gpu_fleet_arn is None:
-        return (CPU, GPU)
+        return on_demand
     # Machine and type are the fleet's; CodeBuild asks for both, and takes neither.
     fleet = BuildRouteProps(
         name="fleet",
@@ -58,7 +60,7 @@ def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tup
         compute_type=GPU.compute_type,
         fleet_arn=environment.gpu_fleet_arn,
     )
-    return (CPU, GPU, fleet)
+    return (*on_demand, fleet)
 
 
 def training_image(platform: ServingPlatform) -> str:

@@ -12,6 +12,7 @@ from stacks.build_properties import BuildRouteProps, log_group_name
 from stacks.build_states.training import LOG_GROUP
 from stacks.statements import (
     Statement,
+    bucket_listing,
     host_metrics,
     image_pull,
     key_use,
@@ -20,6 +21,7 @@ from stacks.statements import (
     object_reads,
     object_writes,
     pass_role,
+    registry_log_in,
     topic_publish,
 )
 
@@ -33,7 +35,9 @@ def project_statements(environment: EnvironmentSpec, route: BuildRouteProps) -> 
     """Of a CodeBuild project: pull its image, read sources, read and write what is built, write its own log."""
     return (
         *image_pull(environment, route.image),
+        *registry_log_in(),
         *object_reads(environment, [SOURCES, *BUILT]),
+        *bucket_listing(environment),
         *object_writes(environment, BUILT),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *log_stream_writes(environment, log_group_name(environment, route)),
@@ -42,12 +46,17 @@ def project_statements(environment: EnvironmentSpec, route: BuildRouteProps) -> 
 
 
 def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
-    """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for all jobs."""
+    """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for all jobs.
+
+    To encrypt is what SageMaker asks for where a job's output names a key (API reference, `OutputDataConfig`).
+    """
     return (
         *image_pull(environment, image),
+        *registry_log_in(),
         *object_reads(environment, [SOURCES, *BUILT, JOBS]),
+        *bucket_listing(environment),
         *object_writes(environment, [*BUILT, JOBS]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        *key_use(environment, ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]),
         *_job_logs(environment),
         *host_metrics(),
         *network_interfaces(environment),
@@ -74,10 +83,11 @@ def machine_statements(
 
 
 def _job_logs(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """SageMaker's group for all jobs, in both forms of a group's ARN: IAM knows it by the longer one (see `log_writes`)."""
     group = arns.log_group(environment, LOG_GROUP)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
-        _allow("FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group]),
+        _allow("FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group, f"{group}:*"]),
         _allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
     )
 

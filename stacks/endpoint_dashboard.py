@@ -65,8 +65,8 @@ def _sections(deployment: Deployment, variant: Variant) -> Iterator[Section]:
             deployment,
             [
                 request_graphs.latency(shown, latency_lines, overhead=not queued),
-                request_graphs.failed_share(shown),
-                request_graphs.failed_count(shown),
+                request_graphs.failed_share(shown, queued=queued),
+                request_graphs.failed_count(shown, queued=queued),
             ],
         ),
     )

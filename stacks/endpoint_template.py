@@ -14,7 +14,7 @@ from stacks.endpoint_dashboard import endpoint_dashboard
 from stacks.endpoint_models import MODEL, variant_models
 from stacks.endpoint_outputs import endpoint_outputs
 from stacks.endpoint_properties import Models, endpoint_config_properties, endpoint_properties
-from stacks.endpoint_statements import endpoint_statements
+from stacks.endpoint_statements import endpoint_statements, version_policy
 from stacks.engine_faults import engine_faults
 from stacks.exact_role import exact_role
 from stacks.held_counts import held_counts
@@ -63,20 +63,23 @@ def _resources(deployment: Deployment, image_uris: Mapping[str, str]) -> dict[st
     statements = endpoint_statements(deployment)
     role = exact_role(deployment.environment, service="sagemaker.amazonaws.com", statements=statements)
     models = {variant.name: variant_models(deployment, variant, image_uris) for variant in deployment.variants}
-    scaling = {**held_counts(deployment), **scaling_resources(deployment)}
+    scaling, version = {**held_counts(deployment), **scaling_resources(deployment)}, version_policy(deployment)
     return {
         "Role": {"Type": "AWS::IAM::Role", "Properties": role},
-        **_model_resources(models),
+        **version,
+        **_model_resources(models, waits_for=sorted(version)),
         **_hosting(deployment, models, counts_move=bool(scaling)),
         **scaling,
         **endpoint_dashboard(deployment),
     }
 
 
-def _model_resources(models: Models) -> dict[str, Resource]:
+def _model_resources(models: Models, *, waits_for: Sequence[str]) -> dict[str, Resource]:
+    """Waiting is no property: another policy alone makes no other model."""
     role = {"ExecutionRoleArn": {"Fn::GetAtt": ["Role", "Arn"]}}
+    waits = {"DependsOn": list(waits_for)}
     return {
-        model.logical_id: {"Type": MODEL, "Properties": {"ModelName": model.name, **role, **model.properties}}
+        model.logical_id: {"Type": MODEL, **waits, "Properties": {"ModelName": model.name, **role, **model.properties}}
         for of_variant in models.values()
         for model in of_variant
     }
@@ -91,7 +94,7 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> di
     return {
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",
-            "DependsOn": sorted(_model_resources(models)),
+            "DependsOn": sorted({model.logical_id for of_variant in models.values() for model in of_variant}),
             # What the images hold, for the template rules: a digest does not say which CUDA.
             "Metadata": {"Roundhouse": {"platform": deployment.platform.name}},
             "Properties": {"EndpointConfigName": config_name, **content},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aws_cdk import Annotations, CfnResource, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -59,6 +61,8 @@ class FoundationStack(Stack):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
+        # Roles know the key by its alias: without it no endpoint that is left could start another instance.
+        cast("CfnResource", key.node.find_child("Alias").node.default_child).apply_removal_policy(RemovalPolicy.RETAIN)
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AlarmsToTheTopic",
@@ -71,7 +75,7 @@ class FoundationStack(Stack):
         return key
 
     def _bucket(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
-        s3.Bucket(
+        bucket = s3.Bucket(
             self,
             "Artifacts",
             bucket_name=names.artifact_bucket(environment),
@@ -85,6 +89,8 @@ class FoundationStack(Stack):
             lifecycle_rules=bucket_rules(environment),
             removal_policy=RemovalPolicy.RETAIN,
         )
+        if bucket.policy is not None:
+            bucket.policy.apply_removal_policy(RemovalPolicy.RETAIN)
 
     def _repository(self, environment: EnvironmentSpec, construct_id: str, image: str) -> None:
         ecr.Repository(

@@ -8,7 +8,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform, aws_partition, triton_registries
 from stacks.image_builds import AWS_TRITON_REPOSITORY, DOCKERFILES
-from stacks.statements import Statement, base_image_pull, image_push, key_use, log_stream_writes, object_reads
+from stacks.statements import Statement, base_image_pull, bucket_listing, image_push, key_use, log_stream_writes, object_reads
 
 ROUTE = "images"
 CODEBUILD_IMAGE = "aws/codebuild/standard:7.0"
@@ -48,6 +48,7 @@ def image_statements(environment: EnvironmentSpec, platform: ServingPlatform) ->
         *image_push(environment, tuple(DOCKERFILES)),
         *_base_image(environment, platform),
         *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
+        *bucket_listing(environment),
         *key_use(environment, ["kms:Decrypt"]),
         *log_stream_writes(environment, log_group_name(environment)),
     )

@@ -12,7 +12,9 @@ from stacks.endpoint_timeouts import ready_seconds
 
 WAIT_SECONDS = 300
 """Between two steps: as long as the alarms look back, so that each of them can trip before the next step."""
-TERMINATION_SECONDS = 120
+TERMINATION_SECONDS = WAIT_SECONDS
+"""After the last step the old fleet stays for as long: with all traffic at once that is the only time in which an alarm can trip
+(SageMaker developer guide, "Use all at once traffic shifting", whose example has no other wait)."""
 MOST_PERCENT = 50
 LEAST_PERCENT: dict[Rollout, int] = {"canary": 10, "linear": 25, "rolling": 25}
 SHORTEST_EXECUTION, LONGEST_EXECUTION = 600, 28800

@@ -11,13 +11,15 @@ from stacks import arns
 Statement = dict[str, Any]
 
 
-def image_pull(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
-    """Pull one image; the registry's log-in knows no resource."""
+def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
+    """Pull these images; the registry's log-in is a statement of its own."""
     actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return (
-        _allow("PullImage", actions, [arns.repository(environment, image)]),
-        _allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
-    )
+    return (_allow("PullImage", actions, [arns.repository(environment, image) for image in images]),)
+
+
+def registry_log_in() -> tuple[Statement, ...]:
+    """Log in to the registry, which knows no resource."""
+    return (_allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
 
 
 def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
@@ -34,7 +36,7 @@ def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Sta
     ]
     return (
         _allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
-        _allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+        *registry_log_in(),
     )
 
 
@@ -44,13 +46,15 @@ def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
     return (_allow("PullBaseImage", actions, [repository_arn]),)
 
 
-def object_reads(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
-    """Read these objects; listing the bucket is what makes a missing object a 404 instead of a 403."""
+def object_reads(environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects") -> tuple[Statement, ...]:
+    """Read these objects."""
     objects = [arns.bucket_object(environment, path) for path in paths]
-    return (
-        _allow("ReadObjects", ["s3:GetObject", "s3:GetObjectVersion"], objects),
-        _allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),
-    )
+    return (_allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
+
+
+def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """List the bucket, which makes a missing object a 404 instead of a 403."""
+    return (_allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),)
 
 
 def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
@@ -84,10 +88,13 @@ def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]
 
 
 def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
-    """Write one log group."""
+    """Write one log group.
+
+    IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of managing access permissions".
+    """
     resource = arns.log_group(environment, group)
     actions = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
-    return (_allow("WriteLogs", actions, [resource, f"{resource}:log-stream:*"]),)
+    return (_allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
 
 
 def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
@@ -100,6 +107,12 @@ def host_metrics() -> tuple[Statement, ...]:
     """Publish the host's metrics; the action knows no resource, so the namespace narrows it."""
     namespace = {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}}
     return (_allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
+
+
+def alarm_looks(environment: EnvironmentSpec, alarms: Sequence[str]) -> tuple[Statement, ...]:
+    """See the state of these alarms."""
+    resources = [arns.arn(environment, "cloudwatch", f"alarm:{alarm}") for alarm in alarms]
+    return (_allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
 
 
 def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:

@@ -16,10 +16,12 @@ from workbench.build_lines import Lines, build_lines
 from workbench.build_outcome import Failure
 from workbench.build_wish import Wanted
 from workbench.codebuild import place
-from workbench.errors import BuildFailed
+from workbench.errors import BuildFailed, CloudFault, DeskError
 from workbench.road import Road
 
 EVERY_SECONDS, LOCAL_EVERY_SECONDS = 5.0, 0.5
+PATIENCE_SECONDS = 300.0
+"""Without an answer of AWS."""
 
 
 @dataclass(kw_only=True)
@@ -34,16 +36,23 @@ class Following:
     _left: set[str] = field(default_factory=set)
 
     def to_the_end(self, execution: Execution) -> None:
-        """Follows until every engine has ended; on Ctrl-C, stops the execution and what it has started."""
+        """Follows until every engine has ended; on Ctrl-C, stops the execution and what it has started.
+
+        AWS may not answer for a while, once it has answered at all: hours of builds are not lost to a network that was away.
+        Raises DeskError when it stays away; the builds go on.
+        """
         self._left = set(self.orders)
-        every = LOCAL_EVERY_SECONDS if self.road.is_local else EVERY_SECONDS
+        every = self._every
+        missed = PATIENCE_SECONDS
         try:
             with build_lines(self.road.report) as lines:
                 while True:
                     self.road.report.check()
-                    execution.look()
-                    self._take(execution, lines)
-                    if execution.status != RUNNING:
+                    try:
+                        has_ended, missed = self._look(execution, lines), 0.0
+                    except CloudFault as fault:
+                        has_ended, missed = False, self._missed(fault, missed + every, execution)
+                    if has_ended:
                         break
                     self.sleep(every)
                 self._give_up(execution, lines)
@@ -51,6 +60,25 @@ class Following:
             self.road.report.say("Stopping the builds …")
             execution.stop(lambda: self.sleep(every))
             raise
+
+    @property
+    def _every(self) -> float:
+        return LOCAL_EVERY_SECONDS if self.road.is_local else EVERY_SECONDS
+
+    def _look(self, execution: Execution, lines: Lines) -> bool:
+        """Whether the execution has ended, and all that it came to is taken."""
+        execution.look()
+        self._take(execution, lines)
+        return execution.status != RUNNING
+
+    def _missed(self, fault: CloudFault, seconds: float, execution: Execution) -> float:
+        """The seconds without an answer, once it is said why. Raises DeskError when they are too many."""
+        if seconds > PATIENCE_SECONDS:
+            again = "run the same command again to record what they publish"
+            raise DeskError(f"{fault} The builds go on, and nobody follows them: {execution.arn}; {again}.") from fault
+        if seconds <= self._every:
+            self.road.report.say(f"{fault} The builds go on; asking again …")
+        return seconds
 
     def _take(self, execution: Execution, lines: Lines) -> None:
         for key in [key for key in self.orders if key in self._left and key in execution.engines]:

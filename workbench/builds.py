@@ -19,8 +19,8 @@ from workbench.build_wish import Wanted
 from workbench.errors import RoundhouseError
 from workbench.road import Road
 
-ENGINES_AT_MOST = 200
-"""Of one execution: the records of all must fit into its 256 KiB."""
+ENGINES_AT_MOST = 100
+"""Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes text of four bytes a letter."""
 
 
 def wanted(road: Road, models: Collection[str] = ()) -> tuple[Wanted, ...]:
@@ -92,11 +92,12 @@ def _batches(all_waves: Sequence[tuple[Wanted, ...]]) -> Iterator[list[tuple[Wan
 def _engine(order: Wanted) -> dict[str, Any]:
     """An engine as the machine takes it."""
     capability = order.target.instance_type.compute_capability
+    environment = order.deployment.environment
     return {
         "engineKey": order.engine_key,
         "model": order.target.model.name,
         "computeCapability": capability,
-        "route": build_route(capability, fleet=order.deployment.environment.gpu_fleet_arn is not None),
+        "route": build_route(capability, region=environment.region, fleet=environment.gpu_fleet_arn is not None),
         "instanceType": order.target.instance_type.name,
     }
 

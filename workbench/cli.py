@@ -161,11 +161,11 @@ def demo() -> None:
         from workbench import commands
 
         commands.stop_interrupted_demo()
-        raise KeyboardInterrupt from None
+        raise typer.Exit(130) from None
 
 
 def main() -> NoReturn:
-    """Runs the command line; every error ends as one sentence on standard error and an exit code."""
+    """Runs the command line where it is loaded already; `workbench.__main__` is the door that Ctrl-C finds open."""
     interruption.install()
     sys.exit(exit_code())
 
@@ -175,6 +175,8 @@ def exit_code() -> int:
     try:
         app()
     except SystemExit as end:
+        if _is_of_ctrl_c(end):
+            return _say("Stopped.", 130)
         return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return _say("Stopped.", 130)
@@ -183,6 +185,13 @@ def exit_code() -> int:
             return _say("Stopped.", 130)
         return _say(str(error), error.exit_code) if isinstance(error, RoundhouseError) else _unexpected(error)
     return 0
+
+
+def _is_of_ctrl_c(end: BaseException | None) -> bool:
+    """Whether typer made this end of a Ctrl-C that no verb has answered; typer itself says nothing of it."""
+    while end is not None and not isinstance(end, KeyboardInterrupt):
+        end = end.__cause__ if end.__suppress_context__ else end.__context__
+    return end is not None
 
 
 def _unexpected(error: Exception) -> int:

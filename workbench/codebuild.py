@@ -15,6 +15,9 @@ from workbench.errors import BuildFailed
 
 RUNNING = "IN_PROGRESS"
 SUCCEEDED = "SUCCEEDED"
+ENDED = {"TIMED_OUT": "reached its time limit", "STOPPED": "was stopped", "FAULT": "met a fault of CodeBuild"}
+KILLED = "exit status 137"
+"""What CodeBuild says of a command that a SIGKILL ended."""
 LISTED = 100
 """Builds that CodeBuild describes in one call."""
 
@@ -104,10 +107,16 @@ def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mappin
 
 
 def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
-    said = own_words(clients, build) or _phase_message(build)
-    ended = str(build["buildStatus"]).lower().replace("_", " ")
-    why = said.rstrip(".") if said else f"the build {ended} and left no word"
-    return f"{why}. The lock and the endpoints are as they were. Log: {log_place(build)}"
+    said, told = own_words(clients, build), _phase_message(build)
+    if KILLED in told:
+        why = f"the build was killed ({KILLED}), as when memory runs out; its last words: {said or 'none'}"
+    elif build["buildStatus"] == "FAILED":
+        why = said or told or "the build failed and left no word"
+    else:
+        # Its last words are of a step that went well.
+        ended = ENDED.get(build["buildStatus"], "ended as " + str(build["buildStatus"]))
+        why = f"the build {ended}{f' ({told.strip()})' if told else ''}; its last words: {said or 'none'}"
+    return f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: {log_place(build)}"
 
 
 def _local_log(build: Mapping[str, Any]) -> str:

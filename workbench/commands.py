@@ -219,7 +219,7 @@ def status(root: Path | None, environment: str, form: str) -> None:
     """Shows the local cloud, engines, locks and endpoints."""
     from workbench.endpoint_table import endpoint_lines, endpoints_table
     from workbench.state import state_of
-    from workbench.tables import state_table
+    from workbench.tables import state_table, unknown_lines
 
     report = reporting(form)
     state = state_of(here(root), report, environment)
@@ -228,6 +228,8 @@ def status(root: Path | None, environment: str, form: str) -> None:
     else:
         report.say(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
         report.console.print(state_table(state))
+        for line in unknown_lines(state):
+            report.say(line)
         report.console.print(endpoints_table(state.endpoints))
         for line in endpoint_lines(state.endpoints):
             report.say(line)

@@ -20,6 +20,12 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def release() -> None:
+    """Lets Ctrl-C end the process at once and in silence: all is done and said."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def seen() -> bool:
     """Whether the user wants this process to end."""
     return bool(_seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from onboarding.fault import Fault
 from workbench.asking import Scores, Vector, cosine
-from workbench.state import State
+from workbench.state import NOT_UP, State
 
 if TYPE_CHECKING:
     from workbench.load.report.result import LoadResult
@@ -39,6 +39,12 @@ def state_table(state: State) -> Table:
         endpoint = f"{each.endpoint} ({each.instance_type}): {each.endpoint_status}"
         table.add_row(each.model, each.engine_key, lock, each.archive, endpoint)
     return table
+
+
+def unknown_lines(state: State) -> Iterator[str]:
+    """Each reason why something is unknown, once; the line on the local cloud says its own."""
+    found = {each.sentence.partition(": ")[2]: each.sentence for each in reversed(state.unknown) if each.reason != NOT_UP}
+    yield from (f"Unknown, because: {sentence}" for sentence in reversed(found.values()))
 
 
 def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,10 @@ def _stacks(folder: Path) -> dict[Path, StackFacts]:
 def _read(found: TemplateFiles, path: Path, name: str, stack: StackFacts, *, alone: bool) -> None:
     meant = alone or name.endswith((".template.json", ".template", ".template.yaml", ".template.yml"))
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise TextFault("it is no regular file")
+        size = status.st_size
         if size > LARGEST_BYTES:
             raise TextFault(f"it has {size} bytes, more than any template may")
         text = path.read_text(encoding="utf-8-sig")

@@ -8,6 +8,8 @@ from workbench.aws import Client, Clients, calling
 from workbench.build_log import job_text, last_line
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+LISTED = 100
+"""The most jobs of one answer."""
 
 
 def own_words(clients: Clients, job: str) -> str:
@@ -16,11 +18,18 @@ def own_words(clients: Clients, job: str) -> str:
 
 
 def stop_all(sagemaker: Client, name_contains: str) -> None:
-    """Stops the running jobs whose names contain this."""
+    """Stops the running jobs whose names contain this: all of them, though SageMaker lists ten unless asked for more."""
+    found: list[dict[str, Any]] = []
+    page: dict[str, str] = {}
     with calling("Looking for running training jobs"):
-        found: list[dict[str, Any]] = sagemaker.list_training_jobs(NameContains=name_contains, StatusEquals="InProgress")[
-            "TrainingJobSummaries"
-        ]
+        while True:
+            answer = sagemaker.list_training_jobs(
+                NameContains=name_contains, StatusEquals="InProgress", MaxResults=LISTED, **page
+            )
+            found.extend(answer["TrainingJobSummaries"])
+            if not answer.get("NextToken"):
+                break
+            page = {"NextToken": answer["NextToken"]}
     for job in found:
         with calling(f"Stopping training job {job['TrainingJobName']}"):
             sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])

@@ -6,11 +6,15 @@ import sys
 # Importing the rest takes a third of a second: until the server listens for it, Ctrl-C ends it without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from container.server.ending import end, end_on_termination, open_standard_streams  # noqa: E402
+
+end_on_termination()
+open_standard_streams()
+
 from container.server.settings import spare_libraries  # noqa: E402
 
 spare_libraries()
 
-from container.server.ending import end  # noqa: E402
 from container.server.starting import main  # noqa: E402
 
 if __name__ == "__main__":

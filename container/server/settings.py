@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PREFIX = "ROUNDHOUSE_"
 
 
 class SettingsFault(Exception):
-    """A variable cannot be used; the message is the whole sentence."""
+    """Variables cannot be used; the message has a sentence for each, a line apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +78,24 @@ VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings in an environment; an empty variable means default. Raises SettingsFault."""
+    """The settings in an environment; an empty variable means default. Raises SettingsFault with a line for every fault."""
     known = {name for name in (*_COUNTS, *_WORDS) if name.startswith(PREFIX)}
-    for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in known:
-            raise SettingsFault(f"{name} is not a setting of this server; {_nearest(name, known)}")
-    values: dict[str, object] = {field: _count(name, environ[name]) for name, field in _COUNTS.items() if environ.get(name)}
-    values |= {field: environ[name] for name, field in _WORDS.items() if environ.get(name)}
+    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
+    faults = [f"{name} is not a setting of this server; {_nearest(name, known)}" for name in unknown]
+    values: dict[str, object] = {field: environ[name] for name, field in _WORDS.items() if environ.get(name)}
+    for name, field in _COUNTS.items():
+        if environ.get(name):
+            values[field], fault = _count(name, environ[name])
+            faults += fault
+    values["multi_model"], fault = _switch("SAGEMAKER_MULTI_MODEL", environ)
     if "model_dir" in values:
         values["model_dir"] = Path(str(values["model_dir"]))
-    settings = Settings(multi_model=_switch("SAGEMAKER_MULTI_MODEL", environ), **values)  # type: ignore[arg-type]
-    _refuse_contradictions(settings)
+    sound: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
+    settings = Settings(**sound)
+    wrong = values.keys() - sound.keys()
+    faults += [*fault, *_contradictions(settings, wrong)]
+    if faults:
+        raise SettingsFault("\n".join(faults))
     return settings
 
 
@@ -121,32 +129,36 @@ def _nearest(name: str, known: set[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}."
 
 
-def _refuse_contradictions(settings: Settings) -> None:
-    if settings.max_request_rows > settings.queue_rows:
-        raise SettingsFault(
+def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
+    """What is wrong with settings beside each other; those that are `wrong` by themselves contradict nothing."""
+    faults = []
+    if settings.max_request_rows > settings.queue_rows and not wrong & {"max_request_rows", "queue_rows"}:
+        faults.append(
             f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
-            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue."
+            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower the request."
         )
     if settings.multi_model and settings.http_processes > 1:
-        raise SettingsFault(
+        faults.append(
             f"ROUNDHOUSE_HTTP_PROCESSES is {settings.http_processes}, but a multi-model server has one process; leave it unset."
         )
     if settings.multi_model and settings.manifest_sha256 is not None:
-        raise SettingsFault(
+        faults.append(
             "ROUNDHOUSE_MANIFEST_SHA256 pins one archive, but a multi-model server loads those that requests name, each under "
             "a name that follows from its content; leave it unset."
         )
+    return faults
 
 
-def _switch(name: str, environ: Mapping[str, str]) -> bool:
+def _switch(name: str, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """What it says, and what is wrong with it."""
     text = environ.get(name, "").lower()
-    if text not in ("", "true", "false"):
-        raise SettingsFault(f"{name} is {environ[name]!r}; it must be true, false or unset.")
-    return text == "true"
+    wrong = text not in ("", "true", "false")
+    return text == "true", [f"{name} is {environ[name][:40]!r}; it must be true, false or unset."] if wrong else []
 
 
-def _count(name: str, text: str) -> int:
+def _count(name: str, text: str) -> tuple[int | None, list[str]]:
+    """The number, and what is wrong with it."""
     most = _MOST.get(name, LARGEST_COUNT)
-    if not text.isascii() or not text.isdigit() or len(text) > 10 or not 1 <= int(text) <= most:
-        raise SettingsFault(f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default.")
-    return int(text)
+    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= most:
+        return int(text), []
+    return None, [f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default."]

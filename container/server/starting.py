@@ -10,6 +10,7 @@ import errno
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from container.server.composition.many_models import serve_many_models
 from container.server.composition.one_process import serve_one_process
 from container.server.composition.parts import StoppedLoading, Unloadable, place_of
 from container.server.composition.several_processes import serve_several_processes
-from container.server.ending import without_waiting
+from container.server.ending import hear_no_more, without_waiting
 from container.server.engines.engine import Engine
 from container.server.engines.opening import open_engine, running
 from container.server.processes.owner import FrontSpec
@@ -89,6 +90,7 @@ def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
         _say("Stopped while the engine was loading.")
         return 0
     finally:
+        hear_no_more()
         log.close()
     return 0 if code is None else code
 
@@ -109,6 +111,9 @@ def _listener(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
+    except (UnicodeError, TypeError) as fault:  # no name that could be looked up
+        shown = settings.address.encode(errors="backslashreplace").decode()[:60]
+        raise CannotListen(f"Cannot listen on {shown!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0.") from fault
     except OSError as fault:
         reason = str(fault.strerror).partition(" (while")[0]
         is_about_port = fault.errno in (errno.EADDRINUSE, errno.EACCES)
@@ -117,9 +122,11 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, flush=True)
+    with suppress(OSError):  # nobody reads it, and the server serves all the same
+        print(sentence, flush=True)
 
 
 def _refused(code: int, sentence: str) -> int:
-    print(sentence, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(sentence, file=sys.stderr, flush=True)
     return code

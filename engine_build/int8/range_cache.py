@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from engine_build.int8.calibration import KEPT_ROWS, Range
 from engine_build.int8.smoothing import ALPHAS, WORTH_A_MULTIPLICATION, Smoothing
 from engine_build.int8.thresholds import BINS, ENTROPY_STRIDE, PERCENTILE
-from engine_build.samples.dataset import Sample, identity
+from engine_build.samples.dataset import DAMAGED, Sample, identity
 from engine_build.store import Store, sha256_of
 from onboarding.values import CalibrationMethod
 
@@ -79,5 +78,5 @@ def _read(data: bytes) -> dict[str, Range] | None:
                 )
                 for place, (name, threshold, alpha) in enumerate(tensors)
             }
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
+    except (*DAMAGED, KeyError, TypeError):
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from engine_build.order import Order
+from engine_build.samples.dataset import DAMAGED
 from engine_build.samples.feed import Array
 from engine_build.store import Store
 from onboarding.names import network_path
@@ -40,6 +41,6 @@ def keep_reference(store: Store, order: Order, rows: Array, scratch: Path) -> No
 def _rows(data: bytes) -> Array | None:
     try:
         rows: Array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError):
+    except DAMAGED:
         return None
     return rows

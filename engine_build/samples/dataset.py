@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from engine_build.samples.feed import Array
 Sample = str | Mapping[str, Array]
 """A text, or one row of each network input by its name."""
 LABELS = "labels"
+DAMAGED = (OSError, UnicodeDecodeError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What reading a file raises that is cut short, damaged, or of another kind than its name says."""
 KINDS = ".txt (a text a line), .tsv (label, tab, text), .npz (an array per network input, rows on axis 0)"
 
 
@@ -48,7 +51,7 @@ def samples(path: Path) -> Samples:
         if path.suffix == ".npz":
             return _arrays(path)
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError, ValueError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise InputRefused(f"dataset {path} cannot be read ({error}); allowed: {KINDS}.") from error
     kept = tuple(line for line in lines if line)
     return _labelled(path, kept) if path.suffix == ".tsv" else Samples(values=kept)
@@ -64,7 +67,11 @@ def _labelled(path: Path, lines: Sequence[str]) -> Samples:
 
 
 def _arrays(path: Path) -> Samples:
-    with np.load(path, allow_pickle=False) as file:
+    # Opened here: of a damaged file, numpy leaves its own open.
+    with path.open("rb") as opened:
+        file = np.load(opened, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError("it is one array without a name; write np.savez(path, name=array)")
         arrays = {name: file[name] for name in file.files}
     labels = arrays.pop(LABELS, None)
     counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}

@@ -30,7 +30,10 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
 
 def refuse_other_poolings(folder: Path) -> None:
     """A sentence-transformers checkpoint says how it pools; another way than ours would be silently wrong."""
-    modules = {str(module["type"]).rsplit(".", 1)[-1] for module in read_json(folder / "modules.json", [])}
+    listed = read_json(folder / "modules.json", [])
+    if not all(isinstance(module, dict) and "type" in module for module in listed):
+        raise SourceFault("modules.json of the checkpoint has a module without a type; fetch or save it again.")
+    modules = {str(module["type"]).rsplit(".", 1)[-1] for module in listed}
     if not modules <= MODULES:
         others, allowed = ", ".join(sorted(modules - MODULES)), ", ".join(sorted(MODULES))
         raise SourceFault(f"the checkpoint has modules {others}; allowed: {allowed}.")
@@ -41,8 +44,12 @@ def refuse_other_poolings(folder: Path) -> None:
 
 
 def read_json(path: Path, default: Any) -> Any:
-    """A file's content, or the default where there is no file. Raises SourceFault."""
+    """A file's content, of the default's kind, or the default where there is no file. Raises SourceFault."""
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
-    except ValueError as error:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
+    except (ValueError, RecursionError) as error:
         raise SourceFault(f"{path.name} of the checkpoint is no JSON ({error}); fetch or save it again.") from error
+    if not isinstance(found, type(default)):
+        wanted = "an object" if isinstance(default, dict) else "a list"
+        raise SourceFault(f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or save it again.")
+    return found

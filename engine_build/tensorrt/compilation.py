@@ -163,7 +163,7 @@ class Compilation:
             ended = self._run(command)
         if not self._is_made(ended):
             raise NetworkRefused(
-                f"{PROGRAM} ended with code {ended.code} and gave no {self.precision} plan: {said(ended)}; the log has its words."
+                f"{PROGRAM} {ended.how} and gave no {self.precision} plan: {said(ended)}; the log has its words."
             )
 
     def _run(self, command: Command) -> Ended:

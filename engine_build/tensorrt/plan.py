@@ -79,8 +79,7 @@ def read_back(plan: Path, asked: Asked, dialect: Dialect, runner: Runner) -> Rea
     ended = runner.run(measurement(wish, dialect))
     if ended.code != 0 or not layers.is_file():
         raise NetworkRefused(
-            f"{plan.name} compiles, but does not run at its own opt shape ({PROGRAM} ended with code {ended.code}: "
-            f"{said(ended)})."
+            f"{plan.name} compiles, but does not run at its own opt shape ({PROGRAM} {ended.how}: {said(ended)})."
         )
     found = ReadBack(tensorrt=tensorrt, inspection=inspection(layers.read_text(encoding="utf-8")), median_ms=_median(times))
     check(found, asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onboarding.deployment import Deployment, Pool
 from onboarding.planning.memory import InstanceMemory, instance_memory, model_mib, one_copy_mib
@@ -19,7 +19,7 @@ class MemoryPlan:
     models: tuple[Held, ...]
     """Those measured, by name."""
     too_large: tuple[Held, ...]
-    """Of those, the ones that fit not even alone, with one copy of the engine."""
+    """Of those, the ones that fit not even alone, with one copy of the engine, which is what they take here."""
     unmeasured: tuple[str, ...]
     not_built: tuple[str, ...]
 
@@ -91,7 +91,7 @@ def pool_plan(deployment: Deployment, pool: Pool) -> MemoryPlan:
             held = Held(name=name, mib=mib, load_seconds=target.lock_entry.manifest.load_seconds)
             measured.append(held)
             if memory is not None and one > memory.usable_mib:
-                too_large.append(held)
+                too_large.append(replace(held, mib=one))
     return MemoryPlan(
         endpoint=deployment.name,
         instance_type=pool.instance_type.name,

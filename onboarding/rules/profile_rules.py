@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
@@ -42,8 +42,7 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
 def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
     """A server never fills a batch up: a size that no profile takes fails, and a request of one row is the commonest."""
     profiles = case.spec.engine.optimization_profiles
-    taken = {size for profile in profiles for size in range(profile.batch[0], profile.batch[2] + 1)}
-    missing = sorted(set(range(1, _largest_batch(case) + 1)) - taken)
+    missing = _gaps((profile.batch[0], profile.batch[2]) for profile in profiles)
     if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):
         yield case.document.at("engine", "optimization_profiles").fault(
             "'engine.optimization_profiles': some batches fit no profile",
@@ -97,8 +96,20 @@ def preferred_batches_fit(case: ModelCase) -> Iterator[Fault]:
             )
 
 
-def _spans(sizes: list[int]) -> str:
-    return f"{sizes[0]} row" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} rows, {len(sizes)} sizes in all"
+def _gaps(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First and last of each run of sizes, from 1 on, that no span (first, last) holds."""
+    gaps: list[tuple[int, int]] = []
+    next_size = 1
+    for first, last in sorted(spans):
+        if first > next_size:
+            gaps.append((next_size, first - 1))
+        next_size = max(next_size, last + 1)
+    return gaps
+
+
+def _spans(gaps: list[tuple[int, int]]) -> str:
+    first, last, count = gaps[0][0], gaps[-1][1], sum(end - begin + 1 for begin, end in gaps)
+    return f"{first} row" if count == 1 else f"{first} to {last} rows, {count} sizes in all"
 
 
 def _largest_batch(case: ModelCase) -> int:

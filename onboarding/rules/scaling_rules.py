@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.nearest import did_you_mean
 from onboarding.rules.rule import ScalingCase, rule
-from onboarding.schedule import EXAMPLES, schedule_fault, time_zones
+from onboarding.schedule import EXAMPLES, schedule_fault, time_zone_meant, time_zones
 
 _RAISE = "raise it to 1"
 _ASYNCHRONOUS = "add `asynchronous: {}`, whose queue holds the requests meanwhile, or raise it to 1"
@@ -96,8 +95,13 @@ def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
                 f"'scaling.schedule[{index}].timezone' is no IANA time zone",
                 value=floor.timezone,
                 allowed="names such as UTC, Europe/Berlin, America/New_York",
-                way_out=did_you_mean(floor.timezone, time_zones(), "choose one of the IANA data base, or leave it out for UTC"),
+                way_out=_time_zone_way_out(floor.timezone),
             )
+
+
+def _time_zone_way_out(given: str) -> str:
+    meant = time_zone_meant(given)
+    return "choose one of the IANA data base, or leave it out for UTC" if meant is None else f"did you mean '{meant}'?"
 
 
 RULES = (

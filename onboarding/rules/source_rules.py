@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
@@ -54,6 +55,34 @@ def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
             value=repository,
             allowed="owner/name@<40 hex digits>",
             way_out="add @<commit>, as the repository's history shows it",
+        )
+
+
+@rule("source")
+def path_stays_in_the_source(case: ModelCase) -> Iterator[Fault]:
+    """What is read at the build is what the source's digest is of."""
+    path = case.spec.source.path
+    if path is not None and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
+        yield case.document.at("source", "path").fault(
+            "'source.path' leaves the source",
+            value=path,
+            allowed="a folder inside the package or the repository, such as model",
+            way_out="write it relative to the source's root, without ..",
+        )
+
+
+@rule("source")
+def onnx_is_in_s3_or_in_the_tree(case: ModelCase) -> Iterator[Fault]:
+    """A build reads no other place."""
+    onnx = case.spec.source.onnx
+    if onnx is None or re.fullmatch(r"s3://[^/]+/.+", onnx):
+        return
+    if "://" in onnx or not is_inside(case.datasets.root, onnx):
+        yield case.document.at("source", "onnx").fault(
+            "'source.onnx' is neither in S3 nor under the onboarding root",
+            value=onnx,
+            allowed="s3://BUCKET/KEY, or a path relative to the onboarding root",
+            way_out="copy the file to one of these",
         )
 
 
@@ -115,6 +144,8 @@ RULES = (
     source_is_named_once,
     package_has_an_exact_version,
     huggingface_has_a_full_commit,
+    path_stays_in_the_source,
+    onnx_is_in_s3_or_in_the_tree,
     checkpoint_is_there,
     checkpoint_has_a_digest,
     onnx_has_a_digest,

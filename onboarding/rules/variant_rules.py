@@ -10,6 +10,7 @@ from onboarding.nearest import listed
 from onboarding.rules.rule import Joined, VariantsCase, rule
 
 MOST_VARIANTS = 10
+LEAST_WEIGHT = 0.001
 
 
 @rule()
@@ -69,6 +70,21 @@ def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
 
 
 @rule("weight")
+def weights_are_not_next_to_nothing(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker takes 32 bits of a weight: 1.0e-50 is 0 there."""
+    places = [(case.spec.weight, case.document.at("weight"))]
+    places += [(each.spec.weight, each.document.at("endpoint", "weight")) for each in case.joined]
+    for weight, place in places:
+        if 0 < weight < LEAST_WEIGHT:
+            yield place.fault(
+                f"'endpoint.weight' behind endpoint {case.name} is next to nothing",
+                value=f"{weight:g}",
+                allowed=f"0, or {LEAST_WEIGHT} to 1000",
+                way_out="write 0, or raise every weight in proportion",
+            )
+
+
+@rule("weight")
 def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
     """A shadow gets its weight's share of the endpoint's own weight, at most all of it."""
     for each in case.shadows:
@@ -103,6 +119,7 @@ RULES = (
     shadow_is_alone,
     rolling_has_one_variant,
     some_variant_has_weight,
+    weights_are_not_next_to_nothing,
     shadow_gets_no_more_than_there_is,
     asynchronous_has_one_variant,
 )

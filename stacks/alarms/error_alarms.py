@@ -10,6 +10,8 @@ from stacks.rollout_properties import step_percent
 from stacks.scaling_properties import dimensions
 
 SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors", "InvocationModelErrors"
+FAILURES, PROCESSED = "InvocationFailures", "InvocationsProcessed"
+"""What a queue counts; it publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous endpoints")."""
 FEW = {SERVER_ERRORS: 0.01, CLIENT_ERRORS: 0.05}
 """Shares of the requests at which people want to know."""
 LOST_SHARE = 0.01
@@ -30,7 +32,7 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
         if share > FEW[metric]:
             early = ("EarlyServerErrors", "early-5xx") if metric == SERVER_ERRORS else ("EarlyClientErrors", "early-4xx")
             yield _errors(deployment, variant, metric, *early, FEW[metric], rolls_back=False)
-    yield _lost(deployment, variant)
+    yield (_lost if deployment.endpoint.asynchronous is None else _lost_in_queue)(deployment, variant)
 
 
 def mixed_metric(deployment: Deployment) -> str | None:
@@ -77,22 +79,44 @@ def _errors(
 
 def _lost(deployment: Deployment, variant: Variant) -> Alarm:
     """Time-outs and broken connections: SageMaker counts them among the model's errors, and under no status."""
+    watched = Computed(
+        expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
+        label="requests without an answer, share",
+        metrics={
+            "every": _metric(deployment, variant, ALL_ERRORS, "Average"),
+            "failed": _metric(deployment, variant, ALL_ERRORS, "Sum"),
+            "clients": _metric(deployment, variant, CLIENT_ERRORS, "Average"),
+            "servers": _metric(deployment, variant, SERVER_ERRORS, "Average"),
+        },
+    )
+    return _no_answers(variant, watched, "time-outs, and connections that broke")
+
+
+def _lost_in_queue(deployment: Deployment, variant: Variant) -> Alarm:
+    """Whatever failed with no status: time-outs, and requests or answers that did not pass through S3."""
+    watched = Computed(
+        # Whether what failed counts as processed too, AWS does not say: with both below the line the share is never too high.
+        expression=f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
+        "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)",
+        label="requests without an answer, share",
+        metrics={
+            "failed": _metric(deployment, variant, FAILURES, "Sum"),
+            "processed": _metric(deployment, variant, PROCESSED, "Sum"),
+            "clients": _metric(deployment, variant, CLIENT_ERRORS, "Sum"),
+            "servers": _metric(deployment, variant, SERVER_ERRORS, "Sum"),
+        },
+    )
+    return _no_answers(variant, watched, "time-outs, and requests or answers that did not pass through S3")
+
+
+def _no_answers(variant: Variant, watched: Computed, what: str) -> Alarm:
     return Alarm(
         part="NoAnswers",
         kind="no-answers",
         variant=variant,
-        watched=Computed(
-            expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
-            label="requests without an answer, share",
-            metrics={
-                "every": _metric(deployment, variant, ALL_ERRORS, "Average"),
-                "failed": _metric(deployment, variant, ALL_ERRORS, "Sum"),
-                "clients": _metric(deployment, variant, CLIENT_ERRORS, "Average"),
-                "servers": _metric(deployment, variant, SERVER_ERRORS, "Average"),
-            },
-        ),
+        watched=watched,
         condition=Condition(threshold=LOST_SHARE),
-        told=f"over {percent(LOST_SHARE)} of the requests got no answer: time-outs, and connections that broke",
+        told=f"over {percent(LOST_SHARE)} of the requests got no answer: {what}",
         rolls_back=variant.role != "shadow",
     )
 

@@ -6,6 +6,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.build_states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
 from stacks.build_states.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from stacks.build_states.reason import explained, overrun
 
 VARIABLES = {
     "ROUNDHOUSE_MODEL": "$states.input.engine.model",
@@ -14,6 +15,11 @@ VARIABLES = {
     "ROUNDHOUSE_EXECUTION": EXECUTION_TAG,
 }
 """Variables of one build, beside those of its project."""
+QUEUED = (
+    "the build never began: CodeBuild had no machine for it while it waited in its queue; deploy again later, or ask for a "
+    "higher quota in AWS Service Quotas"
+)
+"""What is said of a build that reached the time limit of CodeBuild's queue."""
 
 
 def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
@@ -24,7 +30,7 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
             "codebuild:startBuild",
             _start(environment),
             Output=_started(environment),
-            Catch=[refusal()],
+            Catch=[refusal(environment)],
             Next="WaitForBuild",
         ),
         "WaitForBuild": wait("LookAtBuild"),
@@ -34,7 +40,7 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
             {"Ids": [jsonata("$states.input.job")]},
             Output=_looked_at(environment),
             Retry=PATIENTLY,
-            Catch=[refusal(lasts=True)],
+            Catch=[refusal(environment, lasts=True)],
             Next="BuildEnded",
         ),
         "BuildEnded": ended(going=["IN_PROGRESS"], succeeded="SUCCEEDED", wait_in="WaitForBuild"),
@@ -62,19 +68,21 @@ def _started(environment: EnvironmentSpec) -> str:
 
 def _looked_at(environment: EnvironmentSpec) -> str:
     """Status, reason and log. The buildspec exports the build's own reason; CodeBuild's messages only name a command."""
-    first = """
+    first = f"""
   $build := $states.result.Builds[0];
   $own := $build.ExportedEnvironmentVariables[Name = "ROUNDHOUSE_REASON"].Value;
   $messages := [$build.Phases.Contexts.Message[$ != ""]];
   $status := $exists($build) ? $build.BuildStatus : "GONE";
-  $reason := $boolean($own) ? $own : $count($messages) > 0 ? $messages[0] : "the build ended as " & $status;
+  $began := "BUILD" in $build.Phases.PhaseType;
+  $told := $count($messages) > 0 ? $messages[0] : "the build ended as " & $status;
+  $late := $began ? {literal(overrun(environment))} : {literal(QUEUED)};
+  $reason := $boolean($own) ? $own : $status = "TIMED_OUT" ? $late : {explained(environment, "$told")};
   $place := $build.Logs.DeepLink ? $build.Logs.DeepLink : $build.Logs.GroupName & " " & $build.Logs.StreamName;
 """
-    began = '"BUILD" in $build.Phases.PhaseType'
     fields = {
         "status": "$status",
         "reason": "$reason",
-        "retriable": f'$not({began}) and ($status = "FAULT" or {may_pass("$reason")})',
+        "retriable": f'$not($began) and ($status = "FAULT" or {may_pass("$told")})',
         "log": "$place",
         **next_wait(environment),
     }

@@ -21,6 +21,7 @@ FIRST_CAPACITY_WAIT = 4
 LONGEST_CAPACITY_WAIT_SECONDS = 1800
 REASON_CHARACTERS = 400
 """Of a reason that is recorded: all records of an execution must fit into its output."""
+LOG_CHARACTERS = 400
 
 
 def engine_states(environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str) -> dict[str, Any]:
@@ -45,7 +46,9 @@ def engine_states(environment: EnvironmentSpec, *, projects: Sequence[str], trai
             "TryAgain": _pass(_again(environment), "WaitForCapacity"),
             "WaitForCapacity": wait("ChooseRoute"),
             "TellFailure": _tell_failure(environment),
-            "Failed": _record({"reason": _short("$states.input.reason"), "log": "$states.input.log"}),
+            "Failed": _record(
+                {"reason": _short("$states.input.reason", REASON_CHARACTERS), "log": _short("$states.input.log", LOG_CHARACTERS)}
+            ),
             "Built": _record({}),
         },
     }
@@ -70,8 +73,8 @@ def _tell_failure(environment: EnvironmentSpec) -> State:
     return publication(environment, event="engine-not-built", subject=subject, message=message, then="Failed")
 
 
-def _short(reason: str) -> str:
-    return f"$substring({reason}, 0, {REASON_CHARACTERS})"
+def _short(text: str, characters: int) -> str:
+    return f"$substring({text}, 0, {characters})"
 
 
 def _record(fields: dict[str, str]) -> State:

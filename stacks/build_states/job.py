@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.build_states.language import State, choice, literal, with_fields
+from stacks.build_states.reason import NO_QUOTA, explained
 
 LOOKED_AT_AFTER = 50
 """A job is looked at again after a fiftieth of the time it has taken: at most 2 % late, and a day's build is a few hundred looks,
@@ -15,8 +16,6 @@ PASSING = (
     r"|ServiceUnavailable|Internal[ _]?(Server|Service)?[ _]?(Error|Failure)"
 )
 """Want of capacity, a quota that others use up, a service's own fault: what another try may find gone."""
-LASTING = r"is 0 Instances|more than 0 builds"
-"""A quota of nothing: no wait helps."""
 EXECUTION_TAG = '$substring($hash($states.input.execution, "SHA-256"), 0, 8)'
 """What tells the jobs of one execution from another's."""
 
@@ -43,15 +42,15 @@ def ended(*, going: Sequence[str], succeeded: str, wait_in: str) -> State:
     return choice({among: wait_in, f"$states.input.status = {literal(succeeded)}": "Built"}, default="NotBuilt")
 
 
-def refusal(*, lasts: bool = False) -> State:
+def refusal(environment: EnvironmentSpec, *, lasts: bool = False) -> State:
     """A Catch that keeps why an API refused, and whether that may pass; `lasts`: another start is no help, whatever it says."""
     error = "$error := $states.errorOutput;"
     said = r'$said := $error.Cause ? $replace($error.Cause, / \(Service: .*/, "") : $error.Error;'
     retriable = "false" if lasts else may_pass('($error.Error & ": " & $error.Cause)')
-    output = with_fields({"reason": "$said", "retriable": retriable}, first=f"{error} {said}")
+    output = with_fields({"reason": explained(environment, "$said"), "retriable": retriable}, first=f"{error} {said}")
     return {"ErrorEquals": ["States.ALL"], "Output": output, "Next": "NotBuilt"}
 
 
 def may_pass(reason: str) -> str:
     """The expression of whether a reason, itself an expression, may be gone at another try."""
-    return f"$contains({reason}, /{PASSING}/i) and $not($contains({reason}, /{LASTING}/))"
+    return f"$contains({reason}, /{PASSING}/i) and $not($contains({reason}, /{NO_QUOTA}/))"

@@ -11,13 +11,17 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from stacks import arns
 from stacks.build_states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
 from stacks.build_states.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from stacks.build_states.reason import explained, overrun
 
 JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 """SageMaker's own; a stream begins with its job's name."""
+EXIT_CODE = r"/,? ?exit code: \d+$/i"
+"""What SageMaker puts behind the failure file's words, or writes in their place."""
 
 
 def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, State]:
@@ -32,7 +36,7 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
             training_job(environment, image_uri),
             Output=started,
             # The name is this try's own: whose job it is when it is there already is certain.
-            Catch=[already, refusal()],
+            Catch=[already, refusal(environment)],
             Next="WaitForTrainingJob",
         ),
         "WaitForTrainingJob": wait("LookAtTrainingJob"),
@@ -42,7 +46,7 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
             {"TrainingJobName": jsonata("$states.input.job")},
             Output=_looked_at(environment),
             Retry=PATIENTLY,
-            Catch=[refusal(lasts=True)],
+            Catch=[refusal(environment, lasts=True)],
             Next="TrainingJobEnded",
         ),
         "TrainingJobEnded": ended(going=["InProgress", "Stopping"], succeeded="Completed", wait_in="WaitForTrainingJob"),
@@ -76,7 +80,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "RoleArn": JOB_ROLE,
         "HyperParameters": wishes,
         "InputDataConfig": [{"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}],
-        "OutputDataConfig": {"S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results", **_output_key(environment)},
+        "OutputDataConfig": {"S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results", "KmsKeyId": _output_key(environment)},
         "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & $states.input.engine.engineKey")},
         "ResourceConfig": {
             "InstanceType": jsonata("$states.input.engine.instanceType"),
@@ -90,9 +94,9 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
     }
 
 
-def _output_key(environment: EnvironmentSpec) -> dict[str, str]:
-    """Without one, the bucket's default key encrypts."""
-    return {} if environment.kms_key_arn is None else {"KmsKeyId": environment.kms_key_arn}
+def _output_key(environment: EnvironmentSpec) -> str:
+    """Always named: without one SageMaker takes the account's own for S3, whatever the bucket says (API, `OutputDataConfig`)."""
+    return arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
 
 
 def _network(environment: EnvironmentSpec) -> dict[str, Any]:
@@ -109,16 +113,21 @@ def _name(environment: EnvironmentSpec) -> str:
 
 
 def _looked_at(environment: EnvironmentSpec) -> str:
-    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other machine would change it."""
-    first = r"""
+    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other machine would change it.
+
+    A program that left no words, as one that was killed, leaves its exit code alone.
+    """
+    ended_as = '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'
+    first = rf"""
   $job := $states.result;
-  $given := $boolean($job.FailureReason) ? $job.FailureReason
-    : "the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")";
-  $reason := $replace($replace($given, /^AlgorithmError: /, ""), /, exit code: \d+$/, "");
+  $given := $boolean($job.FailureReason) ? $job.FailureReason : {ended_as};
+  $own := $contains($given, /^AlgorithmError/) ? $trim($replace($replace($given, /^AlgorithmError:/, ""), {EXIT_CODE}, "")) : "";
+  $wordless := $replace($given, /^AlgorithmError:[ ,]*/, "the program left no word but ");
+  $said := $job.SecondaryStatus = "MaxRuntimeExceeded" ? {literal(overrun(environment))} : {explained(environment, "$wordless")};
 """
     fields = {
         "status": "$job.TrainingJobStatus",
-        "reason": "$reason",
+        "reason": '$own != "" ? $own : $said',
         "retriable": f"$not($contains($given, /^AlgorithmError/)) and {may_pass('$given')}",
         **next_wait(environment),
     }

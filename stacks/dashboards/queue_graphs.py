@@ -8,7 +8,8 @@ from stacks.dashboards.lines import Line
 from stacks.dashboards.rows import Row, Shown, computed, hidden, of_endpoint
 from stacks.dashboards.widget import Graph
 
-TIMES = (("TimeInBacklog", "in the queue"), ("TotalProcessingTime", "in all"))
+TIMES = (("TimeInBacklog", "in the queue"), ("ModelLatency", "in the model"))
+"""In microseconds. Of the first CloudWatch keeps no percentiles (SageMaker developer guide, "Monitor asynchronous endpoints")."""
 
 
 def queue_graphs(shown: Shown, backlog: Sequence[Line] = (), waits: Sequence[Line] = ()) -> list[Graph]:
@@ -41,6 +42,6 @@ def _outcomes(shown: Shown) -> Graph:
 def _times(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(TIMES):
-        rows.append(shown.invocations(metric, "p95", **hidden(f"time{number}")))
+        rows.append(shown.invocations(metric, "Average", **hidden(f"time{number}")))
         rows.append(computed(f"time{number} / 1000000", label, f"seconds{number}"))
-    return Graph(title="Time of a request, p95, s", rows=rows, unit="s")
+    return Graph(title="Time of a request, average, s", rows=rows, unit="s")

@@ -10,7 +10,7 @@ from stacks.dashboards.widget import Graph
 
 PERCENTILES = ("p50", "p95", "p99")
 ERRORS = (("InvocationModelErrors", "all, without an answer too"), ("Invocation4XXErrors", "4XX"), ("Invocation5XXErrors", "5XX"))
-"""Model errors are whatever was not answered with 200 to 299."""
+"""Model errors are whatever was not answered with 200 to 299; a queue publishes none, but counts its failures itself."""
 
 
 def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) -> Graph:
@@ -25,18 +25,18 @@ def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) 
     return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
 
 
-def failed_share(shown: Shown) -> Graph:
+def failed_share(shown: Shown, *, queued: bool = False) -> Graph:
     """The metrics are 0 or 1 for each request, so their averages are shares."""
     rows: list[Row] = []
-    for number, (metric, label) in enumerate(ERRORS):
+    for number, (metric, label) in enumerate(_errors(queued)):
         rows.append(shown.invocations(metric, "Average", **hidden(f"share{number}")))
         rows.append(computed(f"share{number} * 100", shown.label(label), f"percent{number}"))
     return Graph(title="Failed requests, %", rows=rows, unit="%")
 
 
-def failed_count(shown: Shown) -> Graph:
+def failed_count(shown: Shown, *, queued: bool = False) -> Graph:
     """A minute."""
-    rows = [shown.invocations(metric, "Sum", label=shown.label(label)) for metric, label in ERRORS]
+    rows = [shown.invocations(metric, "Sum", label=shown.label(label)) for metric, label in _errors(queued)]
     return Graph(title="Failed requests a minute", rows=rows, unit="requests")
 
 
@@ -50,3 +50,7 @@ def requests_of_each(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
     """What target tracking follows."""
     rows = [shown.invocations("InvocationsPerInstance", "Sum", label=shown.label("requests of each instance"))]
     return Graph(title="Requests of each instance a minute", rows=rows, unit="requests", lines=lines)
+
+
+def _errors(queued: bool) -> Sequence[tuple[str, str]]:
+    return ERRORS[1:] if queued else ERRORS

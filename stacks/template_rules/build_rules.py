@@ -35,6 +35,7 @@ COMPUTE_TYPES: dict[str, tuple[str, ...]] = {
     "MAC_ARM": ("BUILD_GENERAL1_MEDIUM", "BUILD_GENERAL1_LARGE", *FLEET),
 }
 """Environment types and their compute types. Source: botocore codebuild, AWS docs build-env-ref-compute-types."""
+VERSIONS = ("0.1", "0.2")
 PHASES = ("install", "pre_build", "build", "post_build")
 DOCKER_WORDS = ("docker", "buildx", "podman", "buildah", "kaniko", "dockerd")
 
@@ -171,13 +172,17 @@ def _fault(build_spec: str) -> str | None:
         return None
     try:
         document = yaml.safe_load(build_spec)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         return f"the build specification is no YAML: {' '.join(str(error).split())[:160]}"
-    phases = fields(fields(document).get("phases"))
+    if not isinstance(document, dict):
+        return "the build specification is no object"
+    if str(document.get("version")) not in VERSIONS:
+        return f"the build specification has version {document.get('version')}, and CodeBuild reads {' and '.join(VERSIONS)}"
+    phases = fields(document.get("phases"))
     if not phases and "batch" not in fields(document):
         return "the build specification has no phases"
     unknown = sorted(set(phases) - set(PHASES))
     if unknown:
         return f"the build specification has phases that CodeBuild has not: {', '.join(unknown)}"
-    commands = [items(fields(each).get("commands")) for each in phases.values()]
+    commands = [items(fields(each).get("commands")) + items(fields(each).get("finally")) for each in phases.values()]
     return "the build specification has no command" if phases and not any(commands) else None

@@ -124,7 +124,8 @@ def rollback_alarm_missing(templates: Sequence[Template]) -> Iterator[tuple[Temp
     everywhere = {name for template in templates for name in template.names(*ALARMS) if is_known(name)}
     for template in templates:
         for endpoint, path, name in _rollback_alarms(template):
-            if text(name) is not None and name not in everywhere and template.named(name, *ALARMS) is None:
+            arn = str(name).startswith("arn:")
+            if text(name) is not None and name not in everywhere and (arn or template.named(name, *ALARMS) is None):
                 here = sorted(shown(each) for each in template.names(*ALARMS))
                 yield (
                     template,

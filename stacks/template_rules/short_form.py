@@ -44,6 +44,8 @@ def _json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise TextFault(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except ValueError:
+        raise TextFault("it is no JSON that can be read: a number has thousands of digits") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -123,13 +125,22 @@ _Loader.add_multi_constructor("!", _short)
 def _extent(value: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """How many values there are, what an alias repeats counted every time, and how many levels."""
     if not isinstance(value, dict | list):
+        _refuse_half_character(value)
         return 1, 0
     if id(value) not in known:
+        for key in value if isinstance(value, dict) else ():
+            _refuse_half_character(key)
         # A value that holds itself, which YAML allows, is deeper than anything.
         known[id(value)] = (LARGEST_NODES, DEEPEST + 1)
         held = [_extent(each, known) for each in (value.values() if isinstance(value, dict) else value)]
         known[id(value)] = (1 + sum(nodes for nodes, _ in held), 1 + max((depth for _, depth in held), default=0))
     return known[id(value)]
+
+
+def _refuse_half_character(value: Any) -> None:
+    """JSON may escape half of a character, which no text holds and no terminal prints."""
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
+        raise TextFault(f"it holds half a character: {value[:40]!a}")
 
 
 def is_template(value: Any) -> bool:

@@ -30,6 +30,11 @@ def ill_formed_resource(template: Template) -> Iterator[Problem]:
     resources = template.document.get("Resources")
     if not isinstance(resources, dict) or not resources:
         what = "the template has no resource, and a deployment deletes what the stack holds now"
+        if resources is not None and not isinstance(resources, dict):
+            yield Problem(
+                path="Resources", what="Resources is no object of resources", way_out="write logical ids, each with a Type"
+            )
+            return
         yield Problem(path="Resources", what=what, way_out="write one under Resources", severity="warning")
         return
     for logical_id, resource in resources.items():

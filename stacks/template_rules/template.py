@@ -74,13 +74,18 @@ class Template:
             for each in items(self.document.get("Transform"))
         ]
         resources = fields(self.document.get("Resources"))
-        loops = any(str(key).startswith("Fn::") for key in resources)
+        loops = "AWS::LanguageExtensions" in top and _loops(self.document)
         modules = [name for name in ("Modules", "Rain") if name in self.document]
         untyped = any(isinstance(fields(each).get("Type"), dict) for each in resources.values())
         return (
             *(each for each in top if loops or each != "AWS::LanguageExtensions"),
             *modules,
             *(("types of a preprocessor",) if untyped else ()),
+            *(
+                ("AWS::CloudFormation::Module",)
+                if any(each.type.endswith("::MODULE") for each in self.resources.values())
+                else ()
+            ),
         )
 
     @property
@@ -152,3 +157,10 @@ class Template:
 
     def _every(self, *types: str) -> Iterator[Resource]:
         return (each for each in self.resources.values() if each.type in types)
+
+
+def _loops(value: Any) -> bool:
+    """True when a `Fn::ForEach` stands anywhere, so that names may come of it."""
+    if isinstance(value, list):
+        return any(map(_loops, value))
+    return isinstance(value, dict) and any(str(key).startswith("Fn::ForEach") or _loops(each) for key, each in value.items())

@@ -40,11 +40,13 @@ def definition_not_json(template: Template) -> Iterator[Problem]:
 
 @rule("RH261", "a definition starts at one of its states")
 def start_not_there(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         start = level.content.get("StartAt")
-        path = _path(level, "StartAt")
+        path = path_in(level, "StartAt")
         if not level.states:
-            yield Problem(resource=machine.logical_id, path=_path(level, "States"), what="there is no state", way_out="write one")
+            yield Problem(
+                resource=machine.logical_id, path=path_in(level, "States"), what="there is no state", way_out="write one"
+            )
         elif start is None:
             allowed = ", ".join(level.states)
             yield Problem(
@@ -56,22 +58,22 @@ def start_not_there(template: Template) -> Iterator[Problem]:
 
 @rule("RH262", "a state goes to states that are there")
 def next_not_there(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         for name, state in level.states.items():
             for path, target in targets(state):
                 if target not in level.states and not is_open(target):
-                    yield _missing(machine, _path(level, f"States.{name}.{path}"), target, level)
+                    yield _missing(machine, path_in(level, f"States.{name}.{path}"), target, level)
 
 
 @rule("RH263", "every state can be reached")
 def unreachable_state(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         start = level.content.get("StartAt")
         whole = all(target in level.states for state in level.states.values() for _, target in targets(state))
         if not isinstance(start, str) or start not in level.states or not whole:
             continue
         for name in level.states.keys() - reachable(level):
-            path = _path(level, f"States.{name}")
+            path = path_in(level, f"States.{name}")
             yield Problem(
                 resource=machine.logical_id, path=path, what="no run ever comes to the state", way_out="go there, or take it out"
             )
@@ -79,31 +81,31 @@ def unreachable_state(template: Template) -> Iterator[Problem]:
 
 @rule("RH264", "a state ends or goes on, and does what its type does")
 def ill_formed_state(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         for name, state in level.states.items():
             for what, way_out in _state_faults(fields(state)):
-                yield Problem(resource=machine.logical_id, path=_path(level, f"States.{name}"), what=what, way_out=way_out)
+                yield Problem(resource=machine.logical_id, path=path_in(level, f"States.{name}"), what=what, way_out=way_out)
 
 
 @rule("RH265", "a run can end: no state machine goes round for ever")
 def never_ends(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         come_to = reachable(level)
         ends = [name for name in come_to if _ends(fields(level.states[name]))]
         if come_to and not ends and all(target in level.states for name in come_to for _, target in targets(level.states[name])):
             what = "no state that a run comes to ends it"
             yield Problem(
-                resource=machine.logical_id, path=_path(level, "States"), what=what, way_out="write End: true somewhere"
+                resource=machine.logical_id, path=path_in(level, "States"), what=what, way_out="write End: true somewhere"
             )
 
 
 @rule("RH266", "retries and catches name errors, within Step Functions' bounds")
 def ill_formed_retry(template: Template) -> Iterator[Problem]:
-    for machine, level in _levels(template):
+    for machine, level in levels_of(template):
         for name, state in level.states.items():
             for key in ("Retry", "Catch"):
                 for index, each in objects(fields(state).get(key)):
-                    path = _path(level, f"States.{name}.{key}[{index}]")
+                    path = path_in(level, f"States.{name}.{key}[{index}]")
                     for what, value in _retry_faults(each, last=index == len(items(state[key])) - 1):
                         yield Problem(resource=machine.logical_id, path=path, what=what, value=value, way_out="change it")
 
@@ -127,7 +129,8 @@ def substitution_missing(template: Template) -> Iterator[Problem]:
                 )
 
 
-def _levels(template: Template) -> Iterator[tuple[Resource, Level]]:
+def levels_of(template: Template) -> Iterator[tuple[Resource, Level]]:
+    """Every level of every state machine."""
     for machine in template.of_type(MACHINE):
         definition = machine.properties.get("Definition")
         if definition is None:
@@ -198,5 +201,6 @@ def _missing(machine: Resource, path: str, name: str, level: Level) -> Problem:
     )
 
 
-def _path(level: Level, path: str) -> str:
+def path_in(level: Level, path: str) -> str:
+    """Where something of a level stands, from the definition on."""
     return f"Definition.{level.path}{'.' if level.path else ''}{path}"

@@ -30,6 +30,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from container.client import OUT_OF_TIME
 from tests.contract.hostile_clients import Tally, answer, ask_all, drip, leave_all, never_read, throw_all
 from tests.contract.hostile_requests import TENSORS, TEXTS, VALID, hostile_loads, hostile_requests, smuggling_attempts, wire_noise
 from tests.contract.hostile_server import MAX_CONNECTIONS, SECONDS, SEED, Running, start, start_multi_model, until
@@ -218,7 +219,9 @@ def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
             running.tally.sent += 1
             running.tally.take(repr(case.body).encode(), response.status_code, response.content, is_head=case.method == "HEAD")
             if case.method.upper() == case.operation.method.upper():
-                case.validate_response(response, checks=list(CONFORMS))
+                # A request that asks for its answer within microseconds may hear 503, as the contract says.
+                late = response.status_code == 503 and any(words in response.text for words in OUT_OF_TIME)
+                case.validate_response(response, checks=[each for each in CONFORMS if not (late and each is not_a_server_error)])
 
         with contextlib.suppress(Unsatisfiable):  # Nothing can be wrong about a GET without parameters.
             ask()

@@ -19,7 +19,7 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/endpoint"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-server:1"
 BUILD_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-builder:1"
 SLEEPS = "version: 0.2\nphases: {build: {commands: [sleep 60 & sleep 60]}}\n"
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 MARK = "TEST_MARK"
 
 

@@ -1,5 +1,6 @@
 """The smallest model server: what it does is told by SERVER_MODE, and it can hold MODELS_HELD target models at once."""
 
+import functools
 import json
 import os
 import sys
@@ -18,6 +19,8 @@ class Answers(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
+        if MODE == "ends_soon":
+            end_once_seen()
         self.reply(200 if MODE != "never_healthy" else 503)
 
     def do_DELETE(self):
@@ -53,6 +56,8 @@ class Answers(BaseHTTPRequestHandler):
             time.sleep(5)
         if body.startswith(b"wait "):
             time.sleep(float(body.removeprefix(b"wait ")))
+        if body.startswith(b"until "):
+            wait_for(Path(body.removeprefix(b"until ").decode()))
         if body == b"end":
             os._exit(3)
         answer = {
@@ -78,8 +83,23 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
-if MODE == "ends_soon":
+@functools.cache
+def end_once_seen():
+    """Ends the server a while after it was first found healthy."""
     threading.Timer(1.5, os._exit, (3,)).start()
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.01)
+
+
+if MODE == "starts_once":
+    # The first instance is there at once, its replacement not while anybody waits.
+    once = Path(os.environ["STARTED"])
+    if once.exists():
+        time.sleep(600)
+    once.touch()
 if MODE == "exits":
     sys.exit("error: the engine was made for another GPU")
 print("error: still thinking" if MODE == "never_healthy" else "ready", flush=True)

@@ -135,7 +135,9 @@ class Machine:
     def jobs(self):
         """Every training job of the environment, the newest first."""
         client = self.cloud.client("sagemaker")
-        found = client.list_training_jobs(NameContains=names.training_job_prefix(self.environment))["TrainingJobSummaries"]
+        found = client.list_training_jobs(
+            NameContains=names.training_job_prefix(self.environment), SortOrder="Descending", MaxResults=100
+        )["TrainingJobSummaries"]
         return [client.describe_training_job(TrainingJobName=each["TrainingJobName"]) for each in found]
 
     def events(self):

@@ -28,8 +28,14 @@ def described(watch, name):
     return watch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
 
 
-def becomes(watch, name, state):
-    return until(lambda: found if (found := described(watch, name))["StateValue"] == state else None)
+def becomes(watch, name, state, feeding=lambda: None):
+    """Waits for a state, which lasts no longer than what is fed does; so it is fed until then."""
+
+    def reached():
+        feeding()
+        return found if (found := described(watch, name))["StateValue"] == state else None
+
+    return until(reached)
 
 
 def put(watch, name, *values, dimensions=()):
@@ -37,17 +43,10 @@ def put(watch, name, *values, dimensions=()):
     watch.put_metric_data(Namespace="Test", MetricData=[data])
 
 
-def feed(watch, name, values, seconds, **options):
-    for _ in range(int(seconds * 5)):
-        put(watch, name, *values, **options)
-        time.sleep(0.2)
-
-
 def test_alarm_needs_every_period_to_breach_and_recovers(watch):
     alarm(watch, "sustained")
     assert described(watch, "sustained")["StateValue"] == "INSUFFICIENT_DATA"
-    feed(watch, "sustained", [20], 3)
-    found = becomes(watch, "sustained", "ALARM")
+    found = becomes(watch, "sustained", "ALARM", lambda: put(watch, "sustained", 20))
     assert "were greater than the threshold (10)" in found["StateReason"]
     becomes(watch, "sustained", "INSUFFICIENT_DATA")
 
@@ -58,14 +57,19 @@ def test_one_breach_of_several_is_not_enough(watch):
     put(watch, "blip", 50)
     time.sleep(4)
     assert described(watch, "blip")["StateValue"] == "OK"
-    history = watch.describe_alarm_history(AlarmName="blip", HistoryItemType="StateUpdate")["AlarmHistoryItems"]
-    assert not any("to ALARM" in item["HistorySummary"] for item in history)
+    assert "to ALARM" not in history(watch, "blip")
+
+
+def history(watch, name):
+    """Every change of an alarm's state."""
+    found = watch.describe_alarm_history(AlarmName=name, HistoryItemType="StateUpdate")["AlarmHistoryItems"]
+    return " ".join(item["HistorySummary"] for item in found)
 
 
 def test_m_of_n_datapoints_are_enough(watch):
     alarm(watch, "some", EvaluationPeriods=3, DatapointsToAlarm=1, TreatMissingData="notBreaching")
     put(watch, "some", 50)
-    becomes(watch, "some", "ALARM")
+    until(lambda: True if "to ALARM" in history(watch, "some") else None)
     becomes(watch, "some", "OK")
 
 
@@ -82,19 +86,19 @@ def test_a_percentile_is_not_an_average(watch):
     options = {"MetricName": "latency", "Statistic": None, "Threshold": 50, "EvaluationPeriods": 1, "TreatMissingData": "ignore"}
     alarm(watch, "p50", ExtendedStatistic="p50", **options)
     alarm(watch, "p99", ExtendedStatistic="p99", **options)
-    feed(watch, "latency", slow_one_in_fifty, 2)
-    becomes(watch, "p99", "ALARM")
-    becomes(watch, "p50", "OK")
+    becomes(watch, "p99", "ALARM", lambda: put(watch, "latency", *slow_one_in_fifty))
+    becomes(watch, "p50", "OK", lambda: put(watch, "latency", *slow_one_in_fifty))
 
 
 def test_an_alarm_watches_its_own_dimensions_only(watch):
     own, other = ([{"Name": "Variant", "Value": value}] for value in ("own", "other"))
     alarm(watch, "dimensioned", Dimensions=own, TreatMissingData="notBreaching", EvaluationPeriods=1)
     becomes(watch, "dimensioned", "OK")
-    feed(watch, "dimensioned", [50], 2.5, dimensions=other)
-    assert described(watch, "dimensioned")["StateValue"] == "OK"
-    feed(watch, "dimensioned", [50], 1.5, dimensions=own)
-    becomes(watch, "dimensioned", "ALARM")
+    for _ in range(12):
+        put(watch, "dimensioned", 50, dimensions=other)
+        time.sleep(0.2)
+    assert history(watch, "dimensioned").count("to ALARM") == 0
+    becomes(watch, "dimensioned", "ALARM", lambda: put(watch, "dimensioned", 50, dimensions=own))
 
 
 def counted(name):
@@ -109,11 +113,7 @@ def test_an_alarm_on_metric_math_is_evaluated(watch):
     single = dict.fromkeys(("Namespace", "MetricName", "Statistic", "Period"))
     alarm(watch, "share", Metrics=metrics, Threshold=0.1, EvaluationPeriods=1, TreatMissingData="notBreaching", **single)
     assert [query["Id"] for query in described(watch, "share")["Metrics"]] == ["failed", "asked", "share"]
-    for _ in range(10):
-        put(watch, "asked", *[1.0] * 8)
-        put(watch, "failed", 2.0)
-        time.sleep(0.2)
-    becomes(watch, "share", "ALARM")
+    becomes(watch, "share", "ALARM", lambda: (put(watch, "asked", *[1.0] * 8), put(watch, "failed", 2.0)))
     becomes(watch, "share", "OK")
 
 
@@ -123,8 +123,7 @@ def test_a_set_state_lasts_until_the_next_evaluation_and_tells_its_topic(cloud, 
     arn = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     alarm(watch, "told", AlarmActions=[topic], EvaluationPeriods=1)
-    feed(watch, "told", [50], 2)
-    becomes(watch, "told", "ALARM")
+    becomes(watch, "told", "ALARM", lambda: put(watch, "told", 50))
 
     def heard():
         return cloud.client("sqs").receive_message(QueueUrl=queue).get("Messages")

@@ -129,7 +129,10 @@ def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
     [
         ({}, "Provide exactly one of them"),
         ({"InputLocation": "engines/x"}, "must satisfy regular expression pattern"),
-        ({"InputLocation": "s3://engines/x", "RequestTTLSeconds": 5}, "RequestTTLSeconds is 5: .* from 60 to 21600"),
+        (
+            {"InputLocation": "s3://engines/x", "RequestTTLSeconds": 5},
+            "Value '5' at 'requestTTLSeconds' .* greater than or equal to 60",
+        ),
     ],
 )
 def test_refuses_an_asynchronous_invocation(cloud, waiting, options, said):

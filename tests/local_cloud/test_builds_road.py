@@ -5,13 +5,11 @@ Everything is real but for the GPU: the training job builds for a CPU, to which 
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import target_model
-from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, vector, walk
+from tests.local_cloud.tiny_road import road_at, sound_network, vector, walk
 from workbench import asking, build_execution, builds
 from workbench.build_following import Following
 from workbench.build_outcome import EnginesNotBuilt
@@ -23,15 +21,8 @@ FOUR = ("one", "two", "three", "four")
 
 @pytest.fixture
 def tiny(tmp_path):
-    kept = dict(os.environ)
-    tiny = new_road(tmp_path)
-    try:
+    with road_at(tmp_path) as tiny:
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(tmp_path) == []
 
 
 def build_by_training_job(road, model):

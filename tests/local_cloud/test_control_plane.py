@@ -161,3 +161,76 @@ def test_alarm_on_metric_math_is_kept(cloud):
     alarm = cloud.client("cloudwatch").describe_alarms(AlarmNames=["slow"])["MetricAlarms"][0]
     assert [metric["Id"] for metric in alarm["Metrics"]] == ["latency", "milliseconds"]
     cloud.destroy("alarm")
+
+
+def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
+    names = [f"paged-{number:02}" for number in range(12)]
+    for name in names:
+        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant()])
+    first = sagemaker.list_endpoint_configs(NameContains="paged-")
+    assert [each["EndpointConfigName"] for each in first["EndpointConfigs"]] == names[:1:-1]
+    pages = sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains="paged-")
+    assert [each["EndpointConfigName"] for page in pages for each in page["EndpointConfigs"]] == names[::-1]
+    with pytest.raises(ClientError, match="Invalid pagination token"):
+        sagemaker.list_endpoint_configs(NextToken="elsewhere")
+    for name in names:
+        sagemaker.delete_endpoint_config(EndpointConfigName=name)
+
+
+def tags(sagemaker, arn):
+    return {each["Key"]: each["Value"] for each in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
+
+
+def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
+    given = [{"Key": "team", "Value": "search"}, {"Key": "cost", "Value": ""}]
+    arn = sagemaker.create_endpoint_config(EndpointConfigName="tagged", ProductionVariants=[variant()], Tags=given)[
+        "EndpointConfigArn"
+    ]
+    assert tags(sagemaker, arn) == {"team": "search", "cost": ""}
+    assert "Tags" not in sagemaker.describe_endpoint_config(EndpointConfigName="tagged")
+    sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "team", "Value": "ranking"}, {"Key": "stage", "Value": "x"}])
+    sagemaker.delete_tags(ResourceArn=arn, TagKeys=["cost"])
+    assert tags(sagemaker, arn) == {"team": "ranking", "stage": "x"}
+    with pytest.raises(ClientError, match="A resource can have at most 50 tags"):
+        sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": f"k{number}", "Value": "v"} for number in range(49)])
+    sagemaker.delete_endpoint_config(EndpointConfigName="tagged")
+    with pytest.raises(ClientError, match="Could not find resource"):
+        sagemaker.list_tags(ResourceArn=arn)
+    sagemaker.create_endpoint_config(EndpointConfigName="tagged", ProductionVariants=[variant()])
+    assert tags(sagemaker, arn) == {}
+    sagemaker.delete_endpoint_config(EndpointConfigName="tagged")
+
+
+def test_a_template_s_tags_are_the_resource_s(kept, sagemaker):
+    def config(*given):
+        properties = {"EndpointConfigName": "tagged-too", "ProductionVariants": [variant()], "Tags": list(given)}
+        return {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}}
+
+    assert kept.deploy("tagged-too", config({"Key": "a", "Value": "1"}))[0] == "CREATE_COMPLETE"
+    arn = sagemaker.describe_endpoint_config(EndpointConfigName="tagged-too")["EndpointConfigArn"]
+    assert tags(sagemaker, arn) == {"a": "1"}
+    assert kept.deploy("tagged-too", config({"Key": "b", "Value": "2"}))[0] == "UPDATE_COMPLETE"
+    assert tags(sagemaker, arn) == {"b": "2"}
+    kept.destroy("tagged-too")
+
+
+def test_refuses_two_tags_of_one_key(kept, sagemaker):
+    with pytest.raises(ClientError, match="tag keys must be unique: a") as error:
+        sagemaker.create_endpoint_config(
+            EndpointConfigName="untagged", ProductionVariants=[variant()], Tags=[{"Key": "a", "Value": each} for each in "12"]
+        )
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "code", "said"),
+    [
+        ("put_scaling_policy", {"PolicyType": "TargetTrackingScaling"}, "ValidationException", "'policyName' failed to satisfy"),
+        ("register_scalable_target", {"MinCapacity": 1.5}, "SerializationException", "1.5 can not be converted to an Integer"),
+        ("describe_scaling_policies", {"MaxResults": "x"}, "SerializationException", "'x' can not be converted to a Number"),
+    ],
+)
+def test_refuses_a_scaling_request_outside_the_api_model(cloud, call, request_, code, said):
+    with pytest.raises(ClientError, match=said) as error:
+        getattr(cloud.client("application-autoscaling"), call)(**TARGET, **request_)
+    assert error.value.response["Error"]["Code"] == code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -13,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.local_cloud.account import Account
-from tests.local_cloud.tiny_road import REPOSITORY, new_road, processes_of
+from tests.local_cloud.desk import copy_repository, roundhouse
+from tests.local_cloud.tiny_road import new_road, processes_of
 from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
-COPIED = ("app.py", "cdk.json", "container", "engine_build", "onboarding", "requirements", "stacks", "workbench")
-LINKED = (".venv", ".venvs", "node_modules")
 DEADLINE_SECONDS = 150.0
 ENDPOINT, FOUNDATION, BUILDS = "local-tiny", "roundhouse-local-foundation", "roundhouse-local-builds"
 
@@ -27,13 +25,9 @@ ENDPOINT, FOUNDATION, BUILDS = "local-tiny", "roundhouse-local-foundation", "rou
 @pytest.fixture
 def desk(tmp_path):
     """A repository of its own with its own local cloud, which is up, and a tree of one tiny model in `tree`."""
-    for name in COPIED:
-        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
-        copy(REPOSITORY / name, tmp_path / name)
-    for name in LINKED:
-        (tmp_path / name).symlink_to(REPOSITORY / name)
+    copy_repository(tmp_path)
     new_road(tmp_path / "tree")
-    subprocess.run(_roundhouse(tmp_path, "up"), cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(roundhouse(tmp_path, "up"), cwd=tmp_path, check=True, capture_output=True)
     yield tmp_path
     lifecycle.stop(tmp_path / "build" / "local")
     _kill(processes_of(tmp_path))
@@ -47,13 +41,9 @@ def account(desk):
     account.close()
 
 
-def _roundhouse(desk, *words):
-    return (str(desk / ".venv" / "bin" / "python"), "-m", "workbench.cli", *words)
-
-
 def _deploy(desk):
     with (desk / "deploy.log").open("wb") as log:
-        command = _roundhouse(desk, "deploy", "--env", "local", "--root", str(desk / "tree"))
+        command = roundhouse(desk, "deploy", "--env", "local", "--root", str(desk / "tree"))
         return subprocess.Popen(command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
@@ -109,7 +99,7 @@ def _completes(desk):
 
 def _answer(desk, verb, *words):
     """The document that a command prints for machines."""
-    command = _roundhouse(desk, verb, "--env", "local", "--root", str(desk / "tree"), "--format", "json", *words)
+    command = roundhouse(desk, verb, "--env", "local", "--root", str(desk / "tree"), "--format", "json", *words)
     return json.loads(subprocess.run(command, cwd=desk, check=True, capture_output=True).stdout)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 import io
 import json
-import os
 
 import pytest
 from rich.console import Console
 
 from onboarding.names import artifact_bucket
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_road import QUESTION, Caller, new_road, processes_of, sound_network, walk
+from tests.local_cloud.tiny_road import QUESTION, Caller, road_at, sound_network, walk
 from workbench.aws import object_bytes
 from workbench.endpoint_table import endpoints_table
 from workbench.report import Report
@@ -30,22 +29,13 @@ ENDPOINT, QUEUED = "local-tiny", "local-waits"
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    kept = dict(os.environ)
-    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = "0.1"
-    place = tmp_path_factory.mktemp("features")
-    tiny = new_road(place)
-    tiny.write_model(sound_network(), endpoint=OWN)
-    tiny.write_like("beside", "{joins: tiny, weight: 0}")
-    tiny.write_like("waits", QUEUE, serving="{server: python}")
-    try:
+    with road_at(tmp_path_factory.mktemp("features"), seconds_per_minute="0.1") as tiny:
+        tiny.write_model(sound_network(), endpoint=OWN)
+        tiny.write_like("beside", "{joins: tiny, weight: 0}")
+        tiny.write_like("waits", QUEUE, serving="{server: python}")
         done = walk(tiny.start())
         assert len(done.built) == 3
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(place) == []
 
 
 @pytest.fixture

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 from dataclasses import replace
 
 import pytest
 
-from onboarding.lock import read_lock, write_lock_entry
-from onboarding.names import artifact_bucket
 from stacks.endpoint_change import with_scaling_again
 from tests.local_cloud.load import steady_load
-from tests.local_cloud.tiny_road import Caller, new_road, processes_of, sound_network, walk, with_another_engine
-from workbench.aws import object_bytes
+from tests.local_cloud.tiny_road import Caller, road_at, sick_engine, sound_network, walk
 from workbench.deployed_templates import deployed_templates
 from workbench.errors import DeployFailed
 
@@ -27,20 +21,11 @@ SMALL, LARGE, LARGER = (SCALED.format(f"ml.c7i.{size}") for size in ("large", "x
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    kept = dict(os.environ)
     # The canaries' minutes are not what these tests are about.
-    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = "0.1"
-    place = tmp_path_factory.mktemp("steps")
-    tiny = new_road(place)
-    tiny.write_model(sound_network(), endpoint=SMALL)
-    try:
+    with road_at(tmp_path_factory.mktemp("steps"), seconds_per_minute="0.1") as tiny:
+        tiny.write_model(sound_network(), endpoint=SMALL)
         walk(tiny.start())
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(place) == []
 
 
 @pytest.fixture
@@ -71,23 +56,6 @@ def scaled(road):
 
 def holds_scaling_back(road):
     return with_scaling_again(deployed_templates(road, [STACK])[STACK]) is not None
-
-
-@contextlib.contextmanager
-def sick_engine(road, tiny):
-    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new server sees it."""
-    (entry,) = read_lock(tiny.lock.parent, "tiny").engines.values()
-    bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
-    good = object_bytes(s3, bucket, entry.archive.path)
-    bad = with_another_engine(good)
-    changed = {"sha256": hashlib.sha256(bad).hexdigest(), "size_bytes": len(bad)}
-    s3.put_object(Bucket=bucket, Key=entry.archive.path, Body=bad)
-    write_lock_entry(tiny.lock.parent, "tiny", entry.model_copy(update={"archive": entry.archive.model_copy(update=changed)}))
-    try:
-        yield
-    finally:
-        s3.put_object(Bucket=bucket, Key=entry.archive.path, Body=good)
-        write_lock_entry(tiny.lock.parent, "tiny", entry)
 
 
 def broken_off_before_the_last(road):

@@ -9,10 +9,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import IMAGE, MARK, ROLE, endpoint_config, endpoint_resources, gone, marked_processes, until
+from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import steady_load
 
 pytestmark = pytest.mark.local_cloud
 SHORT = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+PATIENT = {"ContainerStartupHealthCheckTimeoutInSeconds": 600}
 BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
 
 
@@ -24,9 +26,8 @@ def sagemaker(cloud):
 @pytest.fixture
 def capacity(cloud):
     """Writes how many instances of a type the cloud has."""
-    file = cloud.state / "capacity.yaml"
-    yield lambda **limits: file.write_text("".join(f"ml.{name.replace('_', '.')}: {limit}\n" for name, limit in limits.items()))
-    file.unlink(missing_ok=True)
+    yield lambda **limits: write_capacity(cloud.state, **{f"ml.{name.replace('_', '.')}": most for name, most in limits.items()})
+    write_capacity(cloud.state)
 
 
 def put_model(cloud, name, greeting):
@@ -62,15 +63,19 @@ def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
     assert gone("many")
 
 
-def test_least_outstanding_requests_go_past_a_busy_instance(cloud):
+def test_least_outstanding_requests_go_past_a_busy_instance(cloud, tmp_path):
     url = cloud.put_archive("busy/model.tar.gz", "hi")
     cloud.deploy("busy", endpoint_resources("busy", url, InitialInstanceCount=2, RoutingConfig=BY_LOAD))
-    waiting = threading.Thread(target=cloud.invoke, args=("busy", b"wait 2"))
+    answer = tmp_path / "answer"
+    waiting = threading.Thread(target=cloud.invoke, args=("busy", f"until {answer}".encode()))
     waiting.start()
-    until(lambda: True if any("asked b'wait" in log.read_text() for log in logs(cloud, "busy")) else None)
-    assert len({cloud.invoke("busy")["instance"] for _ in range(20)}) == 1
-    assert waiting.is_alive()
-    waiting.join()
+    try:
+        until(lambda: True if any("asked b'until" in log.read_text() for log in logs(cloud, "busy")) else None)
+        assert len({cloud.invoke("busy")["instance"] for _ in range(20)}) == 1
+        assert waiting.is_alive()
+    finally:
+        answer.touch()
+        waiting.join()
     assert len({cloud.invoke("busy")["instance"] for _ in range(40)}) == 2
     cloud.destroy("busy")
 
@@ -85,14 +90,30 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     with steady_load(cloud, "kill") as load:
         until(lambda: True if len({answer["instance"] for answer in load.answers}) == 3 else None)
         os.kill(max(marked_processes("kill")), signal.SIGKILL)
-        until(lambda: True if counts(sagemaker.describe_endpoint(EndpointName="kill")) == {"AllTraffic": 2} else None)
-        load.answers.clear()
-        until(lambda: True if any(answer["instance"] == "AllTraffic-4" for answer in load.answers) else None)
+        until(lambda: True if len(now := latest(load)) == 3 and "AllTraffic-4" in now else None)
     assert load.failures == []
     shown = sagemaker.describe_endpoint(EndpointName="kill")
     assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 3})
     cloud.destroy("kill")
     assert gone("kill")
+
+
+def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(cloud, sagemaker, tmp_path):
+    url = cloud.put_archive("leaving/model.tar.gz", "hi")
+    environment = {"SERVER_MODE": "starts_once", "STARTED": str(tmp_path / "started")}
+    cloud.deploy("leaving", endpoint_resources("leaving", url, environment=environment, **PATIENT))
+    before = set(marked_processes("leaving"))
+    os.kill(max(before), signal.SIGKILL)
+    until(lambda: True if set(marked_processes("leaving")) - before else None)
+    cloud.destroy("leaving")
+    assert gone("leaving")
+    assert sagemaker.list_endpoints(NameContains="leaving")["Endpoints"] == []
+    assert [path for path in cloud.state.glob("endpoints/*-leaving-*") if path.is_dir()] == []
+
+
+def latest(load):
+    """Which instances gave the newest answers."""
+    return {answer["instance"] for answer in load.answers[-60:]}
 
 
 def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemaker):
@@ -139,6 +160,13 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
 def test_refuses_weights_and_counts(cloud, sagemaker, one, change, said):
     with pytest.raises(ClientError, match=said) as error:
         sagemaker.update_endpoint_weights_and_capacities(EndpointName=one, DesiredWeightsAndCapacities=[change])
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_refuses_a_variant_that_is_named_twice(sagemaker, one):
+    twice = [{"VariantName": "AllTraffic", "DesiredInstanceCount": count} for count in (1, 2)]
+    with pytest.raises(ClientError, match="must name each variant once, found AllTraffic, AllTraffic") as error:
+        sagemaker.update_endpoint_weights_and_capacities(EndpointName=one, DesiredWeightsAndCapacities=twice)
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
 

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 
-from tests.local_cloud.tiny_road import REPOSITORY, processes_of
+from tests.local_cloud.desk import copy_repository, roundhouse
+from tests.local_cloud.tiny_road import processes_of
 from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
-COPIED = (
-    "app.py", "cdk.json", "container", "endpoints", "engine_build", "environments", "models", "onboarding", "requirements",
-    "stacks", "workbench",
-)  # fmt: skip
-LINKED = (".venv", ".venvs", "node_modules")
 DEADLINE_SECONDS = 90.0
 
 
 @pytest.fixture
 def desk(tmp_path):
-    """A repository of its own, so that a local cloud of this one goes on; only the environments are this one's."""
-    for name in COPIED:
-        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
-        copy(REPOSITORY / name, tmp_path / name)
-    for name in LINKED:
-        (tmp_path / name).symlink_to(REPOSITORY / name)
-    return tmp_path
+    return copy_repository(tmp_path, "models", "endpoints", "environments")
 
 
 def started_demo(desk):
-    command = (str(desk / ".venv" / "bin" / "python"), "-m", "workbench.cli", "demo")
     with (desk / "demo.log").open("wb") as log:
-        return subprocess.Popen(command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(roundhouse(desk, "demo"), cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def wait_for(condition, process, desk):

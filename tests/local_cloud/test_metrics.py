@@ -62,10 +62,10 @@ def test_errors_are_counted_by_side(measured):
 def test_latency_is_in_microseconds_with_percentiles(measured):
     found = asked(measured, "ModelLatency", "Maximum", "SampleCount")
     assert found["SampleCount"] == 30
-    assert 100_000 < found["Maximum"] < 1_000_000
+    assert 100_000 < found["Maximum"] < 10_000_000
     percentiles = asked(measured, "ModelLatency", extended=("p50", "p99"))["ExtendedStatistics"]
     assert percentiles["p50"] < 90_000 < percentiles["p99"]
-    assert asked(measured, "OverheadLatency", "Average")["Average"] < 100_000
+    assert asked(measured, "OverheadLatency", "Average")["Average"] < 1_000_000
 
 
 def test_get_metric_data_computes_expressions(measured):
@@ -80,7 +80,7 @@ def test_get_metric_data_computes_expressions(measured):
     results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())["MetricDataResults"]
     assert [(each["Id"], each["Label"]) for each in results] == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
     assert results[0]["Values"] == pytest.approx([20.0])
-    assert 90 < results[1]["Values"][0] < 1000
+    assert 90 < results[1]["Values"][0] < 10_000
     assert set(results[2]["Values"]) == {0.0}
 
 

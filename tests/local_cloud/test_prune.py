@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +12,7 @@ from rich.console import Console
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
-from tests.local_cloud.tiny_road import new_road, processes_of, sound_network, walk
+from tests.local_cloud.tiny_road import road_at, sound_network, walk
 from workbench import marks
 from workbench.prune import prune
 from workbench.prune_table import prune_table, sentences
@@ -32,17 +31,9 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    kept = dict(os.environ)
-    place = tmp_path_factory.mktemp("prune")
-    tiny = new_road(place)
-    try:
+    with road_at(tmp_path_factory.mktemp("prune")) as tiny:
         walk(tiny.start())
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(place) == []
 
 
 @pytest.fixture

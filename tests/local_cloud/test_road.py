@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 
 import pytest
 
-from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import (
     ALONE,
     Caller,
-    new_road,
+    lock_entry,
     processes_of,
+    publish,
+    published,
+    road_at,
+    sick_engine,
     sound_network,
     vector,
     walk,
     weighted_network,
-    with_another_engine,
 )
-from workbench.aws import object_bytes
 from workbench.errors import BuildFailed, DeployFailed
 from workbench.local_cloud import lifecycle
 from workbench.local_cloud.address import is_alive
@@ -33,35 +33,14 @@ pytestmark = pytest.mark.local_cloud
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    kept = dict(os.environ)
-    place = tmp_path_factory.mktemp("road")
-    tiny = new_road(place)
-    try:
+    with road_at(tmp_path_factory.mktemp("road")) as tiny:
         walk(tiny.start())
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(place) == []
 
 
 @pytest.fixture
 def road(tiny):
     return tiny.start()
-
-
-def _entry(tiny):
-    (entry,) = read_lock(tiny.lock.parent, "tiny").engines.values()
-    return entry
-
-
-def _archive(road, entry):
-    return object_bytes(road.clients("s3"), artifact_bucket(road.environment), entry.archive.path)
-
-
-def _publish(road, entry, data: bytes) -> None:
-    road.clients("s3").put_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data)
 
 
 def test_the_tiny_road_answers_and_a_second_walk_changes_nothing(tiny, road):
@@ -132,19 +111,19 @@ def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny,
 
 
 def test_refuses_a_tampered_archive_before_deploying(tiny, road):
-    entry = _entry(tiny)
-    data = _archive(road, entry)
-    _publish(road, entry, data + b"\0")
+    entry = lock_entry(tiny)
+    data = published(road, entry)
+    publish(road, entry, data + b"\0")
     try:
         with pytest.raises(DeployFailed, match="do not deploy it"):
             walk(road)
     finally:
-        _publish(road, entry, data)
+        publish(road, entry, data)
     assert vector(road)
 
 
 def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, road):
-    entry = _entry(tiny)
+    entry = lock_entry(tiny)
     road.clients("s3").delete_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path)
     road.clients("s3").delete_object(
         Bucket=artifact_bucket(road.environment), Key=entry.archive.path.replace("model.tar.gz", "lock-entry.json")
@@ -156,23 +135,10 @@ def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, roa
 
 
 def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(tiny, road):
-    """The engine is not the one its manifest names; lock and digest agree, so that only the server sees it."""
-    answer, entry = vector(road), _entry(tiny)
-    good = _archive(road, entry)
-    bad = with_another_engine(good)
-    sha256 = hashlib.sha256(bad).hexdigest()
-    manifest = entry.manifest.model_copy(update={"load_seconds": 9.0})
-    changed = {"sha256": sha256, "size_bytes": len(bad), "manifest_sha256": manifest.sha256()}
-    worse = entry.model_copy(update={"archive": entry.archive.model_copy(update=changed), "manifest": manifest})
-    before = len(processes_of(tiny.places.tree))
-    _publish(road, entry, bad)
-    write_lock_entry(tiny.lock.parent, "tiny", worse)
-    try:
-        with pytest.raises(DeployFailed, match=r"did not pass the ping health check.*Refused.*Log: .*\.log"):
-            walk(road)
-    finally:
-        _publish(road, entry, good)
-        write_lock_entry(tiny.lock.parent, "tiny", entry)
+    answer, before = vector(road), len(processes_of(tiny.places.tree))
+    refused = pytest.raises(DeployFailed, match=r"did not pass the ping health check.*Refused.*Log: .*\.log")
+    with sick_engine(road, tiny, load_seconds=9.0), refused:
+        walk(road)
     assert vector(road) == answer
     assert len(processes_of(tiny.places.tree)) == before
     walk(road)

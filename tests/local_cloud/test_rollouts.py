@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import endpoint_config, endpoint_resources, gone, until
+from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import steady_load
 
 pytestmark = pytest.mark.local_cloud
@@ -27,6 +28,11 @@ ROLLOUTS = {
     "linear": blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40}),
     "rolling": {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60}, **WATCHED},
 }
+
+
+def baking(deployment, seconds):
+    """The same rollout with another wait: AWS's hour is a minute here, long enough for whatever a test does meanwhile."""
+    return json.loads(json.dumps(deployment).replace('"WaitIntervalInSeconds": 60', f'"WaitIntervalInSeconds": {seconds}'))
 
 
 @pytest.fixture
@@ -79,7 +85,7 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
     with steady_load(cloud, name) as load:
         tripping = threading.Thread(target=lambda: (load.until_answered("version 2"), alarm("ALARM")))
         tripping.start()
-        status, reason = deployed(cloud, name, "2", ROLLOUTS[kind])
+        status, reason = deployed(cloud, name, "2", baking(ROLLOUTS[kind], 3600))
         tripping.join()
         load.answers.clear()
         until(lambda: True if len(load.answers) > 20 else None)
@@ -121,7 +127,7 @@ def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cl
 
 
 def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
-    deployment = blue_green("CANARY", wait=240, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25})
+    deployment = blue_green("CANARY", wait=3600, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25})
     deployed(cloud, "share", "1", deployment)
     updating = threading.Thread(target=deployed, args=(cloud, "share", "2", deployment))
     with steady_load(cloud, "share") as load:
@@ -131,6 +137,7 @@ def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
         until(lambda: True if len(load.answers) >= 400 else None)
         young = sum(answer["greeting"] == "version 2" for answer in load.answers[:400])
         shown = described(cloud, "share")
+        alarm("ALARM")
         updating.join()
     assert 60 <= young <= 140
     assert shown["EndpointStatus"] == "Updating"
@@ -169,7 +176,7 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
 @pytest.mark.parametrize("kind", ["canary", "rolling"])
 def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind):
     name = f"dies-{kind}"
-    deployment = json.loads(json.dumps(ROLLOUTS[kind]).replace('"WaitIntervalInSeconds": 60', '"WaitIntervalInSeconds": 600'))
+    deployment = baking(ROLLOUTS[kind], 3600)
     deployed(cloud, name, "1", deployment)
     status, reason = deployed(cloud, name, "2", deployment, environment={"SERVER_MODE": "ends_soon"})
     assert status == "UPDATE_ROLLBACK_COMPLETE"
@@ -193,10 +200,10 @@ def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, al
 
 
 def test_refuses_an_update_during_an_update(cloud, alarm):
-    sagemaker = cloud.client("sagemaker")
+    sagemaker, baked = cloud.client("sagemaker"), baking(ROLLOUTS["all_at_once"], 3600)
     deployed(cloud, "twice", "1", ROLLOUTS["canary"])
     sagemaker.create_endpoint_config(**endpoint_config("twice", "1") | {"EndpointConfigName": "twice-again"})
-    sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=blue_green("ALL_AT_ONCE"))
+    sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=baked)
     calls = (
         lambda: sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again"),
         lambda: sagemaker.delete_endpoint(EndpointName="twice"),
@@ -208,6 +215,7 @@ def test_refuses_an_update_during_an_update(cloud, alarm):
         with pytest.raises(ClientError, match=r'Cannot update in-progress endpoint "arn:.*endpoint/twice"') as error:
             call()
         assert error.value.response["Error"]["Code"] == "ValidationException"
+    alarm("ALARM")
     until(lambda: True if described(cloud, "twice")["EndpointStatus"] == "InService" else None)
     assert cloud.invoke("twice")["greeting"] == "version 1"
     cloud.destroy("twice")
@@ -215,9 +223,8 @@ def test_refuses_an_update_during_an_update(cloud, alarm):
 
 
 def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_update_mends_it(cloud, alarm):
-    kind, limits = "ml.c7i.2xlarge", cloud.state / "capacity.yaml"
-    sagemaker = cloud.client("sagemaker")
-    limits.write_text(f"{kind}: 3\n")
+    kind, sagemaker = "ml.c7i.2xlarge", cloud.client("sagemaker")
+    write_capacity(cloud.state, **{kind: 3})
     deployed(cloud, "mixed", "1", InstanceType=kind)
     url = cloud.put_archive("mixed/2.tar.gz", "version 2")
     model = endpoint_resources("mixed", url, version="2")["Model"]["Properties"]
@@ -231,21 +238,22 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
 
     def second_batch_bakes():
         shown = described(cloud, "mixed")
-        young = shown["PendingDeploymentSummary"]["ProductionVariants"][0]
-        baking = young["VariantStatus"][0]["Status"] == "Baking" and young["CurrentInstanceCount"] == 2
-        return True if baking and shown["ProductionVariants"][0]["CurrentInstanceCount"] == 1 else None
+        for young in shown.get("PendingDeploymentSummary", {}).get("ProductionVariants", ()):
+            if young["VariantStatus"][0]["Status"] == "Baking" and young["CurrentInstanceCount"] == 2:
+                return True if shown["ProductionVariants"][0]["CurrentInstanceCount"] == 1 else None
+        return None
 
     try:
         with steady_load(cloud, "mixed") as load:
             sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling)
             until(second_batch_bakes)
-            limits.write_text(f"{kind}: 2\n")
+            write_capacity(cloud.state, **{kind: 2})
             alarm("ALARM")
             assert until(settled) == "UpdateRollbackFailed"
             load.answers.clear()
             until(lambda: True if load.greetings() == {"version 1", "version 2"} else None)
             reason = described(cloud, "mixed")["FailureReason"]
-            limits.unlink()
+            write_capacity(cloud.state)
             alarm("OK")
             sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2")
             assert until(settled) == "InService"
@@ -253,7 +261,7 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
             until(lambda: True if len(load.answers) > 20 else None)
             assert load.greetings() == {"version 2"}
     finally:
-        limits.unlink(missing_ok=True)
+        write_capacity(cloud.state)
     assert load.failures == []
     assert ALARM in reason
     assert "The rollback failed too: Unable to provision requested ML compute capacity" in reason

@@ -1,5 +1,6 @@
 """InvokeEndpoint: what it passes on, and what it refuses as SageMaker Runtime does."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -27,6 +28,33 @@ def test_many_callers_are_answered_at_once(asked):
 
 def test_body_of_the_full_size_is_passed_on(asked):
     assert asked.invoke("asked", b"x" * LIMIT)["bytes"] == LIMIT
+
+
+def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(asked):
+    answer = asked.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName="asked", Body=b"x", ContentType="text/plain", CustomAttributes="trace=7"
+    )
+    assert (answer["ContentType"], answer["InvokedProductionVariant"]) == ("application/json", "AllTraffic")
+    told = json.loads(answer["Body"].read())
+    assert (told["content_type"], told["attributes"]) == ("text/plain", "trace=7")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"CustomAttributes": "a" * 1025}, "'customAttributes' failed to satisfy constraint: .* less than or equal to 1024"),
+        ({"InferenceId": "i" * 65}, "'inferenceId' failed to satisfy constraint: .* less than or equal to 64"),
+        ({"TargetVariant": "all_traffic"}, "'targetVariant' failed to satisfy constraint: Member must satisfy regular"),
+        ({"TargetVariant": "Blue"}, "Could not find variant Blue in endpoint asked"),
+        ({"InferenceComponentName": "part"}, "InferenceComponentName part needs an endpoint whose models are inference comp"),
+        ({"TargetContainerHostname": "second"}, "TargetContainerHostname second needs a model of several containers"),
+    ],
+)
+def test_refuses_an_invocation(asked, options, said):
+    with pytest.raises(ClientError, match=said) as error:
+        asked.invoke("asked", **options)
+    response = error.value.response
+    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == ("ValidationError", 400)
 
 
 def test_refuses_a_body_above_the_limit(asked):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import target_model
-from tests.local_cloud.tiny_road import SHARED, new_road, processes_of, walk
+from tests.local_cloud.tiny_road import SHARED, road_at, walk
 from workbench import asking
 from workbench.errors import DeskError
 
@@ -17,19 +15,12 @@ pytestmark = pytest.mark.local_cloud
 
 @pytest.fixture
 def tiny(tmp_path):
-    kept = dict(os.environ)
-    tiny = new_road(tmp_path)
-    (tmp_path / "endpoints" / "shared.yaml").write_text(SHARED)
-    model = tmp_path / "models" / "tiny.yaml"
-    lines = [line for line in model.read_text().splitlines() if not line.startswith(("serving:", "endpoint:"))]
-    model.write_text("\n".join([*lines, "endpoint: shared"]) + "\n")
-    try:
+    with road_at(tmp_path) as tiny:
+        (tmp_path / "endpoints" / "shared.yaml").write_text(SHARED)
+        model = tmp_path / "models" / "tiny.yaml"
+        lines = [line for line in model.read_text().splitlines() if not line.startswith(("serving:", "endpoint:"))]
+        model.write_text("\n".join([*lines, "endpoint: shared"]) + "\n")
         yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(tmp_path) == []
 
 
 def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_another(tiny):

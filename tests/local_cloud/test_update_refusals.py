@@ -105,7 +105,7 @@ def test_deployment_config_of_the_last_update_is_reused_on_request(sagemaker):
         assert shown["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["CanarySize"]["Value"] == 20
 
 
-def test_endpoint_config_in_use_can_be_deleted_and_the_cloud_says_so(cloud, sagemaker):
+def test_endpoint_config_in_use_can_be_deleted_and_then_no_update_is_taken(cloud, sagemaker):
     config = endpoint_config("fixed-type") | {"EndpointConfigName": "used-up"}
     sagemaker.create_endpoint_config(**config)
     sagemaker.create_endpoint(EndpointName="uses-it", EndpointConfigName="used-up")
@@ -113,6 +113,10 @@ def test_endpoint_config_in_use_can_be_deleted_and_the_cloud_says_so(cloud, sage
     sagemaker.delete_endpoint_config(EndpointConfigName="used-up")
     assert "endpoint config used-up is deleted while uses-it uses it" in (cloud.state / "cloud.log").read_text()
     assert cloud.invoke("uses-it")["greeting"] == "hi"
+    with pytest.raises(ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/used-up"') as error:
+        sagemaker.update_endpoint(EndpointName="uses-it", EndpointConfigName="fixed-type-1")
+    assert error.value.response["Error"]["Code"] == "ValidationException"
+    assert sagemaker.describe_endpoint(EndpointName="uses-it")["EndpointStatus"] == "InService"
     sagemaker.delete_endpoint(EndpointName="uses-it")
     until(lambda: None if sagemaker.list_endpoints(NameContains="uses-it")["Endpoints"] else True)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 
 import botocore.exceptions
 import pytest
 
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_road import QUESTION, new_road, processes_of, sound_network, walk
+from tests.local_cloud.tiny_road import QUESTION, road_at, sound_network, walk
 from workbench.local_cloud.cloudwatch.expression import parsed
 
 pytestmark = pytest.mark.local_cloud
@@ -26,19 +25,10 @@ OURS = {
 
 @pytest.fixture(scope="module")
 def road(tmp_path_factory):
-    kept = dict(os.environ)
-    os.environ["ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"] = SECONDS_PER_MINUTE
-    place = tmp_path_factory.mktemp("watching")
-    tiny = new_road(place)
-    tiny.write_model(sound_network(), endpoint=WATCHED)
-    try:
+    with road_at(tmp_path_factory.mktemp("watching"), seconds_per_minute=SECONDS_PER_MINUTE) as tiny:
+        tiny.write_model(sound_network(), endpoint=WATCHED)
         walk(tiny.start())
         yield tiny.start()
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
-    assert processes_of(place) == []
 
 
 def states(road):

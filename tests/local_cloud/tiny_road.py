@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -10,6 +11,7 @@ import os
 import shutil
 import tarfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,12 @@ from typing import Any
 from rich.console import Console
 
 from container.wire import text_request
+from onboarding.lock import LockEntry, read_lock, write_lock_entry
+from onboarding.names import artifact_bucket
 from workbench import asking, deploying
+from workbench.aws import object_bytes
 from workbench.local_cloud import lifecycle
+from workbench.local_cloud.settings import SECONDS_PER_MINUTE
 from workbench.places import Places
 from workbench.report import Report
 from workbench.road import LOCAL, Road, cloud_state, open_road
@@ -113,6 +119,21 @@ def new_road(place: Path) -> TinyRoad:
     return road
 
 
+@contextlib.contextmanager
+def road_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterator[TinyRoad]:
+    """A tiny road at some pace; afterwards no process of it is left, and the environment is as it was."""
+    kept, tiny = dict(os.environ), new_road(place)
+    if seconds_per_minute is not None:
+        os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
+    try:
+        yield tiny
+    finally:
+        tiny.stop()
+        os.environ.clear()
+        os.environ.update(kept)
+    assert processes_of(place) == []
+
+
 def sound_network() -> bytes:
     return (FIXTURE / "model.onnx").read_bytes()
 
@@ -143,6 +164,42 @@ def with_another_engine(data: bytes) -> bytes:
                 body = body[:-1] + bytes([body[-1] ^ 1])
             target.addfile(member, io.BytesIO(body))
     return gzip.compress(result.getvalue(), mtime=0)
+
+
+def lock_entry(tiny: TinyRoad) -> LockEntry:
+    """The one engine of the tiny model's lock."""
+    (entry,) = read_lock(tiny.lock.parent, "tiny").engines.values()
+    return entry
+
+
+def published(road: Road, entry: LockEntry) -> bytes:
+    """An engine's archive in S3."""
+    return object_bytes(road.clients("s3"), artifact_bucket(road.environment), entry.archive.path)
+
+
+def publish(road: Road, entry: LockEntry, data: bytes) -> None:
+    """Puts other bytes in the place of an engine's archive."""
+    road.clients("s3").put_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data)
+
+
+@contextlib.contextmanager
+def sick_engine(road: Road, tiny: TinyRoad, **measured: float) -> Iterator[None]:
+    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new server sees it.
+
+    `measured` are fields of its manifest that change with it.
+    """
+    entry = lock_entry(tiny)
+    good = published(road, entry)
+    bad, manifest = with_another_engine(good), entry.manifest.model_copy(update=measured)
+    changed = {"sha256": hashlib.sha256(bad).hexdigest(), "size_bytes": len(bad), "manifest_sha256": manifest.sha256()}
+    sick = {"archive": entry.archive.model_copy(update=changed), "manifest": manifest}
+    publish(road, entry, bad)
+    write_lock_entry(tiny.lock.parent, "tiny", entry.model_copy(update=sick))
+    try:
+        yield
+    finally:
+        publish(road, entry, good)
+        write_lock_entry(tiny.lock.parent, "tiny", entry)
 
 
 class Caller:

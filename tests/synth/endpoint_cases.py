@@ -77,6 +77,7 @@ def of_type(found: Template, resource_type: str) -> dict[str, Any]:
 
 
 def statements(found: Template) -> dict[str, Any]:
-    """Of the endpoint's role, by id."""
+    """Of the endpoint's role and of its version's policy beside it, by id."""
     (policy,) = properties(found, "Role")["Policies"]
-    return {each["Sid"]: each for each in policy["PolicyDocument"]["Statement"]}
+    (version,) = of_type(found, "AWS::IAM::Policy").values()
+    return {each["Sid"]: each for which in (policy, version) for each in which["PolicyDocument"]["Statement"]}

@@ -17,18 +17,18 @@ class Reasoned:
     conditions: frozenset[str] = frozenset()
     """Condition keys that must narrow it."""
     only_in: frozenset[str] = frozenset()
-    """Types of resource; default: roles."""
+    """Types of resource; default: roles, and policies beside them."""
 
     def covers(self, resource_type: str, actions: tuple[str, ...], resource: str, keys: frozenset[str]) -> bool:
         """Whether a statement's wildcard is this one."""
-        where = self.only_in or frozenset({"AWS::IAM::Role"})
+        where = self.only_in or frozenset({"AWS::IAM::Policy", "AWS::IAM::Role"})
         named = re.fullmatch(self.resource, resource) is not None
         return resource_type in where and named and set(actions) <= self.actions and self.conditions <= keys
 
 
 ARN = r"arn:aws:{service}:[a-z0-9-]+:[0-9]{{12}}:"
 OBJECTS = frozenset({"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"})
-KEY_USE = frozenset({"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"})
+KEY_USE = frozenset({"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"})
 STREAMS = frozenset({"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"})
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
 INTERFACES = [f"ec2:{verb}NetworkInterface{more}" for verb in ("Create", "Delete") for more in ("", "Permission")]
@@ -67,8 +67,8 @@ REASONED = (
         actions=OBJECTS,
     ),
     Reasoned(
-        why="streams of one log group, each named by its service when it begins",
-        resource=ARN.format(service="logs") + r"log-group:/aws/[A-Za-z0-9/-]+:log-stream:([A-Za-z0-9-]+)?\*",
+        why="a log group, in the form that IAM knows it by, and its streams, each named by its service when it begins",
+        resource=ARN.format(service="logs") + r"log-group:/aws/[A-Za-z0-9/-]+:(log-stream:([A-Za-z0-9-]+)?)?\*",
         actions=STREAMS,
     ),
     Reasoned(

@@ -35,6 +35,7 @@ WHY = {
     "FindJobLog": "SageMaker makes one log group for all training jobs",
     "FollowEngines": "an engine's build is an execution of the same machine",
     "ListBucket": "a missing object is answered as missing, not as denied",
+    "LookAtAlarms": "SageMaker looks at the alarms that take a version back, in the name of this role",
     "LogInToRegistry": "the log-in knows no resource; it opens only what the other statements name",
     "PassRole": "training jobs run under their own role, which goes to SageMaker alone",
     "PublishHostMetrics": "metrics know no resource; the namespace narrows it",
@@ -42,6 +43,7 @@ WHY = {
     "PullBaseImage": "AWS's own Triton image, which ours start from, in AWS's account",
     "PullImage": "its own image, no other",
     "PushImages": "the environment's five repositories; a tag that is there is never pushed again",
+    "ReadEngines": "the archives that this version serves; a multi-model endpoint's are among ReadObjects",
     "ReadObjects": "what it works on, no more",
     "RunBuilds": "the environment's CodeBuild projects",
     "RunTrainingJobs": "training jobs of this environment's name",
@@ -139,7 +141,8 @@ def _short(resource: Any) -> str:
 
 def _statements(template: Mapping[str, Any], role: str) -> Iterator[dict[str, Any]]:
     resource = template["Resources"].get(role, {"Properties": {"Policies": []}})
-    for policy in resource["Properties"]["Policies"]:
+    beside = [each["Properties"] for each in template["Resources"].values() if each["Type"] == "AWS::IAM::Policy"]
+    for policy in (*resource["Properties"]["Policies"], *(each for each in beside if each["Roles"] == [{"Ref": role}])):
         yield from policy["PolicyDocument"]["Statement"]
 
 

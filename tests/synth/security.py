@@ -24,6 +24,7 @@ KNOWN_TYPES = frozenset(
         "AWS::CodeBuild::Project",
         "AWS::EC2::VPCEndpoint",
         "AWS::ECR::Repository",
+        "AWS::IAM::Policy",
         "AWS::IAM::Role",
         "AWS::KMS::Alias",
         "AWS::KMS::Key",
@@ -72,7 +73,9 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
 def managed_policies(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A managed policy, or an identity that is no role: nobody here has more than exact statements."""
     for name, resource in template["Resources"].items():
-        if resource["Type"].startswith("AWS::IAM::") and resource["Type"] != "AWS::IAM::Role":
+        if resource["Type"] == "AWS::IAM::Policy":
+            yield from _of_strangers(template, name, resource["Properties"])
+        elif resource["Type"].startswith("AWS::IAM::") and resource["Type"] != "AWS::IAM::Role":
             yield f"{name}: {resource['Type']} is no exact role"
         for arn in map(text, resource.get("Properties", {}).get("ManagedPolicyArns", [])):
             yield f"{name}: managed policy {arn}"
@@ -112,7 +115,7 @@ def passed_roles(template: Template, environment: EnvironmentSpec) -> Iterator[s
 def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A role that may delete, change a policy, or do anything to an identity but hand a role on."""
     for resource_type, name, statement in allowing(template):
-        for action in listed(statement["Action"]) if resource_type == "AWS::IAM::Role" else ():
+        for action in listed(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ():
             service, _, verb = action.partition(":")
             deletes = verb.startswith(("Delete", "Remove", "Terminate")) and action not in INTERFACES
             if deletes or "Policy" in verb or (service == "iam" and verb != "PassRole"):
@@ -211,6 +214,14 @@ CHECKS: tuple[Check, ...] = (
 def faults(template: Template, environment: EnvironmentSpec) -> list[str]:
     """Everything that any check finds."""
     return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(template, environment)]
+
+
+def _of_strangers(template: Template, name: str, policy: Mapping[str, Any]) -> Iterator[str]:
+    """A policy beside its role is on one role of the same template, and on nobody else."""
+    roles = [{"Ref": role} for role, _ in _of_type(template, "AWS::IAM::Role")]
+    given = policy.get("Roles", [])
+    if len(given) != 1 or given[0] not in roles or "Users" in policy or "Groups" in policy:
+        yield f"{name}: the policy is on more than one role of this template, or on another"
 
 
 def _open_statements(name: str, document: Mapping[str, Any], environment: EnvironmentSpec) -> Iterator[str]:

@@ -51,12 +51,12 @@ MUTATIONS: dict[str, tuple[str, str, Change]] = {
     "an action is a whole service": (ENDPOINT, "wildcards", lambda t: allowed(t).update(Action=["s3:*"])),
     "an action is a whole verb": (ENDPOINT, "wildcards", lambda t: allowed(t).update(Action=["s3:Get*"])),
     "everything is allowed": (BUILDS, "wildcards", lambda t: allowed(t).update(Action="*", Resource="*")),
-    "a resource is everything": (ENDPOINT, "wildcards", lambda t: named(t, "ReadObjects").update(Resource=["*"])),
-    "a resource is any bucket": (ENDPOINT, "wildcards", lambda t: named(t, "ReadObjects").update(Resource=["arn:aws:s3:::*/*"])),
+    "a resource is everything": (ENDPOINT, "wildcards", lambda t: named(t, "ReadEngines").update(Resource=["*"])),
+    "a resource is any bucket": (ENDPOINT, "wildcards", lambda t: named(t, "ReadEngines").update(Resource=["arn:aws:s3:::*/*"])),
     "a resource is the whole bucket": (
         ENDPOINT,
         "wildcards",
-        lambda t: named(t, "ReadObjects").update(Resource=["arn:aws:s3:::roundhouse-cloud-111122223333-us-east-1/*"]),
+        lambda t: named(t, "ReadEngines").update(Resource=["arn:aws:s3:::roundhouse-cloud-111122223333-us-east-1/*"]),
     ),
     "any key may be used": (
         ENDPOINT,
@@ -102,6 +102,21 @@ MUTATIONS: dict[str, tuple[str, str, Change]] = {
         BUILDS,
         "managed_policies",
         lambda t: added(t, "AWS::IAM::ManagedPolicy", PolicyDocument=policy("s3:GetObject", resource="arn:aws:s3:::b/a")),
+    ),
+    "a policy is on somebody else's role": (
+        ENDPOINT,
+        "managed_policies",
+        lambda t: of(t, "AWS::IAM::Policy")["Properties"].update(Roles=["Admin"]),
+    ),
+    "a policy is on a user too": (
+        ENDPOINT,
+        "managed_policies",
+        lambda t: of(t, "AWS::IAM::Policy")["Properties"].update(Users=["somebody"]),
+    ),
+    "a version may delete": (
+        ENDPOINT,
+        "destructions",
+        lambda t: named(t, "ReadEngines").update(Action=["s3:DeleteObject"]),
     ),
     "a user is made": (BUILDS, "managed_policies", lambda t: added(t, "AWS::IAM::User", UserName="u")),
     "a role serves any account": (ENDPOINT, "trusts", lambda t: without(trust(t), "Condition")),

@@ -7,7 +7,7 @@ import pytest
 from onboarding.model_spec import AsynchronousSpec
 from stacks.alarm_properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
-from stacks.rollout_properties import WAIT_SECONDS
+from stacks.rollout_properties import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import changed, one, with_endpoint, with_instance_type, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
 from tests.synth.scaled import with_served, with_serving, with_variant
@@ -81,6 +81,21 @@ def test_requests_without_an_answer_are_neither_clients_nor_servers_errors():
     assert alarms(OWN)["NoAnswers"]["Threshold"] == 0.01
 
 
+def test_queue_counts_its_failures_itself_and_publishes_no_model_errors():
+    queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
+    assert "InvocationModelErrors" not in str(alarms(queue)) and "InvocationModelErrors" in str(alarms(OWN))
+
+    def minute(failed, processed, clients=0, servers=0):
+        of = {"InvocationFailures": failed, "InvocationsProcessed": processed}
+        of |= {"Invocation4XXErrors": clients, "Invocation5XXErrors": servers}
+        return {(name, "Sum"): value for name, value in of.items()}
+
+    few, lost, answered, all_lost = minute(2, 50), minute(10, 90), minute(10, 90, 6, 4), minute(1, 0)
+    seen = watched_values(alarms(queue)["NoAnswers"], [few, lost, answered, all_lost])
+    assert seen == pytest.approx([0, 0.1, 0, 1])
+    assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01 and "NoAnswers" in rollback_alarm_ids(queue)
+
+
 # --- rollback
 
 
@@ -100,6 +115,14 @@ def test_rollback_comes_within_the_wait_between_two_steps():
             # CloudWatch has a minute's value a minute late at the latest.
             assert period * (found[name]["DatapointsToAlarm"] + 1) <= WAIT_SECONDS
             assert found[name]["TreatMissingData"] == "notBreaching"
+
+
+@pytest.mark.parametrize("rollout", ["canary", "linear", "all-at-once"])
+def test_old_fleet_stays_until_an_alarm_could_have_tripped_after_the_last_step(rollout):
+    deployment = with_endpoint(OWN, rollout=rollout)
+    policy = deployment_config(deployment, [])["BlueGreenUpdatePolicy"]
+    watched = [alarms(deployment)[name] for name in rollback_alarm_ids(deployment)]
+    assert policy["TerminationWaitInSeconds"] >= 60 * (max(each["DatapointsToAlarm"] for each in watched) + 1)
 
 
 def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_nothing():

@@ -134,6 +134,39 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
     assert "Traceback" not in result.stderr and list(outdir.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        ({"evn": "dev"}, "context key evn: is not read here; allowed: env, endpoint, root; did you mean 'env'?"),
+        ({"environment": "dev"}, "context key environment: is not read here; allowed: env, endpoint, root; did you mean 'env'?"),
+        ({"endpoints": "text-shared"}, "did you mean 'endpoint'?"),
+        ({"model": "text-shared"}, "context key model: is not read here; allowed: env, endpoint, root; take it out of"),
+        ({"env": ""}, "an empty environment name; allowed: dev, local; name one of these."),
+        ({"env": "dev", "endpoint": ""}, "an empty endpoint name; allowed: sentence-embedder, text-shared; name one of these."),
+        ({"env": "dev", "endpoint": "text-shared,"}, "an empty endpoint name"),
+        ({"root": ""}, "context key root: is no folder, given nothing"),
+        ({"root": "/nowhere"}, "context key root: is no folder, given /nowhere"),
+    ],
+    ids=str,
+)
+def test_refuses_context_that_would_choose_something_else(run_app, outdir, context, said):
+    result = run_app(**context)
+    assert result.returncode == 1 and said in result.stderr and len(result.stderr.splitlines()) == 1
+    assert list(outdir.iterdir()) == []
+
+
+def test_refuses_every_wrong_context_key_at_once(run_app):
+    assert len(run_app(evn="dev", endpoints="x", root="/nowhere").stderr.splitlines()) == 3
+
+
+def test_context_of_the_cdk_command_line_is_none_of_ours(run_app, outdir):
+    own = {"aws:cdk:enable-path-metadata": "true", "@aws-cdk/core:newStyleStackSynthesis": "true", "cdk-migrate": "true"}
+    kept = {"acknowledged-issue-numbers": "1", "cli-telemetry": "false", "ssm:account=1:parameterName=/a:region=x": "y"}
+    result = run_app(env=" dev", **own, **kept)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
+
+
 def test_refuses_an_unknown_environment_and_names_the_nearest(run_app):
     result = run_app(env="devv")
     assert result.returncode == 1

@@ -11,9 +11,10 @@ from onboarding import names
 from onboarding.platform import serving_platforms
 from stacks.build_properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
 from stacks.build_roles import job_statements, machine_statements, project_statements
+from stacks.build_states.training import training_job
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
-from tests.synth.golden_build_machine import FLEET, NETWORK, whole
+from tests.synth.golden_build_machine import FLEET, IMAGE, KEY, NETWORK, whole
 
 pytestmark = pytest.mark.synth
 DEV = environment("dev")
@@ -38,6 +39,19 @@ def test_routes_follow_the_platform_and_the_environment():
     assert routes(DEV) == ["cpu", "gpu"]
     assert routes(whole()) == ["cpu", "gpu", "fleet"]
     assert routes(whole(), "triton-24.10-cpu") == ["cpu"]
+
+
+def test_no_gpu_project_is_where_codebuild_has_no_gpus():
+    elsewhere = DEV.model_copy(update={"region": "eu-north-1"})
+    assert routes(elsewhere) == ["cpu"]
+    assert routes(elsewhere.model_copy(update={"gpu_fleet_arn": FLEET})) == ["cpu", "fleet"]
+
+
+@pytest.mark.parametrize(("spec", "key"), [(DEV, "alias/roundhouse-dev"), (whole(), KEY)])
+def test_results_of_training_jobs_are_encrypted_by_the_environments_key(spec, key):
+    assert training_job(spec, IMAGE)["OutputDataConfig"]["KmsKeyId"] == key
+    allowed = by_sid(job_statements(spec, "builder-gpu"))["UseKey"]["Action"]
+    assert allowed == ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
 
 
 def test_training_jobs_compile_with_what_the_platform_serves_with():

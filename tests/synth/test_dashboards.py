@@ -224,6 +224,14 @@ def test_nothing_measured_draws_no_capacity():
     )
 
 
+def test_queue_shows_only_what_it_publishes():
+    rows = [row for each in BODIES["queue"]["widgets"] for row in each["properties"].get("metrics", []) if len(row) > 1]
+    names = {row[1] for row in rows}
+    assert {"InvocationFailures", "Invocation5XXErrors", "TimeInBacklog"} <= names
+    assert not {"InvocationModelErrors", "Invocations", "InvocationsPerInstance", "OverheadLatency"} & names
+    assert {row[-1]["stat"] for row in rows if row[1] == "TimeInBacklog"} == {"Average"}
+
+
 def test_queue_has_its_own_lines_and_no_invocations():
     body = BODIES["queue"]
     assert lines(body, "Backlog") == {"scaling target of sentence-embedder": 12_000}

@@ -81,7 +81,7 @@ def test_role_makes_data_keys_only_where_it_writes(tmp_path):
 
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other(tmp_path):
     deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
-    read = statements(endpoint_template(deployment, IMAGES))["ReadObjects"]["Resource"]
+    read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
     assert {each.split("/")[-2] for each in read} == {target.engine_key for target in deployment.targets}
     assert len(read) == 4 and not any("*" in each for each in read)
 
@@ -91,8 +91,9 @@ def test_statement_ids_stand_once(tmp_path):
         MODEL: {"ml.g5.xlarge": "ml.c7i.large", "server: triton": "server: python", **wishes(CAPTURE)},
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
-    (policy,) = properties(template(tmp_path, changes), "Role")["Policies"]
-    ids = [each["Sid"] for each in policy["PolicyDocument"]["Statement"]]
+    found = template(tmp_path, changes)
+    policies = [*properties(found, "Role")["Policies"], *of_type(found, "AWS::IAM::Policy").values()]
+    ids = [each["Sid"] for policy in policies for each in policy["PolicyDocument"]["Statement"]]
     assert len(ids) == len(set(ids)) and all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids)
 
 

@@ -31,7 +31,7 @@ STATEFUL_IDS = {
     "AlarmsPolicy": "AWS::SNS::TopicPolicy",
 }
 """A changed logical id is another resource to CloudFormation: it would make a second bucket of one name, and fail."""
-RETAINED = ("AWS::KMS::Key", "AWS::S3::Bucket", "AWS::ECR::Repository")
+RETAINED = ("AWS::KMS::Key", "AWS::KMS::Alias", "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::ECR::Repository")
 FOREIGN_KEY = "arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e"
 NETWORK = NetworkSpec(
     vpc_id="vpc-0123456789abcdef0",

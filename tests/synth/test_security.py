@@ -87,6 +87,17 @@ def test_refuses_answers_that_are_not_encrypted(queue):
     assert [each.split(": ")[0] for each in security.faults(template, environment)] == ["unencrypted"]
 
 
+def test_a_log_group_is_named_as_iam_knows_it(full):
+    """IAM asks for `log-group:NAME:log-stream:` where a group is made or searched: the plain name is no match."""
+    of_groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
+    found = [each for stack in full[1].values() for _, _, each in security.allowing(stack.template)]
+    named = [each["Resource"] for each in found if of_groups & set(security.listed(each["Action"]))]
+    assert len(named) >= 2
+    for resources in named:
+        groups = {each for each in resources if ":log-stream:" not in each and not each.endswith(":*")}
+        assert groups and {f"{each}:*" for each in groups} <= set(resources)
+
+
 def test_every_check_refuses_a_mutation():
     assert {check.__name__ for check in security.CHECKS} == {check for _, check, _ in MUTATIONS.values()}
 

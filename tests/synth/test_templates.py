@@ -67,7 +67,7 @@ def test_endpoint_role_reads_exactly_its_engines(stacks):
     name = stacks["Foundation"].template["Description"].split()[-1]
     for deployment in locked(name):
         template = stacks[f"Endpoint-{deployment.name}"].template
-        (reads,) = (each["Resource"] for each in statements(template) if each["Sid"] == "ReadObjects")
+        (reads,) = (each["Resource"] for each in statements(template) if each["Sid"] in ("ReadObjects", "ReadEngines"))
         paths = {arn.split("/", 1)[1] for arn in reads}
         assert paths == {f"engines/{target.engine_key}/model.tar.gz" for target in deployment.targets}
 
@@ -76,7 +76,7 @@ def test_gpu_builds_are_there_only_where_the_platform_has_tensorrt(stacks):
     name = stacks["Foundation"].template["Description"].split()[-1]
     projects = stacks["Builds"].properties("AWS::CodeBuild::Project").values()
     environments = {(each["Name"], each["Environment"]["Type"], each["Environment"]["ComputeType"]) for each in projects}
-    expected = {(f"roundhouse-{name}-build-cpu", "LINUX_CONTAINER", "BUILD_GENERAL1_MEDIUM")}
+    expected = {(f"roundhouse-{name}-build-cpu", "LINUX_CONTAINER", "BUILD_GENERAL1_LARGE")}
     if name == "dev":
         expected.add(("roundhouse-dev-build-gpu", "LINUX_GPU_CONTAINER", "BUILD_GENERAL1_SMALL"))
     assert environments == expected

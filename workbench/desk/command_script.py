@@ -9,11 +9,14 @@ SCRIPT = """#!/bin/sh
 ' '''
 import sys
 
-from workbench.cli import main
+sys.excepthook = lambda kind, *of_it: kind is KeyboardInterrupt or sys.__excepthook__(kind, *of_it)
+from workbench.__main__ import main
 
-sys.exit(main())
+main()
 """
-"""Both a shell script and a Python module: a shebang would break on long paths and on paths with spaces."""
+"""Until the command is loaded, Ctrl-C ends it in silence.
+
+Both a shell script and a Python module: a shebang would break on long paths and on paths with spaces."""
 
 
 def install_command(root: Path, environment: Path) -> Path:

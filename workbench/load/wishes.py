@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from workbench.errors import RoundhouseError
@@ -10,6 +11,12 @@ from workbench.load.traffic import Arrivals, Loop, Phase, phase
 
 SECONDS = 30.0
 USERS = 8
+_OPTIONS = {
+    "slo_ms": "slo",
+    "warm_up_seconds": "warm_up",
+    "timeout_seconds": "timeout",
+    "expected_interval_ms": "expected_interval",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +76,18 @@ def require_sound(wishes: Wishes) -> None:
         (wishes.loop is not Loop.closed and wishes.expected_interval_ms is not None, INTERVAL),
         ((wishes.endpoint is None) == (wishes.url is None), "ENDPOINT or --url: give one of them"),
         (wishes.endpoint is not None and wishes.environment is None, "--env: is missing; an endpoint belongs to an environment"),
+        (
+            wishes.url is not None and wishes.environment is not None,
+            "--env: belongs to an ENDPOINT; a server by its URL has none",
+        ),
         (wishes.record and wishes.endpoint is None, "--record: needs an ENDPOINT; a server by its URL has no lock"),
         (wishes.record and wishes.loop is not None, RECORDED_SEARCH),
     )
+    for field in fields(wishes):
+        given = getattr(wishes, field.name)
+        if isinstance(given, float) and not math.isfinite(given):
+            option = _OPTIONS.get(field.name, field.name).replace("_", "-")
+            raise RoundhouseError(f"--{option}: {given} is no amount; give a number.")
     for wrong, sentence in refused:
         if wrong:
             raise RoundhouseError(f"{sentence}.")

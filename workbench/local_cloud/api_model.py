@@ -1,41 +1,77 @@
-"""SageMaker's own model of its API, as botocore ships it: fields, types, ranges, patterns and lists of values."""
+"""AWS's own models of its APIs, as botocore ships them: fields, types, ranges, patterns and lists of values."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.loaders import Loader
 
 Shape = Mapping[str, Any]
-OPERATIONS = (
+SAGEMAKER, RUNTIME, SCALING = "sagemaker", "sagemaker-runtime", "application-autoscaling"
+SAGEMAKER_OPERATIONS = (
     "CreateModel", "DescribeModel", "ListModels", "DeleteModel",
     "CreateEndpointConfig", "DescribeEndpointConfig", "ListEndpointConfigs", "DeleteEndpointConfig",
     "CreateEndpoint", "DescribeEndpoint", "ListEndpoints", "UpdateEndpoint", "UpdateEndpointWeightsAndCapacities",
     "DeleteEndpoint",
     "CreateTrainingJob", "DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob",
+    "AddTags", "ListTags", "DeleteTags",
 )  # fmt: skip
+SCALING_OPERATIONS = (
+    "RegisterScalableTarget", "DescribeScalableTargets", "DeregisterScalableTarget",
+    "PutScalingPolicy", "DescribeScalingPolicies", "DeleteScalingPolicy",
+    "PutScheduledAction", "DescribeScheduledActions", "DeleteScheduledAction", "DescribeScalingActivities",
+)  # fmt: skip
+OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    SAGEMAKER: SAGEMAKER_OPERATIONS,
+    RUNTIME: ("InvokeEndpoint", "InvokeEndpointAsync"),
+    SCALING: SCALING_OPERATIONS,
+}
+"""The operations of each service that are answered here."""
 CONSTRAINTS = frozenset({"type", "min", "max", "pattern", "enum", "required", "member", "key", "value"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApiModel:
+    """One service's part that is answered here: shapes by name, each operation's request shape, and its headers by field."""
+
+    shapes: Mapping[str, Shape]
+    inputs: Mapping[str, str]
+    headers: Mapping[str, Mapping[str, str]]
+
+
 @functools.cache
-def shapes() -> Mapping[str, Shape]:
-    """The shapes that requests of our operations are made of, by name."""
-    model = Loader().load_service_model("sagemaker", "service-2")
+def api_model(service: str) -> ApiModel:
+    """The model of a service, without what is not answered here."""
+    model = Loader().load_service_model(service, "service-2")
+    inputs = {name: str(model["operations"][name]["input"]["shape"]) for name in OPERATIONS[service]}
+    headers = {name: _headers(model["shapes"][shape]) for name, shape in inputs.items()}
+    return ApiModel(shapes=_reached(model["shapes"], tuple(inputs.values())), inputs=inputs, headers=headers)
+
+
+def shapes(service: str = SAGEMAKER) -> Mapping[str, Shape]:
+    """The shapes that requests of a service's operations are made of, by name."""
+    return api_model(service).shapes
+
+
+def _headers(shape: Shape) -> Mapping[str, str]:
+    """The members of a request that travel in headers, whose names are in lower case here."""
+    sent = {name: member for name, member in shape["members"].items() if member.get("location") == "header"}
+    return {name: str(member["locationName"]).lower() for name, member in sent.items()}
+
+
+def _reached(every: Mapping[str, Shape], begin: tuple[str, ...]) -> Mapping[str, Shape]:
+    """The shapes that some shapes are made of, and those themselves."""
     found: dict[str, Shape] = {}
-    wanted = [input_shape(name) for name in OPERATIONS]
+    wanted = list(begin)
     while wanted:
         name = wanted.pop()
         if name not in found:
-            found[name] = _plain(model["shapes"][name])
+            found[name] = _plain(every[name])
             wanted.extend(_referred(found[name]))
     return found
-
-
-def input_shape(operation: str) -> str:
-    """Name of the shape of an operation's request; SageMaker has one ending for hosting and another for training jobs."""
-    return f"{operation}{'Request' if 'TrainingJob' in operation else 'Input'}"
 
 
 def hosting_instance_types() -> frozenset[str]:

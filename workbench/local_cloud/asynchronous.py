@@ -36,8 +36,8 @@ class Queue:
         """How many more requests the endpoint's instances take now."""
         if self.endpoint.traffic is None:
             return 0
-        fleet = self.endpoint.traffic.fleet
-        client = fleet.config["AsyncInferenceConfig"].get("ClientConfig") or {}
+        config = self.endpoint.traffic.fleet.config.get("AsyncInferenceConfig") or {}
+        client = config.get("ClientConfig") or {}
         each = int(client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE))
         return each * self.instances() - self.answering
 
@@ -118,7 +118,7 @@ class Asynchronous:
             return Answered(status="Failed", reason=f"{error.code}: {error.message}")
         if status != 200:
             return Answered(status="Failed", reason=str(json.loads(content)["message"]))
-        return Answered(status="Completed", content_type=headers.get("Content-Type", ""), body=content)
+        return Answered(status="Completed", content_type=headers.get("content-type", ""), body=content)
 
 
 def _publish_backlog(queue: Queue) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -18,10 +19,14 @@ SHORT = (
 
 
 class InsufficientCapacity(Exception):
-    """No instance of the asked-for types is left; the message is SageMaker's."""
+    """No instance of the asked-for types can be had; the message is SageMaker's, or says what is wrong with the file."""
 
-    def __init__(self) -> None:
-        super().__init__(SHORT)
+    def __init__(self, message: str = SHORT) -> None:
+        super().__init__(message)
+
+
+class CapacityFileError(InsufficientCapacity):
+    """The capacity file cannot be used, so nothing can be started by it."""
 
 
 class Capacity:
@@ -34,7 +39,7 @@ class Capacity:
 
     def take(self, instance_types: tuple[str, ...]) -> str:
         """Takes one instance of the first type that has any left, and names the type."""
-        limits = self._limits()
+        limits = capacity_rows(self._file.parent)
         with self._turn:
             for name in instance_types:
                 if self._in_use[name] < limits.get(name, float("inf")):
@@ -47,8 +52,21 @@ class Capacity:
         with self._turn:
             self._in_use[instance_type] -= 1
 
-    def _limits(self) -> dict[str, float]:
-        if not self._file.exists():
-            return {}
-        rows: dict[str, float] = yaml.safe_load(self._file.read_text(encoding="utf-8")) or {}
-        return rows
+
+def capacity_rows(state: Path) -> Mapping[str, int]:
+    """What the capacity file says, by instance type or quota; nothing without one. Raises CapacityFileError."""
+    path = state / CAPACITY_FILE
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CapacityFileError(
+            f"{path} cannot be read as YAML ({' '.join(str(error).split())}): correct or remove it."
+        ) from error
+    if not isinstance(rows, Mapping):
+        raise CapacityFileError(f"{path} must map instance types to counts, such as `ml.g5.xlarge: 1`, found {rows!r}.")
+    wrong = [f"{name}: {count!r}" for name, count in rows.items() if type(count) is not int or count < 0]
+    if wrong:
+        raise CapacityFileError(f"{path} must give each instance type a whole number from 0 on, found {', '.join(wrong)}.")
+    return rows

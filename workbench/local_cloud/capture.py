@@ -84,7 +84,7 @@ def captured(config: Config, invocation: Invocation, reply: Reply, now: float) -
     _, headers, body = reply
     sides = {
         "endpointInput": ("INPUT", invocation.headers.get("content-type", ""), invocation.body),
-        "endpointOutput": ("OUTPUT", headers.get("Content-Type", ""), body),
+        "endpointOutput": ("OUTPUT", headers.get("content-type", ""), body),
     }
     wanted = [
         *(("endpointInput",) if modes & {"Input", "InputAndOutput"} else ()),

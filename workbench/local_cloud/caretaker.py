@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from workbench.local_cloud.fleet import Fleet
 
 LOOK_SECONDS = 0.2
 PING_EVERY_SECONDS = 5.0
+logger = logging.getLogger("roundhouse.fleet")
 
 
 def inspect(fleet: Fleet, *, pinging: bool) -> None:
@@ -41,6 +43,13 @@ class Caretaker:
             pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
             pinged = time.monotonic() if pinging else pinged
             for fleet in self._kept_fleets():
-                inspect(fleet, pinging=pinging)
-                for variant in fleet.variants:
-                    variant.mend()
+                self._look_after(fleet, pinging=pinging)
+
+    def _look_after(self, fleet: Fleet, *, pinging: bool) -> None:
+        """Inspects and mends one fleet; a fault in it is told and does not keep the others waiting."""
+        try:
+            inspect(fleet, pinging=pinging)
+            for variant in fleet.variants:
+                variant.mend()
+        except Exception:
+            logger.exception("endpoint config %s", fleet.config_name)

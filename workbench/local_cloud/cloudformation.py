@@ -62,7 +62,7 @@ class SageMakerTypes:
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self.actions = control_plane.actions
-        self.endpoints = control_plane.endpoints
+        self.endpoints, self.tags = control_plane.endpoints, control_plane.tags
 
     def named(self, kind: str, field: str, arn_kind: str) -> dict[str, Any]:
         """Handlers of a type that is only ever created and deleted; its Ref is the ARN, its name an attribute."""
@@ -74,6 +74,7 @@ class SageMakerTypes:
             return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
 
         def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
+            self.tags.begin(physical_id, new.get("Tags"))
             return physical_id, {field: _last(physical_id), "Id": physical_id}
 
         def delete(physical_id: str, properties: Properties) -> None:
@@ -97,6 +98,7 @@ class SageMakerTypes:
     def update_endpoint(self, physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
         """Puts the new endpoint config behind the endpoint and waits; on failure the old one still answers."""
         name = _last(physical_id)
+        self.tags.begin(physical_id, new.get("Tags"))
         if old.get("EndpointConfigName") != new.get("EndpointConfigName"):
             endpoint = self._settled(name)
             if endpoint is None or endpoint.config_name != new.get("EndpointConfigName"):

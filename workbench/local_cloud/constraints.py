@@ -1,4 +1,4 @@
-"""What SageMaker refuses in a request before it looks at anything else: values outside its API model."""
+"""What a service refuses in a request before it looks at anything else: values outside its API model."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.local_cloud.api_model import Shape, input_shape, shapes
+from workbench.local_cloud.api_model import SAGEMAKER, Shape, api_model
 from workbench.local_cloud.aws_error import AwsError, validation_error
 
 Request = Mapping[str, Any]
 NUMBERS = ("integer", "long", "float", "double")
-CLASSES = {r"\p{Alnum}": "a-zA-Z0-9", r"\p{L}": r"\w", r"\p{N}": r"\w", r"\p{Z}": r"\s"}
-"""Unicode classes in the model's patterns, and Python's nearest, all inside brackets that allow the underscore anyway."""
+SPELLINGS = {
+    r"\p{Alnum}": "a-zA-Z0-9", r"\p{L}": r"\w", r"\p{N}": r"\w", r"\p{Z}": r"\s",
+    r"[\p{Print}]": "[ -~]", r"\p{Print}": "[ -~]", r"\p{ASCII}": r"[\x00-\x7f]", r"\z": r"\Z",
+    r"\uD800\uDC00-\uDBFF\uDFFF": r"\U00010000-\U0010FFFF",
+}  # fmt: skip
+"""What the models' patterns say that Python does not read, and its nearest; `L`, `N` only where the underscore is allowed."""
 TRUTHS = {"true": True, "false": False}
 
 
-def checked_request(operation: str, request: Request) -> Request:
+def checked_request(operation: str, request: Request, service: str = SAGEMAKER) -> Request:
     """A request with its numbers and truth values typed; refuses every value outside the API model, all at once.
 
     CloudFormation hands numbers over as text, so text that is one is taken for one. Fields that the model does not know are
     left as they are.
     """
     faults: list[str] = []
-    typed: Request = _Walk(faults=faults).typed(input_shape(operation), request, "")
+    model = api_model(service)
+    typed: Request = _Walk(shapes=model.shapes, faults=faults).typed(model.inputs[operation], request, "")
     if faults:
         noun = "error" if len(faults) == 1 else "errors"
         raise validation_error(f"{len(faults)} validation {noun} detected: {'; '.join(faults)}")
@@ -40,10 +45,11 @@ def fault(value: object, place: str, rule: str) -> str:
 
 @dataclass(kw_only=True)
 class _Walk:
+    shapes: Mapping[str, Shape]
     faults: list[str] = field(default_factory=list)
 
     def typed(self, name: str, value: Any, place: str) -> Any:
-        shape = shapes()[name]
+        shape = self.shapes[name]
         kind = shape["type"]
         if kind == "structure" and isinstance(value, Mapping):
             return self._structure(shape, value, place)
@@ -68,7 +74,7 @@ class _Walk:
 
     def _map(self, shape: Shape, value: Request, place: str) -> Request:
         self._note(broken_rules(shape, value), value, place)
-        keys, values = shapes()[shape["key"]["shape"]], shapes()[shape["value"]["shape"]]
+        keys, values = self.shapes[shape["key"]["shape"]], self.shapes[shape["value"]["shape"]]
         typed = {str(key): _scalar(values["type"], item) for key, item in value.items()}
         for noun, shaped, items in (("keys", keys, typed.keys()), ("value", values, typed.values())):
             if any(broken_rules(shaped, item) for item in items):
@@ -109,8 +115,8 @@ def _rule(shape: Shape, name: str) -> str:
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    for unicode_class, python_class in CLASSES.items():
-        pattern = pattern.replace(unicode_class, python_class)
+    for theirs, pythons in SPELLINGS.items():
+        pattern = pattern.replace(theirs, pythons)
     return re.compile(pattern)
 
 

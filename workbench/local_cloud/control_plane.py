@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from workbench.local_cloud.account import read_object, sagemaker_arn
 from workbench.local_cloud.archive import s3_location
@@ -15,8 +15,10 @@ from workbench.local_cloud.constraints import checked_request
 from workbench.local_cloud.describe import description, summary
 from workbench.local_cloud.endpoints import Endpoints
 from workbench.local_cloud.json_protocol import Actions, Request, dispatched
+from workbench.local_cloud.listing import listed
 from workbench.local_cloud.rollout import check_deployment
-from workbench.local_cloud.scale import Wanted
+from workbench.local_cloud.scale import wanted_changes
+from workbench.local_cloud.tags import Tags, check_tags
 from workbench.local_cloud.update_request import check_update, update_request
 
 ScaledVariants = Callable[[str], Collection[str]]
@@ -30,23 +32,25 @@ class ControlPlane:
         self.endpoints, self.records = endpoints, endpoints.records
         records = self.records
         self._scaled_variants = scaled_variants
+        self.tags = Tags({"model": records.models, "endpoint-config": records.configs, "endpoint": endpoints.endpoints})
         answers: Actions = {
             "CreateModel": self._create_model,
             "DescribeModel": lambda request: records.model(request["ModelName"]),
-            "ListModels": lambda request: {"Models": _listed(records.models, "ModelName", "ModelArn", request)},
+            "ListModels": lambda request: listed(request, "Models", "Model", map(_model_summary, records.models.values())),
             "DeleteModel": self._delete_model,
             "CreateEndpointConfig": self._create_endpoint_config,
             "DescribeEndpointConfig": lambda request: records.config(request["EndpointConfigName"]),
-            "ListEndpointConfigs": lambda request: {
-                "EndpointConfigs": _listed(records.configs, "EndpointConfigName", "EndpointConfigArn", request)
-            },
+            "ListEndpointConfigs": lambda request: listed(
+                request, "EndpointConfigs", "EndpointConfig", map(_config_summary, records.configs.values())
+            ),
             "DeleteEndpointConfig": self._delete_endpoint_config,
             "CreateEndpoint": self._create_endpoint,
             "DescribeEndpoint": lambda request: description(endpoints.named(request["EndpointName"]), records.models.get),
-            "ListEndpoints": self._list_endpoints,
+            "ListEndpoints": lambda request: listed(request, "Endpoints", "Endpoint", map(summary, endpoints.endpoints.values())),
             "UpdateEndpoint": self._update_endpoint,
             "UpdateEndpointWeightsAndCapacities": self._update_weights_and_capacities,
             "DeleteEndpoint": self._delete_endpoint,
+            **self.tags.actions,
         }
         self.actions: Actions = {name: _checked(name, action) for name, action in answers.items()}
 
@@ -65,9 +69,11 @@ class ControlPlane:
         if name in self.records.models:
             raise validation_error(f'Cannot create already existing model "{arn}".')
         check_model(request)
+        check_tags(request.get("Tags"))
         for definition in containers(request):
             _check_model_data(definition, str(request["ExecutionRoleArn"]))
-        self.records.models[name] = {**request, "ModelArn": arn, "CreationTime": time.time()}
+        self.tags.begin(arn, request.get("Tags"))
+        self.records.models[name] = _record(request, ModelArn=arn)
         return {"ModelArn": arn}
 
     def _delete_model(self, request: Request) -> Request:
@@ -82,10 +88,12 @@ class ControlPlane:
         if name in self.records.configs:
             raise validation_error(f'Cannot create already existing endpoint configuration "{arn}".')
         check_endpoint_config(request, self.records.model)
+        check_tags(request.get("Tags"))
         beyond = types_beyond_the_key(request)
         if beyond:
             logger.warning("endpoint config %s: KmsKeyId does not encrypt the local storage of %s", name, ", ".join(beyond))
-        self.records.configs[name] = {**request, "EndpointConfigArn": arn, "CreationTime": time.time()}
+        self.tags.begin(arn, request.get("Tags"))
+        self.records.configs[name] = _record(request, EndpointConfigArn=arn)
         return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
@@ -103,12 +111,16 @@ class ControlPlane:
         config = self.records.config(request["EndpointConfigName"])
         deployment = request.get("DeploymentConfig")
         check_deployment(deployment, {each["VariantName"]: each["InitialInstanceCount"] for each in config["ProductionVariants"]})
-        return {"EndpointArn": self.endpoints.create(request["EndpointName"], request["EndpointConfigName"], deployment).arn}
+        check_tags(request.get("Tags"))
+        arn = self.endpoints.create(request["EndpointName"], request["EndpointConfigName"], deployment).arn
+        self.tags.begin(arn, request.get("Tags"))
+        return {"EndpointArn": arn}
 
     def _update_endpoint(self, request: Request) -> Request:
-        """Begins to put another endpoint config behind an endpoint."""
+        """Begins to put another endpoint config behind an endpoint; the one that it has must still be there."""
         endpoint = self.endpoints.named(request["EndpointName"])
         asked = update_request(request, endpoint)
+        self.records.config(endpoint.config_name)
         config = self.records.config(asked.config_name)
         if endpoint.traffic is not None and not endpoint.is_in_progress:
             check_update(asked, endpoint.traffic.fleet, config, self._scaled_variants(endpoint.name))
@@ -116,21 +128,13 @@ class ControlPlane:
 
     def _update_weights_and_capacities(self, request: Request) -> Request:
         """Begins to change weights and instance counts."""
-        wanted = {
-            each["VariantName"]: Wanted(weight=each.get("DesiredWeight"), count=each.get("DesiredInstanceCount"))
-            for each in request["DesiredWeightsAndCapacities"]
-        }
+        wanted = wanted_changes(request["DesiredWeightsAndCapacities"])
         return {"EndpointArn": self.endpoints.change(request["EndpointName"], wanted).arn}
 
     def _delete_endpoint(self, request: Request) -> Request:
         """Begins to delete an endpoint."""
         self.endpoints.delete(request["EndpointName"])
         return {}
-
-    def _list_endpoints(self, request: Request) -> Request:
-        """Every endpoint whose name contains the asked-for part."""
-        part = str(request.get("NameContains", ""))
-        return {"Endpoints": [summary(each) for each in self.endpoints.endpoints.values() if part in each.name]}
 
 
 def _checked(name: str, action: Callable[[Request], Request]) -> Callable[[Request], Request]:
@@ -149,7 +153,15 @@ def _check_model_data(definition: Request, role: str) -> None:
     )
 
 
-def _listed(records: Mapping[str, Request], name: str, arn: str, request: Request) -> list[Request]:
-    part = str(request.get("NameContains", ""))
-    kept = [record for record in records.values() if part in record[name]]
-    return [{name: record[name], arn: record[arn], "CreationTime": record["CreationTime"]} for record in kept]
+def _record(request: Request, **given: str) -> Request:
+    """What is kept of a request that made a model or an endpoint config; tags are kept apart."""
+    kept = {name: value for name, value in request.items() if name != "Tags"}
+    return {**kept, "EnableNetworkIsolation": kept.get("EnableNetworkIsolation") or False, **given, "CreationTime": time.time()}
+
+
+def _model_summary(record: Request) -> Request:
+    return {name: record[name] for name in ("ModelName", "ModelArn", "CreationTime")}
+
+
+def _config_summary(record: Request) -> Request:
+    return {name: record[name] for name in ("EndpointConfigName", "EndpointConfigArn", "CreationTime")}

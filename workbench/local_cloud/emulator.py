@@ -60,7 +60,7 @@ async def _serve(settings: Settings) -> None:
     actor = Actor(endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60)
     scaling, minutes = Scaling(registry, actor), Minutes(settings, endpoints, Autoscaler(registry, actor))
     control_plane = ControlPlane(endpoints, lambda endpoint: scaled_variants(scaling.targets, endpoint))
-    jobs = TrainingJobs(settings)
+    jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
     install(control_plane, scaling)
     builds.install()

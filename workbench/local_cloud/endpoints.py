@@ -16,7 +16,7 @@ from workbench.local_cloud.capacity import Capacity
 from workbench.local_cloud.caretaker import Caretaker
 from workbench.local_cloud.endpoint import Endpoint
 from workbench.local_cloud.fleet import Fleet, new_fleet
-from workbench.local_cloud.records import Records
+from workbench.local_cloud.records import Record, Records
 from workbench.local_cloud.rollout import rollout
 from workbench.local_cloud.scale import Wanted, check_wanted, scaled
 from workbench.local_cloud.settings import Settings
@@ -68,27 +68,27 @@ class Endpoints:
             arn, now = sagemaker_arn("endpoint", name), time.time()
             if name.lower() in {each.lower() for each in self.endpoints.keys()}:  # noqa: SIM118
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
-            self.records.config(config_name)
+            config = self.records.config(config_name)
             endpoint = Endpoint(
                 name=name, arn=arn, config_name=config_name, status="Creating", created=now, modified=now,
                 deployment_config=deployment_config,
             )  # fmt: skip
             self.endpoints[name] = self._every[id(endpoint)] = endpoint
-        in_background(self._guarded, endpoint, self._create, "Failed")
+        in_background(self._guarded, endpoint, functools.partial(self._create, config=config), "Failed")
         return endpoint
 
     def update(self, request: UpdateRequest) -> Endpoint:
         """Begins to replace an endpoint's fleet by that of another endpoint config; the old one answers until it is."""
         with self._turn:
             endpoint = self._settled(request.endpoint_name)
-            self.records.config(request.config_name)
+            config = self.records.config(request.config_name)
             if endpoint.traffic is None:
                 raise validation_error(
                     f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only be deleted.'
                 )
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
-        in_background(self._guarded, endpoint, functools.partial(self._update, request=request), "InService")
+        in_background(self._guarded, endpoint, functools.partial(self._update, request=request, config=config), "InService")
         return endpoint
 
     def scale(self, endpoint_name: str, variant_name: str, desired: int) -> None:
@@ -153,17 +153,17 @@ class Endpoints:
         else:
             endpoint.become("InService")
 
-    def _create(self, endpoint: Endpoint) -> None:
-        fleet = self._fleet(endpoint, endpoint.config_name)
+    def _create(self, endpoint: Endpoint, config: Record) -> None:
+        fleet = self._fleet(endpoint, config)
         endpoint.say(fleet, "Creating")
         fleet.start()
         endpoint.route(Traffic(fleet=fleet))
 
-    def _update(self, endpoint: Endpoint, request: UpdateRequest) -> None:
+    def _update(self, endpoint: Endpoint, request: UpdateRequest, config: Record) -> None:
         before = endpoint.traffic
         if before is None:
             raise RolledBack(f"endpoint {endpoint.name} has no fleet")
-        fleet = self._fleet(endpoint, request.config_name)
+        fleet = self._fleet(endpoint, config)
         keep_properties(request, before.fleet, fleet)
         counts = {name: variant.desired for name, variant in fleet.production.items()}
         Update(
@@ -176,18 +176,20 @@ class Endpoints:
             say=functools.partial(endpoint.say, fleet),
         ).run()
 
-    def _fleet(self, endpoint: Endpoint, config_name: str) -> Fleet:
+    def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:
         owner = f"{account_id()}-{region()}-{endpoint.name}-{uuid.uuid4().hex[:8]}"
-        return new_fleet(self.records.config(config_name), self._host, self.settings.state / "endpoints" / owner)
+        return new_fleet(config, self._host, self.settings.state / "endpoints" / owner)
 
     def _remove(self, endpoint: Endpoint) -> None:
         fleets, endpoint.traffic = endpoint.fleets, None
-        for fleet in fleets:
-            fleet.stop()
-        self.endpoints.pop(endpoint.name, None)
-        with self._turn:
-            self._every.pop(id(endpoint), None)
-        endpoint.become("Deleted")
+        try:
+            for fleet in fleets:
+                fleet.stop()
+        finally:
+            self.endpoints.pop(endpoint.name, None)
+            with self._turn:
+                self._every.pop(id(endpoint), None)
+            endpoint.become("Deleted")
 
 
 def _config_names(endpoint: Endpoint) -> tuple[str, ...]:

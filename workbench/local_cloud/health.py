@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -19,10 +20,14 @@ class ServerError(Exception):
     """A variant's server did not become healthy; the message is the endpoint's failure reason."""
 
 
-def wait_until_healthy(variant: str, container: Container, client: ServerClient, seconds: float) -> None:
+def wait_until_healthy(
+    variant: str, container: Container, client: ServerClient, seconds: float, given_up: threading.Event
+) -> None:
     """Waits until the server answers `/ping` with 200; one that ends or takes too long is refused with its last words."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
+        if given_up.is_set():
+            raise ServerError(f"production variant {variant} was stopped while an instance of it started.")
         if ping(client) == 200:
             return
         status = container.exit_status()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,12 +66,16 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What one instance is started from: its variant as the endpoint config has it, its type and its model's record."""
+    """What one instance is started from: its variant as the endpoint config has it, its type and its model's record.
+
+    `given_up` tells that nobody wants it any more.
+    """
 
     variant: Mapping[str, Any]
     instance_type: str
     model: Mapping[str, Any]
     place: Path
+    given_up: threading.Event
 
     @property
     def definition(self) -> Mapping[str, Any]:
@@ -86,18 +91,18 @@ class Launch:
 def launched(launch: Launch, settings: Settings) -> Instance:
     """Starts an instance and waits until it is healthy; ServerError says why it never was."""
     model_folder = launch.place / "model"
-    model_folder.mkdir(parents=True)
     try:
+        model_folder.mkdir(parents=True)
         image = local_image(str(launch.definition["Image"]), settings)
         if not launch.is_multi_model and launch.definition.get("ModelDataUrl") is not None:
             fetch_model(str(launch.definition["ModelDataUrl"]), model_folder)
-    except (ImageError, ArchiveError) as error:
+        container = start_container(_container_spec(launch, image, model_folder, settings))
+    except (ImageError, ArchiveError, OSError) as error:
         raise ServerError(str(error)) from error
-    container = start_container(_container_spec(launch, image, model_folder, settings))
     client = ServerClient(container.connection)
     name = str(launch.variant["VariantName"])
     try:
-        wait_until_healthy(name, container, client, _startup_seconds(launch.variant, image))
+        wait_until_healthy(name, container, client, _startup_seconds(launch.variant, image), launch.given_up)
     except ServerError as error:
         container.stop(0)
         raise ServerError(f"{error}{keep_log(container.spec.log, launch.place.parent)}") from error

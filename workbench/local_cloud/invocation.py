@@ -22,6 +22,7 @@ TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 INFERENCE_ID = "x-amzn-sagemaker-inference-id"
 PASSED_ON = ("content-type", "accept", "x-amzn-sagemaker-custom-attributes", INFERENCE_ID)
 PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
+"""In lower case, in which MiniStack leaves a reply's content type as the container gave it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class Invocation:
             metrics.record_loading(loading)
         if response.status >= 400:
             return self._model_error(instance, response)
-        returned = {name.title(): response.headers[name] for name in PASSED_BACK if name in response.headers}
+        returned = {name: response.headers[name] for name in PASSED_BACK if name in response.headers}
         return 200, {**returned, "x-Amzn-Invoked-Production-Variant": instance.variant}, response.body
 
     def unreachable(self, instance: Instance, error: Exception, asked: float) -> Reply:

@@ -19,6 +19,13 @@ def dispatched(service: str, actions: Actions, target: str, body: bytes) -> Repl
     if action is None:
         return error_reply(AwsError("UnknownOperationException", f"the local cloud has no {service} action {name}"))
     try:
-        return json_reply(action(json.loads(body or b"{}")))
+        return json_reply(action(_read(body)))
     except AwsError as error:
         return error_reply(error)
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return json.loads(body or b"{}")
+    except ValueError as error:
+        raise AwsError("SerializationException", f"The request's body is no JSON: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -19,9 +18,7 @@ from workbench.local_cloud.invocation import INFERENCE_ID, refusal
 PREFIX = "x-amzn-sagemaker-"
 INLINE_BYTES = 128_000
 INCLUDED_BYTES = 128 * 1024
-S3_URI = re.compile(r"(https|s3)://([^/]+)/?(.*)")
-TTL_SECONDS, TTL_RANGE = 21_600, (60, 21_600)
-MODEL_SECONDS, MODEL_RANGE = 900, (1, 3_600)
+TTL_SECONDS, MODEL_SECONDS = 21_600, 900
 TOPICS = {"Completed": ("SuccessTopic", "SUCCESS_NOTIFICATION_TOPIC")}
 ERROR_TOPIC = ("ErrorTopic", "ERROR_NOTIFICATION_TOPIC")
 logger = logging.getLogger("roundhouse.asynchronous")
@@ -54,12 +51,10 @@ class Answered:
 
 
 def queued(config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, now: float) -> Queued:
-    """Reads a request, or refuses it as SageMaker Runtime does."""
+    """Reads a request whose fields the API model allows, or refuses it as SageMaker Runtime does."""
     location = headers.get(f"{PREFIX}inputlocation")
     if (location is None) == (not body):
         raise refusal("Body and InputLocation are mutually exclusive. Provide exactly one of them.")
-    if location is not None and S3_URI.fullmatch(location) is None:
-        raise refusal(f"InputLocation '{location}' must satisfy regular expression pattern: ^{S3_URI.pattern}$")
     if len(body) > INLINE_BYTES:
         raise refusal(f"Request body of {len(body)} bytes exceeds the {INLINE_BYTES} bytes that InvokeEndpointAsync takes.")
     output, name = config["OutputConfig"], str(uuid.uuid4())
@@ -77,8 +72,8 @@ def queued(config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, n
         headers={**kept, **passed},
         body=body,
         received=now,
-        expires=now + _whole(headers, "RequestTTLSeconds", TTL_SECONDS, TTL_RANGE),
-        model_seconds=_whole(headers, "InvocationTimeoutSeconds", MODEL_SECONDS, MODEL_RANGE),
+        expires=now + float(headers.get(f"{PREFIX}requestttlseconds", TTL_SECONDS)),
+        model_seconds=float(headers.get(f"{PREFIX}invocationtimeoutseconds", MODEL_SECONDS)),
         output_config=output,
     )
 
@@ -135,13 +130,6 @@ def notification(endpoint: str, request: Queued, answered: Answered, included: b
 def _below(path: str, headers: Mapping[str, str], name: str) -> str:
     extension = headers.get(f"{PREFIX}s3outputpathextension", "").strip("/")
     return "/".join(part for part in (path.rstrip("/"), extension, headers.get(f"{PREFIX}filename", name)) if part)
-
-
-def _whole(headers: Mapping[str, str], name: str, default: int, allowed: tuple[int, int]) -> int:
-    given, (low, high) = headers.get(f"{PREFIX}{name.lower()}", str(default)), allowed
-    if not given.isdigit() or not low <= int(given) <= high:
-        raise refusal(f"{name} is {given}: it must be a whole number from {low} to {high}.")
-    return int(given)
 
 
 def _stamp(when: float) -> str:

@@ -7,9 +7,11 @@ import time
 from collections.abc import Mapping
 
 from workbench.local_cloud.account import account_id
+from workbench.local_cloud.api_model import RUNTIME, api_model
 from workbench.local_cloud.asynchronous import Asynchronous
 from workbench.local_cloud.aws_error import AwsError, Reply, error_reply
 from workbench.local_cloud.capture import Captures
+from workbench.local_cloud.constraints import checked_request
 from workbench.local_cloud.container import NotListening
 from workbench.local_cloud.endpoint import Endpoint
 from workbench.local_cloud.endpoints import Endpoints
@@ -20,6 +22,12 @@ from workbench.local_cloud.variant_fleet import NoInstance
 
 PATH = re.compile(r"/endpoints/(?P<name>[^/]+)/(?P<kind>invocations|async-invocations)")
 BODY_BYTES = 6_291_456
+OPERATIONS = {"invocations": "InvokeEndpoint", "async-invocations": "InvokeEndpointAsync"}
+NOT_HERE = {
+    "InferenceComponentName": "an endpoint whose models are inference components",
+    "TargetContainerHostname": "a model of several containers that are invoked directly",
+}
+"""Fields that only what the local cloud does not run can answer."""
 
 
 class Runtime:
@@ -38,6 +46,7 @@ class Runtime:
             match = PATH.fullmatch(path)
             if match is None:
                 raise refusal(f"The local cloud answers /endpoints/<name>/invocations and async-invocations, not {path}.")
+            check_fields(OPERATIONS[match["kind"]], match["name"], headers)
             endpoint = self._endpoint(match["name"])
             if match["kind"] == "async-invocations":
                 return self._asynchronous.accept(endpoint, headers, body)
@@ -77,6 +86,19 @@ class Runtime:
             self._captures.record(served, invocation, reply)
             return reply
         raise refusal(f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not InService.")
+
+
+def check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:
+    """Refuses fields outside the API model, and those that this endpoint cannot answer; header names are in lower case."""
+    sent = api_model(RUNTIME).headers[operation]
+    fields = {field: headers[name] for field, name in sent.items() if name in headers}
+    try:
+        checked_request(operation, {"EndpointName": endpoint_name, "Body": b"", **fields}, RUNTIME)
+    except AwsError as error:
+        raise refusal(error.message) from error
+    for field, needed in NOT_HERE.items():
+        if field in fields:
+            raise refusal(f"{field} {fields[field]} needs {needed}, and endpoint {endpoint_name} has none.")
 
 
 def _unanswered(endpoint: Endpoint, invocation: Invocation, avoided: Mapping[Instance, NotListening]) -> Reply:

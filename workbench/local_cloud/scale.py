@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.local_cloud.aws_error import validation_error
 from workbench.local_cloud.endpoint import Endpoint
 from workbench.local_cloud.fleet import Fleet
-from workbench.local_cloud.update import FAILURES
 from workbench.local_cloud.variant_fleet import VariantFleet
 
 
@@ -18,6 +18,17 @@ class Wanted:
 
     weight: float | None = None
     count: int | None = None
+
+
+def wanted_changes(asked: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
+    """What a request wants of each variant; one that it names twice is refused."""
+    names = [str(each["VariantName"]) for each in asked]
+    if len(set(names)) != len(names):
+        raise validation_error(f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}.")
+    return {
+        name: Wanted(weight=each.get("DesiredWeight"), count=each.get("DesiredInstanceCount"))
+        for name, each in zip(names, asked, strict=True)
+    }
 
 
 def check_wanted(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
@@ -43,7 +54,7 @@ def scaled(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
     try:
         for name, each in wanted.items():
             _resize(variants[name], before[name] if each.count is None else each.count)
-    except FAILURES:
+    except Exception:
         endpoint.become("RollingBack")
         for name, count in before.items():
             variants[name].desired = count

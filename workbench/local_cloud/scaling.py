@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from functools import partial
 from typing import Any
 
+from workbench.local_cloud.api_model import SCALING
 from workbench.local_cloud.autoscaling.activities import capacity
 from workbench.local_cloud.autoscaling.actor import Actor
 from workbench.local_cloud.autoscaling.listing import described_policy, listed, shown_activities
@@ -25,6 +27,7 @@ from workbench.local_cloud.autoscaling.requests import (
 )
 from workbench.local_cloud.autoscaling.spelling import with_numbers
 from workbench.local_cloud.aws_error import Reply
+from workbench.local_cloud.constraints import checked_request
 from workbench.local_cloud.json_protocol import Actions, Request, dispatched
 
 
@@ -33,7 +36,7 @@ class Scaling:
 
     def __init__(self, registry: Registry, actor: Actor) -> None:
         self.registry, self._actor = registry, actor
-        self.actions: Actions = {
+        answers: Actions = {
             "RegisterScalableTarget": self.register,
             "DescribeScalableTargets": self.describe_targets,
             "DeregisterScalableTarget": self.deregister,
@@ -45,6 +48,7 @@ class Scaling:
             "DeleteScheduledAction": self.delete_scheduled_action,
             "DescribeScalingActivities": self.describe_activities,
         }
+        self.actions: Actions = {name: partial(_checked, name, action) for name, action in answers.items()}
 
     @property
     def targets(self) -> MutableMapping[Key, Target]:
@@ -77,12 +81,12 @@ class Scaling:
         key, declared = key_of(properties), properties.get("ScheduledActions") or ()
         names = {str(action["ScheduledActionName"]) for action in declared}
         with self.registry.turn:
-            reply = self.register(properties)
+            reply = self.actions["RegisterScalableTarget"](properties)
             for action in list(self.registry.scheduled_of(key)):
                 if action.name not in names:
                     del self.registry.scheduled[(key, action.name)]
             for action in declared:
-                self.put_scheduled_action({**key.described(), **action})
+                self.actions["PutScheduledAction"]({**key.described(), **action})
         return reply
 
     def deregister(self, request: Request) -> Request:
@@ -149,6 +153,11 @@ class Scaling:
     def describe_activities(self, request: Request) -> Request:
         """What scaling has done, newest first."""
         return listed(request, "ScalingActivities", shown_activities(request, self.registry.activities))
+
+
+def _checked(name: str, action: Callable[[Request], Request], request: Request) -> Request:
+    """Holds a request against the API model first."""
+    return action(checked_request(name, request, SCALING))
 
 
 def _described(policy: Policy) -> dict[str, Any]:

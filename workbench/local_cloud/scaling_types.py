@@ -45,7 +45,7 @@ class ScalingTypes:
     def put_policy(self, properties: Properties) -> Created:
         """Puts a policy; its Ref is its ARN."""
         request = _policy(properties)
-        arn = str(said(self.scaling.put_policy, request)["PolicyARN"])
+        arn = str(said(self.scaling.actions["PutScalingPolicy"], request)["PolicyARN"])
         return arn, {"Arn": arn, "PolicyName": properties["PolicyName"]}
 
     def delete_policy(self, physical_id: str, properties: Properties) -> None:

@@ -100,9 +100,10 @@ class Update:
         wanted, had = young.desired, old.desired
         try:
             self._roll_forward(young, old, wanted, had)
-        except (*FAILURES, RolledBack) as error:
-            self._roll_back(young, old, had, str(error))
-            raise RolledBack(str(error)) from error
+        except Exception as error:
+            reason = str(error) if isinstance(error, (*FAILURES, RolledBack)) else f"the local cloud failed: {error!r}."
+            self._roll_back(young, old, had, reason)
+            raise RolledBack(reason) from error
         self._finish()
 
     def _roll_forward(self, young: VariantFleet, old: VariantFleet, wanted: int, had: int) -> None:

@@ -58,6 +58,7 @@ class VariantFleet:
     _changing: threading.RLock = field(default_factory=threading.RLock)
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)
     _retry_at: float = 0.0
+    _given_up: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:
@@ -88,6 +89,8 @@ class VariantFleet:
     def fill(self) -> None:
         """Starts as many instances as are missing, all or none; ServerError or InsufficientCapacity says why not."""
         with self._changing:
+            if self._given_up.is_set():
+                return
             self._start(self.desired - len(self.instances))
 
     def shrink(self) -> None:
@@ -99,9 +102,10 @@ class VariantFleet:
             self._end(beyond, DRAIN_SECONDS)
 
     def stop(self, drain_seconds: float = DRAIN_SECONDS) -> None:
-        """Stops every instance."""
+        """Stops every instance for good, and gives up those that are being started."""
         self.desired = 0
-        with self._turn:
+        self._given_up.set()
+        with self._changing, self._turn:
             every, self.instances = self.instances, []
         self._end(every, drain_seconds)
 
@@ -148,7 +152,10 @@ class VariantFleet:
         instance_type = self.host.capacity.take(instance_types(self.spec))
         try:
             place = self.folder / f"{self.name}-{next(self._numbers)}"
-            launch = Launch(variant=self.spec, instance_type=instance_type, model=self._model(instance_type), place=place)
+            launch = Launch(
+                variant=self.spec, instance_type=instance_type, model=self._model(instance_type), place=place,
+                given_up=self._given_up,
+            )  # fmt: skip
             return launched(launch, self.host.settings)
         except BaseException:
             self.host.capacity.give_back(instance_type)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from heapq import heapify, heappop
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from container.server.batching.choice import Pick, Room
 from container.server.batching.job import Job
-from container.server.batching.shelf import Place, Shelf
+from container.server.batching.shelf import Front, Place, Shelf
 
 UNIT = 4
 """Virtual time of one batchful: newcomers are told apart by so many steps of it."""
@@ -42,6 +43,11 @@ class FairQueue:
         self._kind = kind
         self._padded = () if buckets is None else _padded_lengths(buckets)
         self._shelves: dict[Hashable, Shelf] = {}
+        self._fronts: list[Front] = []
+        """A heap that holds the first row of every lane: whose turn it is takes no look at all lanes, which are many of tensors.
+
+        It also holds rows that were first and ran in the company of others, until their own turn would have come.
+        """
         self._virtual_time = 0
         self.live = 0
         """Rows that wait."""
@@ -72,11 +78,18 @@ class FairQueue:
             self._sweep()
 
     def head(self) -> Head:
-        """The row whose turn it is. Raises ValueError when none waits."""
+        """The row whose turn it is. Raises IndexError when none waits."""
+        while True:
+            _, number, length, shelf = self._fronts[0]
+            lane = shelf.lanes.get(length)
+            if lane is not None and lane[0][1] == number:
+                if not lane[0][2].done():
+                    break
+                self._drop_dead(shelf, length)
+            heappop(self._fronts)
         if self.dead:
-            self._sweep_fronts()
-        heads = [(min(shelf.lanes.items(), key=_second), shelf) for shelf in self._shelves.values()]
-        (length, lane), shelf = min(heads, key=lambda head: head[0][1])
+            for each in list(shelf.lengths):
+                self._drop_dead(shelf, each)
         return Head(shelf, bisect_left(shelf.lengths, length), lane[0])
 
     def count(self, shelf: Shelf, length: int, before: float = math.inf) -> int:
@@ -91,13 +104,8 @@ class FairQueue:
         """Takes rows that were counted out of the queue: each request's together, in order."""
         places: list[Place] = []
         for length, rows in picks:
-            lane = head.shelf.lanes[length]
-            places += lane[:rows]
-            del lane[:rows]
-            if not lane:
-                head.shelf.remove(length)
-        if not head.shelf.lanes:
-            del self._shelves[head.shelf.kind]
+            places += head.shelf.lanes[length][:rows]
+            self._cut(head.shelf, length, rows)
         self._virtual_time = max(head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1))
         self.live -= len(places)
         places.sort(key=_second)
@@ -110,7 +118,7 @@ class FairQueue:
     def _shelf(self, kind: Hashable) -> Shelf:
         shelf = self._shelves.get(kind)
         if shelf is None:
-            shelf = self._shelves[kind] = Shelf(kind)
+            shelf = self._shelves[kind] = Shelf(kind, self._fronts)
         return shelf
 
     def _add_by_kind(self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job) -> None:
@@ -143,25 +151,25 @@ class FairQueue:
         lane[:seen] = living
         return len(living)
 
-    def _sweep_fronts(self) -> None:
-        for lane in self._lanes():
-            dead = next((place for place, row in enumerate(lane) if not row[2].done()), len(lane))
-            self.dead -= dead
-            del lane[:dead]
-        self._remove_empty()
+    def _drop_dead(self, shelf: Shelf, length: int) -> None:
+        """Sweeps the front of a lane."""
+        rows = shelf.dead_first(length)
+        if rows:
+            self.dead -= rows
+            self._cut(shelf, length, rows)
+
+    def _cut(self, shelf: Shelf, length: int, rows: int) -> None:
+        shelf.cut(length, rows)
+        if not shelf.lanes:
+            del self._shelves[shelf.kind]
 
     def _sweep(self) -> None:
-        for lane in self._lanes():
-            lane[:] = [place for place in lane if not place[2].done()]
+        for shelf in self._shelves.values():
+            shelf.sweep()
+        self._shelves = {kind: shelf for kind, shelf in self._shelves.items() if shelf.lanes}
         self.dead = 0
-        self._remove_empty()
-
-    def _remove_empty(self) -> None:
-        for shelf in list(self._shelves.values()):
-            for length in [length for length, lane in shelf.lanes.items() if not lane]:
-                shelf.remove(length)
-            if not shelf.lanes:
-                del self._shelves[shelf.kind]
+        self._fronts[:] = [front for shelf in self._shelves.values() for front in shelf.fronts()]
+        heapify(self._fronts)
 
     def _lanes(self) -> Iterator[list[Place]]:
         return (lane for shelf in self._shelves.values() for lane in shelf.lanes.values())

@@ -64,7 +64,7 @@ def wanted_outputs(document: Mapping[str, Any], names: Sequence[str]) -> tuple[t
 
     Each may be asked for once: a request cannot make its answer larger than the model's.
     """
-    default = "parameters" in document and _parameters(document).get("binary_data_output") is True
+    default = "parameters" in document and _boolean(_parameters(document), "binary_data_output", default=False)
     outputs = document.get("outputs")
     if outputs is None or outputs == []:
         return tuple([(place, default) for place in range(len(names))])
@@ -147,4 +147,13 @@ def _place(output: Mapping[str, Any], names: Sequence[str]) -> int:
 
 def _is_binary(output: Mapping[str, Any], default: bool) -> bool:
     chosen = output.get("parameters")
-    return bool(chosen.get("binary_data", default)) if isinstance(chosen, dict) else default
+    return _boolean(chosen, "binary_data", default=default) if isinstance(chosen, dict) else default
+
+
+def _boolean(parameters: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    found = parameters.get(name)
+    if found is None:
+        return default
+    if not isinstance(found, bool):
+        raise RequestFault(f'"{name}" is {shown(found)}; it must be true or false.')
+    return found

@@ -72,7 +72,7 @@ class Front:
     """The HTTP server of one process, whose engine is the owner's."""
 
     def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
-        self._settings, self._plane = settings, plane_of(model, settings)
+        self._settings, self._plane, self._log = settings, plane_of(model, settings), log
         self._samples = Samples()
         self._ending = asyncio.Event()
         most = settings.queue_rows + settings.max_request_rows
@@ -111,13 +111,20 @@ class Front:
     def _take(self, door: socket.socket) -> None:
         """Serves every connection that lies at the door."""
         loop = asyncio.get_running_loop()
-        try:
-            while (connection := handed(door)) is not None:
-                task = loop.create_task(self._server.take(connection))
-                self._taking.add(task)
-                task.add_done_callback(self._taking.discard)
-        except EOFError:  # the owner is gone, as the link says too
-            loop.remove_reader(door.fileno())
+        while True:
+            try:
+                connection = handed(door)
+            except EOFError:  # the owner is gone, as the link says too
+                loop.remove_reader(door.fileno())
+                return
+            except OSError as fault:
+                self._log.report("connection_dropped", fault, stage="http", level="warning")
+                continue
+            if connection is None:
+                return
+            task = loop.create_task(self._server.take(connection))
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
 
     async def _metrics(self) -> bytes:
         """Of the owner and every HTTP process, summed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
 from container.server.serving.memory import free_mib
-from container.server.serving.metrics import BatchMetrics, gauge
+from container.server.serving.metrics import BatchMetrics, forget_model, gauge
 from container.server.serving.model import Model, batcher_of, model_of, plane_of
 from container.server.serving.multi_model import ModelBackend, Models, Opened
 from container.server.serving.samples import Samples
@@ -65,5 +66,5 @@ def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load,
         backend=backend,
         free_mib=free_mib,
         log=log,
-        unloaded=samples.forget,
+        unloaded=partial(forget_model, samples),
     )

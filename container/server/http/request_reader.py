@@ -16,6 +16,8 @@ from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
 """Read at a time outside of a body of known length: bounds how many pipelined requests come out at once."""
+PIECES_APART = 256
+"""So many pieces of a body are kept as they came."""
 HEADER_OVERHEAD = 4
 """Colon, space and line end of a header."""
 
@@ -46,7 +48,7 @@ class RequestReader:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._headers_done = False
-        self._body: list[bytes] = []
+        self._body: list[bytes | bytearray] = []
         self._body_bytes = 0
         self._length = 0
         self._version = ""
@@ -123,14 +125,23 @@ class RequestReader:
         if self._body_bytes > self._limits.body_bytes:
             raise self._too_large()
         self._body.append(piece)
+        if len(self._body) == PIECES_APART:
+            self._gather()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         path, query = _target(self._url)
         request = Request(self._parser.get_method().decode("ascii"), path, self._headers, body, query)
         self.arrived.append(Arrival(request, self._ending()))
         self.begun, self.expects, self._body = None, False, []
+
+    def _gather(self) -> None:
+        """Puts the pieces into one: a body in chunks of two bytes would take twenty times its size."""
+        first = self._body[0]
+        whole = first if isinstance(first, bytearray) else bytearray(first)
+        whole += b"".join(self._body[1:])
+        self._body = [whole]
 
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():

@@ -10,7 +10,7 @@ from typing import Any, cast
 from container.server.processes import frames
 from container.server.processes.frames import Broken, Frame, Splitter
 from container.server.serving.backend import Backend
-from container.server.types import Arrays, RequestFault, Unavailable
+from container.server.types import Arrays, RequestFault, TooLarge, Unavailable
 
 MAX_UNREAD_BYTES = 16 * 1024 * 1024
 """Answers that the front has not read yet; with more of them the owner stops listening to it."""
@@ -141,7 +141,10 @@ class Answerer(asyncio.Protocol):
         fault = future.exception()
         if fault is None:
             waiting = 0 if self._backend is None else self._backend.waiting
-            self._send(frames.answered(identity, future.result(), waiting))
+            try:
+                self._send(frames.answered(identity, future.result(), waiting))
+            except TooLarge as too_large:
+                self._send_fault(identity, too_large)
         else:
             self._send_fault(identity, fault)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from container.server import types
 from container.server.engines.rows import Tokens
-from container.server.types import Array, Arrays, RequestFault, Unavailable
+from container.server.types import Array, Arrays, RequestFault, TooLarge, Unavailable
 
 HEADER = struct.Struct("=IBBHIQd4x")
 """Bytes of the whole frame, kind, detail, parts, rows, id, number."""
@@ -109,7 +109,7 @@ def rows_asked(frame: Frame) -> Sequence[Any]:
 
 
 def answered(identity: int, arrays: Arrays, waiting: int) -> bytes:
-    """An answer, and how many rows wait at the owner."""
+    """An answer, and how many rows wait at the owner. Raises TooLarge."""
     return _framed(ANSWER, 0, arrays, identity, waiting, 0)
 
 
@@ -186,6 +186,8 @@ def _framed(kind: int, detail: int, arrays: Sequence[Array], identity: int, numb
         if nbytes & 7:
             pieces.append(b"\0" * (-nbytes % 8))
             size += -nbytes % 8
+    if size > MAX_FRAME_BYTES:
+        raise TooLarge(f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send it in parts.")
     pieces[0] = HEADER.pack(size, kind, detail, len(arrays), rows, identity, number)
     return b"".join(pieces)
 

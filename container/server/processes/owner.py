@@ -113,13 +113,13 @@ class Owner:
 
     async def samples(self) -> bytes:
         """The samples of the owner and every HTTP process, the dead ones' counters included, summed."""
-        fronts = list(self._fronts.values())
-        asks = [asyncio.ensure_future(front.answerer.ask_samples()) for front in fronts]
+        asks = [asyncio.ensure_future(front.answerer.ask_samples()) for front in self._fronts.values()]
         if asks:
             await asyncio.wait(asks, timeout=SAMPLES_SECONDS)
         for ask in asks:
             ask.cancel()
-        return summed((self._samples.snapshot(), self._buried, *(front.answerer.samples for front in fronts)))
+        # Those of now: one that died meanwhile is among the buried, and would count twice.
+        return summed((self._samples.snapshot(), self._buried, *(front.answerer.samples for front in self._fronts.values())))
 
     def _tell(self, state: int) -> None:
         self._state = state

@@ -6,6 +6,7 @@ Processes that accept from one listening socket by themselves get very unequal s
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections import deque
 
@@ -106,11 +107,16 @@ class Porter:
 
 
 def handed(door: socket.socket) -> socket.socket | None:
-    """The next connection at a door, which must not block; `None` when there is none now. Raises EOFError: the owner is gone."""
+    """The next connection at a door, which must not block; `None` when there is none now.
+
+    Raises EOFError: the owner is gone; OSError: this process has no descriptor left for the connection, which is closed.
+    """
     try:
         word, descriptors, _, _ = socket.recv_fds(door, len(WORD), 1)
     except BlockingIOError:
         return None
     if not word:
         raise EOFError
+    if not descriptors:
+        raise OSError(errno.EMFILE, "a connection was closed: this process has no file descriptor left for it")
     return socket.socket(fileno=descriptors[0])

@@ -113,6 +113,7 @@ class RequestMetrics:
         self._seconds = histogram(samples, "roundhouse_request_seconds")
         self._stages = {stage: histogram(samples, "roundhouse_stage_seconds", stage) for stage in STAGES}
         self._requests: dict[tuple[str, str, int], Counter] = {}
+        self._forgets = samples.forgets
 
     def request_over(
         self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float], *, model: str | None = None
@@ -120,6 +121,9 @@ class RequestMetrics:
         """A request is over, answered or not."""
         # Only a request that was decoded has found its model: other names are whatever clients write.
         known = model if model is not None and "decode" in stages else self._model
+        if self._forgets != self._samples.forgets:
+            self._forgets = self._samples.forgets
+            self._requests.clear()
         found = self._requests.get((path_kind, known, status))
         if found is None:
             found = counter(self._samples, "roundhouse_requests", path_kind, known, str(status))
@@ -149,6 +153,18 @@ def gauge(samples: Samples, name: str, value: Callable[[], float], *labels: str)
     """Has a gauge of a known family read with the samples."""
     _refuse_unknown(name, "gauge", labels)
     samples.gauge(name, value, *labels)
+
+
+def forget_model(samples: Samples, model: str) -> None:
+    """Drops the series of a model that is unloaded: a server through which thousands pass tells those that it has.
+
+    Loaded again, a model begins at zero, which Prometheus knows as a reset.
+    """
+
+    def gone(name: str, labels: tuple[str, ...]) -> bool:
+        return ("model", model) in zip(FAMILIES[name].labels, labels, strict=True)
+
+    samples.forget(gone)
 
 
 def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:

@@ -62,6 +62,8 @@ class Samples:
         self._counters: dict[Key, Counter] = {}
         self._histograms: dict[Key, Histogram] = {}
         self._gauges: dict[Key, Callable[[], float]] = {}
+        self.forgets = 0
+        """How often samples were dropped."""
 
     def counter(self, name: str, *labels: str) -> Counter:
         """The counter of these labels; whoever counts often keeps it."""
@@ -75,9 +77,12 @@ class Samples:
         """Has a value read whenever samples are taken."""
         self._gauges[name, labels] = value
 
-    def forget(self, label: str) -> None:
-        """Drops the gauges with this label; what was counted stays counted."""
-        self._gauges = {key: value for key, value in self._gauges.items() if label not in key[1]}
+    def forget(self, gone: Callable[[str, tuple[str, ...]], bool]) -> None:
+        """Drops every sample whose family and labels are `gone`; whoever keeps one counts for nobody."""
+        self._counters = {key: value for key, value in self._counters.items() if not gone(*key)}
+        self._histograms = {key: value for key, value in self._histograms.items() if not gone(*key)}
+        self._gauges = {key: value for key, value in self._gauges.items() if not gone(*key)}
+        self.forgets += 1
 
     def snapshot(self) -> bytes:
         """Every sample now, as `summed` reads it."""

@@ -14,6 +14,7 @@ import pytest
 from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointFault
 from container.server.codecs.texts import decoded, encoded
 from container.server.types import Signature
+from container.wire import InputFault
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
 
@@ -75,6 +76,28 @@ def test_client_asks_again_when_that_may_help(fault):
 def test_refuses_to_ask_again_when_it_cannot_help(fault):
     runtime = Runtime(fault)
     with pytest.raises(EndpointFault, match="Endpoint e gave no answer at attempt 1"):
+        client(runtime).embed(["a"])
+    assert len(runtime.calls) == 1
+
+
+def test_refuses_one_text_that_is_no_list_before_it_asks():
+    runtime = Runtime()
+    with pytest.raises(InputFault, match="The texts are one str, 'a cat'; send a list of them"):
+        client(runtime).embed("a cat")
+    assert not runtime.calls
+
+
+def test_an_answer_that_breaks_off_is_a_sentence_and_is_not_asked_again():
+    class Torn(io.BytesIO):
+        def read(self, *_):
+            raise TimeoutError("Read timeout on endpoint")
+
+    class Breaking(Runtime):
+        def invoke_endpoint(self, **arguments):
+            return super().invoke_endpoint(**arguments) | {"Body": Torn()}
+
+    runtime = Breaking()
+    with pytest.raises(EndpointFault, match=r"^Endpoint e broke off its answer: Read timeout on endpoint$"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1
 

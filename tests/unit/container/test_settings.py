@@ -35,6 +35,29 @@ def test_refuses_unknown_variable_with_the_nearest_known():
         read_settings({"ROUNDHOUSE_THREAD": "2"})
 
 
+def test_refuses_every_wrong_variable_at_once():
+    environ = {
+        "ROUNDHOUSE_THREAD": "2",
+        "ROUNDHOUSE_SLOTS": "x",
+        "SAGEMAKER_BIND_TO_PORT": "0",
+        "SAGEMAKER_MULTI_MODEL": "yes",
+        "ROUNDHOUSE_QUEUE_ROWS": "10",
+        "ROUNDHOUSE_MAX_REQUEST_ROWS": "11",
+    }
+    with pytest.raises(SettingsFault) as caught:
+        read_settings(environ)
+    words = ("THREAD is not", "PORT is '0'", "SLOTS is 'x'", "MODEL is 'yes'", "ROWS is 11")
+    told = str(caught.value).splitlines()
+    assert len(told) == len(words)
+    for word in words:
+        assert sum(word in line for line in told) == 1, word
+
+
+def test_wrong_variable_contradicts_no_other():
+    with pytest.raises(SettingsFault, match=r"^ROUNDHOUSE_QUEUE_ROWS is 'x'.*default\.$"):
+        read_settings({"ROUNDHOUSE_QUEUE_ROWS": "x", "ROUNDHOUSE_MAX_REQUEST_ROWS": "5000"})
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
 def test_refuses_a_count_that_is_none(text):
     with pytest.raises(SettingsFault, match="ROUNDHOUSE_QUEUE_ROWS is"):

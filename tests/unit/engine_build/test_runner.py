@@ -87,3 +87,10 @@ def test_finds_programs_along_path(tmp_path):
     made, _ = runner(tmp_path)
     assert made.find("sh") is not None and os.access(str(made.find("sh")), os.X_OK)
     assert made.find("no-such-program-here") is None
+
+
+def test_a_process_that_was_killed_tells_how(tmp_path):
+    ended = runner(tmp_path)[0].run(shell("kill -KILL $$"))
+    assert ended.how == "was killed by signal 9, most often for want of memory,"
+    assert runner(tmp_path)[0].run(shell("kill -SEGV $$")).how == "was killed by signal 11"
+    assert runner(tmp_path)[0].run(shell("exit 3")).how == "ended with code 3"

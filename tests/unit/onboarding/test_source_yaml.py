@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from onboarding.source_yaml import parse_document
+from onboarding.source_yaml import LARGEST_FILE_BYTES, parse_document, read_document
 
 
 def data(text: str):
@@ -93,9 +95,40 @@ def test_refuses_deep_nesting():
     assert "nests" in fault("".join(f"{' ' * depth}a:\n" for depth in range(300))).what
 
 
-def test_refuses_a_file_of_another_size(tmp_path):
-    from onboarding.source_yaml import LARGEST_FILE_BYTES, read_document
+def test_refuses_more_keys_than_anybody_writes_at_once():
+    document, faults = parse_document("".join(f"key{number}: 1\n" for number in range(20_000)), "x.yaml")
+    assert document is None and len(faults) == 1
+    assert faults[0].line is not None and "too long; allowed: 5000 values" in faults[0].what
 
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 010\n", "YAML reads 010 as 8, a number to the base 8"),
+        ("a: 12:30:00\n", "YAML reads 12:30:00 as 45000, a number to the base 60"),
+        ("a: 1:30.5\n", "YAML reads 1:30.5 as 90.5, a number to the base 60"),
+        ("a: ''\n", "is blank"),
+        ("a: '  '\n", "is blank"),
+        ("a: |\n  two\n  lines\n", "a line break"),
+        ('a: "right\\u202eto left"\n', "one that nobody sees, given right\\u202eto left"),
+        ("'ke\u200by': 1\n", "a key is not plain text"),
+    ],
+)
+def test_refuses_what_reads_otherwise_than_it_looks(text, words):
+    assert words in str(fault(text))
+
+
+def test_a_negative_zero_is_zero():
+    assert str(data("a: -0.0\n").data["a"]) == "0.0"
+
+
+def test_refuses_a_pipe_without_waiting_for_it(tmp_path):
+    path = tmp_path / "x.yaml"
+    os.mkfifo(path)
+    assert "is a device or a pipe" in read_document(path, "x.yaml")[1][0].what
+
+
+def test_refuses_a_file_of_another_size(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_bytes(b"#" * (LARGEST_FILE_BYTES + 1))
     assert "larger than 256 KiB" in read_document(path, "x.yaml")[1][0].what

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -172,6 +174,21 @@ def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
 )
 def test_refuses_yaml_traps(text, tmp_path):
     assert said(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
+
+
+def test_many_unknown_keys_are_judged_in_a_breath_and_each_is_said(tmp_path):
+    begin = time.process_time()
+    text = "".join(f"nmae{number}: 1\n" for number in range(4_000))
+    assert sum("unknown key" in line for line in said(tree_root(tmp_path, {"models/many.yaml": text}))) == 4_000
+    assert time.process_time() - begin < 20
+
+
+def test_refuses_a_file_whose_name_cannot_be_printed(tmp_path):
+    root = tree_root(tmp_path, {})
+    (root / "models" / "new\nline.yaml").write_text("name: a\n")
+    os.close(os.open(os.fsencode(root / "models") + b"/b\xff.yaml", os.O_CREAT | os.O_WRONLY))
+    lines = said(root)
+    assert len(lines) == 2 and all("file name" in line and line.isprintable() for line in lines)
 
 
 def test_refuses_a_mapping_that_multiplies_without_end(tmp_path):

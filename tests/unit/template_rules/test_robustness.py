@@ -8,6 +8,9 @@ import random
 import pytest
 
 from stacks.template_rules.checking import checked
+from stacks.template_rules.finding import Problem
+from stacks.template_rules.rule import rule, together_rule
+from stacks.template_rules.rules import BROKEN, rules
 from stacks.template_rules.template import Template
 from tests.unit.template_rules.cases import bases
 
@@ -64,6 +67,7 @@ def test_every_place_may_hold_anything(base):
             if isinstance(changed, dict):
                 found = checked([Template("a", changed)], {"a": Template("a", document)})
                 assert all(str(each) for each in found.findings)
+                assert BROKEN.id not in {each.rule for each in found.findings}, [path, junk]
 
 
 def test_a_resource_may_be_named_after_itself():
@@ -77,3 +81,34 @@ def test_deep_values_end():
         value = {"Fn::Sub": ["${a}", {"a": value}]}
     document = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": value}}}}
     assert checked([Template("a", document)]).findings == ()
+
+
+@rule("RH998", "a rule that breaks")
+def breaking(template):
+    yield Problem(what="said before it broke", way_out="look")
+    raise KeyError(template.file)
+
+
+@together_rule("RH999", "a rule of all that breaks")
+def breaking_together(templates):
+    raise RecursionError(len(templates))
+
+
+@pytest.mark.parametrize(("broken", "value"), [(breaking, "KeyError: \"'a'\""), (breaking_together, "RecursionError: '1'")])
+def test_a_rule_that_breaks_is_a_finding_and_hides_no_other(broken, value):
+    document = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "soon"}}}}
+    found = checked([Template("a", document)], by=[broken, *rules()]).findings
+    (said,) = [each for each in found if each.rule == BROKEN.id]
+    assert said.severity == "error"
+    assert said.value == value
+    assert f"rule {broken.id} broke at test_robustness.py:" in said.what
+    assert "RH032" in {each.rule for each in found}
+    assert (broken is breaking) == ("said before it broke" in {each.what for each in found})
+
+
+def test_what_a_macro_may_change_is_a_warning():
+    document = {"Resources": {"A": {"Type": "AWS::S3::Bucket"}}}
+    plain = checked([Template("a", document)])
+    assert (plain.errors, checked([Template("a", {**document, "Transform": "AWS::LanguageExtensions"})]).errors) == (2, 2)
+    changed = checked([Template("a", {**document, "Transform": "OurMacro"})])
+    assert (changed.errors, len(changed.findings)) == (0, len(plain.findings))

@@ -90,3 +90,21 @@ def test_deepest_document_is_read():
 )
 def test_templates_are_told_from_other_documents(content, expected):
     assert is_template(content) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": ' + "9" * 5000 + "}", "a number has thousands of digits"),
+        ('{"a": ["\\ud800"]}', "it holds half a character: '\\ud800'"),
+        ('{"\\udfff": 1}', "it holds half a character: '\\udfff'"),
+    ],
+)
+def test_refuses_what_no_text_can_say(text, why):
+    with pytest.raises(TextFault) as fault:
+        document(text, is_json=True)
+    assert why in str(fault.value)
+
+
+def test_whole_characters_of_two_halves_are_read():
+    assert document('{"a": "\\ud83d\\ude80"}', is_json=True) == {"a": "\U0001f680"}

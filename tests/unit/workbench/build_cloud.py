@@ -5,9 +5,15 @@ from __future__ import annotations
 import io
 import json
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
+from rich.console import Console
 
+from onboarding.tree import read_tree
 from tests.unit.workbench.engines import entry_for
+from workbench.places import Places
+from workbench.processes import Outcome
+from workbench.report import Report
+from workbench.road import Road
 
 ARN = "arn:aws:states:us-east-1:000000000000:execution:roundhouse-local-builds:1"
 
@@ -19,7 +25,8 @@ def refusal(code, operation="Any"):
 class Cloud:
     """`tag` is the first eight digits of the SHA-256 of ARN, as the machine computes it.
 
-    `reasons` has why a model's engine fails, `silent` the models whose executions end without a record.
+    `reasons` has why a model's engine fails, `silent` the models whose executions end without a record; `jobs` training jobs run,
+    and the looks of `away`, counted from 1, are not answered.
     """
 
     tag = "1cbbe019"
@@ -28,6 +35,7 @@ class Cloud:
         self.targets = {target.engine_key: (each, target) for each in deployments for target in each.targets}
         self.objects, self.bucket_there, self.machine_there = {}, True, True
         self.given, self.looks, self.reasons, self.silent, self.unrecorded = [], 0, {}, (), ()
+        self.jobs, self.away = 1, ()
         self.interrupt_at, self.status, self.cause, self.stopped = None, None, "", []
 
     def __call__(self, service):
@@ -69,6 +77,8 @@ class Cloud:
             self.looks += 1
             if self.looks == self.interrupt_at:
                 raise KeyboardInterrupt
+            if self.looks in self.away:
+                raise EndpointConnectionError(endpoint_url="https://states.example")
             failed = self.reasons or self.silent
             ended = self.status or ("RUNNING" if self.looks < 3 or self.interrupt_at else "FAILED" if failed else "SUCCEEDED")
             return {"status": ended, "cause": self.cause}
@@ -132,9 +142,22 @@ class Cloud:
     def stop_build(self, id):
         self.stopped.append(id)
 
-    def list_training_jobs(self, NameContains, StatusEquals):
-        assert (NameContains, StatusEquals) == (f"-{self.tag}-", "InProgress")
-        return {"TrainingJobSummaries": [{"TrainingJobName": f"roundhouse-local--key{NameContains}0"}]}
+    def list_training_jobs(self, NameContains, StatusEquals, MaxResults, NextToken="0"):
+        """One a page."""
+        assert (NameContains, StatusEquals) == (f"-{self.tag}-", "InProgress") and 1 <= MaxResults <= 100
+        more = {"NextToken": str(int(NextToken) + 1)} if int(NextToken) + 1 < self.jobs else {}
+        return {"TrainingJobSummaries": [{"TrainingJobName": f"roundhouse-local--key{NameContains}{NextToken}"}], **more}
 
     def stop_training_job(self, TrainingJobName):
         self.stopped.append(TrainingJobName)
+
+
+def road_of(tree, cloud, environment="local"):
+    return Road(
+        places=Places(code=tree, tree=tree, build=tree / "build"),
+        environment=read_tree(tree).environments[environment],
+        variables={},
+        clients=cloud,
+        run=lambda command, on_line=None: Outcome(code=0, output="abc123\n"),
+        report=Report(console=Console(file=io.StringIO(), width=200)),
+    )

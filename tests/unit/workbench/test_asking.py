@@ -108,7 +108,7 @@ def test_refuses_in_the_servers_own_words():
 
 
 def test_refuses_without_credentials_as_every_command_does():
-    with pytest.raises(DeskError, match="are the cloud and its credentials there"):
+    with pytest.raises(DeskError, match="no AWS credentials were found; set AWS_PROFILE"):
         ask(Refusing(NoCredentialsError()), Address(endpoint="e", target_model=None), ("a",))
 
 
@@ -204,7 +204,7 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
         ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
         ((EMBEDDER, "a"), 5, "not found; `roundhouse deploy` deploys", aws(400, "ValidationError", "Endpoint e not found.")),
         ((EMBEDDER, "a"), 5, "too large; send less at once", aws(413, "RequestEntityTooLarge", "Request too large")),
-        ((EMBEDDER, "a"), 5, "are the cloud and its credentials there", Answer(silent=True, close=True)),
+        ((EMBEDDER, "a"), 5, "is this machine online, the cloud up", Answer(silent=True, close=True)),
         ((EMBEDDER, "a", "--format", "yaml"), 2, "is not one of 'text', 'json'", None),
         ((EMBEDDER, "a", "--nothing"), 2, "No such option: --nothing", None),
         ((EMBEDDER, "a", "--root", "/none"), 2, "does not exist", None),

@@ -9,36 +9,21 @@ import zipfile
 
 import pytest
 import yaml
-from rich.console import Console
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import lock_path, read_lock
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from tests.unit.workbench.build_cloud import ARN, Cloud
+from stacks.build_states.engine import LOG_CHARACTERS, REASON_CHARACTERS
+from tests.unit.workbench.build_cloud import ARN, Cloud, road_of
 from tests.unit.workbench.engines import copied_tree, local_deployments
 from workbench import builds
 from workbench.build_outcome import EnginesNotBuilt, outcome
 from workbench.build_source import upload_source
 from workbench.build_wish import Wanted
 from workbench.errors import DeskError, RoundhouseError
-from workbench.places import Places
-from workbench.processes import Outcome
-from workbench.report import Report
-from workbench.road import Road
 
 ALL = ["sentence-embedder", "sentence-embedder-fp32", "sentence-embedder-int8"]
-
-
-def road_of(tree, cloud, environment="local"):
-    return Road(
-        places=Places(code=tree, tree=tree, build=tree / "build"),
-        environment=read_tree(tree).environments[environment],
-        variables={},
-        clients=cloud,
-        run=lambda command, on_line=None: Outcome(code=0, output="abc123\n"),
-        report=Report(console=Console(file=io.StringIO(), width=200)),
-    )
 
 
 @pytest.fixture
@@ -264,13 +249,22 @@ def test_refuses_to_build_where_no_machine_is(road):
         build(road)
 
 
-def test_an_interrupt_stops_the_execution_then_its_builds_and_jobs_and_nobody_elses(road):
-    road.clients.interrupt_at = 2
-    naps = []
-    with pytest.raises(KeyboardInterrupt):
-        builds.build_all(road, builds.wanted(road, ("sentence-embedder",)), sleep=naps.append)
-    job = f"roundhouse-local--key-{road.clients.tag}-0"
-    once = ["roundhouse-local-build-cpu:mine", "roundhouse-local-build-gpu:mine", job]
-    # Twice: what was being started at that moment is there a little later.
-    assert road.clients.stopped == [ARN, *once, *once]
-    assert naps == [0.5, 0.5]
+def test_a10g_engines_are_built_in_training_jobs_where_codebuild_has_no_gpus(tmp_path):
+    tree = copied_tree(tmp_path)
+    path = tree / "environments/dev.yaml"
+    spec = {**yaml.safe_load(path.read_text()), "region": "eu-north-1"}
+    spec["models"] = {"sentence-embedder": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
+    path.write_text(yaml.safe_dump(spec))
+    cloud = Cloud(deployments(read_tree(tree), "dev"))
+    build(road_of(tree, cloud, "dev"), ("sentence-embedder",))
+    assert (cloud.engines[0]["route"], cloud.engines[0]["instanceType"]) == ("training-job", "ml.g5.xlarge")
+
+
+def test_records_of_all_engines_of_an_execution_fit_into_its_output():
+    """Even where every reason is text of four bytes a character. A log is a link or a stream: ASCII, its length bounded too."""
+    name = "a" * 63
+    engine = {"engineKey": "0" * 20, "model": name, "computeCapability": "12.0", "route": "training-job", "instanceType": name}
+    record = {"status": "failed", "engineKey": "0" * 20, "model": name}
+    record |= {"reason": "\U0001f600" * REASON_CHARACTERS, "log": "l" * LOG_CHARACTERS}
+    whole = {"waves": [[engine] for _ in range(builds.ENGINES_AT_MOST)], "records": [[record]] * builds.ENGINES_AT_MOST}
+    assert len(json.dumps(whole, ensure_ascii=False).encode()) < 256 * 1024 - 1024

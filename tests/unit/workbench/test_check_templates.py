@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,24 @@ def test_unreadable_file_is_named(tmp_path):
     (place / "b.template.json").symlink_to(place / "nowhere")
     report = check_templates(place)
     assert [(each.rule, each.file) for each in report.findings] == [("RH001", "b.template.json")]
+
+
+def test_pipe_is_left_out_and_never_waited_for(tmp_path):
+    place = folder(tmp_path, a_template_json=SOUND)
+    os.mkfifo(place / "b.yaml")
+    os.mkfifo(place / "c.template.json")
+    report = check_templates(place)
+    assert report.files.skipped == [("b.yaml", "it is no regular file")]
+    assert [(each.rule, each.file) for each in report.findings] == [("RH001", "c.template.json")]
+
+
+@pytest.mark.parametrize(
+    "content", ['{"Resources": {"A": {"Type": "AWS::SQS::Queue", "x": "\\ud800"}}}', '{"a": ' + "9" * 5000 + "}"]
+)
+def test_text_that_cannot_be_printed_ends_in_one_json(tmp_path, content):
+    result = run(folder(tmp_path, a_template_json=content), "--format", "json")
+    assert result.exit_code == 1
+    assert [each["rule"] for each in json.loads(result.stdout)["findings"]] == ["RH001"]
 
 
 def test_nested_assemblies_say_their_stack_account_and_region(tmp_path):

@@ -121,6 +121,7 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     assert state.cloud is None
     assert {each.lock for each in state.engines} == {"not built"}
     assert {each.endpoint_status for each in state.engines} == {"unknown"}
+    assert {(each.column, each.reason) for each in state.unknown} == {("archive", "NotUp"), ("endpoint_status", "NotUp")}
 
 
 def test_refuses_an_unknown_environment_in_one_sentence(capsys, monkeypatch):

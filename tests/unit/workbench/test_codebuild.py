@@ -51,9 +51,41 @@ def test_refuses_a_failed_build_with_the_last_own_line_of_its_log(tmp_path):
     assert str(error.value) == f"The ONNX file is corrupt. The lock and the endpoints are as they were. Log: {log}"
 
 
-def test_refuses_a_stopped_build_that_left_no_word():
-    with pytest.raises(BuildFailed, match="the build timed out and left no word"):
-        _follow({"buildStatus": "TIMED_OUT", "logs": {"deepLink": "https://logs.example/x"}})
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        ({"buildStatus": "FAILED"}, "the build failed and left no word."),
+        ({"buildStatus": "TIMED_OUT"}, "the build reached its time limit; its last words: none."),
+        ({"buildStatus": "STOPPED"}, "the build was stopped; its last words: none."),
+    ],
+)
+def test_refuses_a_build_that_left_no_word(build, said):
+    with pytest.raises(BuildFailed, match=f"^{said} The lock"):
+        _follow({**build, "logs": {"deepLink": "https://logs.example/x"}})
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said"),
+    [
+        (
+            "TIMED_OUT",
+            "Build has timed out. ",
+            "the build reached its time limit (Build has timed out.); its last words: step 9 of 12",
+        ),
+        (
+            "FAILED",
+            "Error while executing command: python3 images.py. Reason: exit status 137",
+            "the build was killed (exit status 137), as when memory runs out; its last words: step 9 of 12",
+        ),
+    ],
+)
+def test_the_last_words_of_a_build_that_was_ended_are_not_its_reason(status, message, said, tmp_path):
+    log = tmp_path / "build.log"
+    log.write_text("step 9 of 12\n")
+    phases = [{"phaseType": "BUILD", "contexts": [{"message": message}]}]
+    with pytest.raises(BuildFailed) as error:
+        _follow({"buildStatus": status, "phases": phases, "logs": {"deepLink": log.as_uri()}})
+    assert str(error.value).startswith(f"{said}. The lock")
 
 
 def test_the_log_of_a_build_in_aws_is_a_link_or_a_stream():

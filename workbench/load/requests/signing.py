@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.errors import DeskError
+from workbench.aws import frozen_credentials
 from workbench.load.requests.destination import Body, Destination, Headers, Signed
 
 SERVICE = "sagemaker"
@@ -12,18 +12,15 @@ ADDED = ("X-Amz-Date", "X-Amz-Security-Token", "Authorization", "X-Amz-Content-S
 
 
 def signer(destination: Destination) -> Signed | None:
-    """What signs for a destination; None where nothing is signed. Raises DeskError without credentials."""
+    """What signs for a destination; None where nothing is signed. Raises CloudFault without credentials."""
     region = destination.region
     if region is None:
         return None
-    import botocore.session
     from botocore.auth import SigV4Auth
 
-    credentials: Any = botocore.session.get_session().get_credentials()
-    if credentials is None:
-        raise DeskError("No AWS credentials were found; set AWS_PROFILE, or log in, and try again.")
+    credentials = frozen_credentials("Signing the requests")
     # Frozen anew for every signature: credentials of a role are renewed while the load runs.
-    return lambda body: _headers(SigV4Auth(credentials.get_frozen_credentials(), SERVICE, region), destination, body)
+    return lambda body: _headers(SigV4Auth(credentials(), SERVICE, region), destination, body)
 
 
 def _headers(auth: Any, destination: Destination, body: Body) -> Headers:

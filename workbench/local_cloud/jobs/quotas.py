@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
-from workbench.local_cloud.aws_error import AwsError
-from workbench.local_cloud.capacity import CAPACITY_FILE
+from workbench.local_cloud.aws_error import AwsError, validation_error
+from workbench.local_cloud.capacity import CapacityFileError, capacity_rows
 
 BUILDS = "concurrent builds"
 
@@ -38,6 +36,7 @@ def check_build_quota(state: Path, running: int) -> None:
 
 
 def _limit(state: Path, name: str) -> int | None:
-    path = state / CAPACITY_FILE
-    rows = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-    return None if not rows or name not in rows else int(rows[name])
+    try:
+        return capacity_rows(state).get(name)
+    except CapacityFileError as error:
+        raise validation_error(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from workbench.local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
@@ -14,7 +14,9 @@ from workbench.local_cloud.config_checks import has_local_storage
 from workbench.local_cloud.jobs.quotas import check_training_quota
 from workbench.local_cloud.jobs.training_run import TrainingRun, new_record
 from workbench.local_cloud.json_protocol import Actions
+from workbench.local_cloud.listing import listed
 from workbench.local_cloud.settings import Settings
+from workbench.local_cloud.tags import Tags, check_tags
 
 Request = Mapping[str, Any]
 SUMMARY = (
@@ -28,11 +30,12 @@ STOP_SECONDS = 10.0
 class TrainingJobs:
     """All training jobs that run or have run, by account and region."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, tags: Tags) -> None:
+        self._settings, self._tags = settings, tags
         self._capacity = Capacity(settings.state)
-        self._runs: Mapping[str, TrainingRun] = Scoped()
+        self.runs: MutableMapping[str, TrainingRun] = Scoped()
         self._all: list[TrainingRun] = []
+        tags.resources["training-job"] = self.runs
 
     @property
     def actions(self) -> Actions:
@@ -55,13 +58,14 @@ class TrainingJobs:
     def _create(self, request: Request) -> Request:
         name = request["TrainingJobName"]
         arn = sagemaker_arn("training-job", name)
-        if name in self._runs:
+        if name in self.runs:
             raise AwsError(
                 "ResourceInUse",
                 "Training job names must be unique within an AWS account and region, and a training job with this name already "
                 f"exists ({arn})",
             )
         check_training_job(request)
+        check_tags(request.get("Tags"))
         resources = request["ResourceConfig"]
         check_training_quota(self._settings.state, resources["InstanceType"], self._running(resources["InstanceType"]))
         run = TrainingRun(
@@ -72,7 +76,8 @@ class TrainingJobs:
             settings=self._settings,
             capacity=self._capacity,
         )
-        self._runs[name] = run  # type: ignore[index]
+        self.runs[name] = run
+        self._tags.begin(arn, request.get("Tags"))
         self._all.append(run)
         in_background(run.run)
         return {"TrainingJobArn": arn}
@@ -87,21 +92,17 @@ class TrainingJobs:
         return {}
 
     def _list(self, request: Request) -> Request:
-        wanted = {"TrainingJobStatus": request.get("StatusEquals")}
-        part = str(request.get("NameContains", ""))
-        found = [run.record for run in self._runs.values() if part in run.record["TrainingJobName"]]
-        kept = [each for each in found if all(value is None or each[name] == value for name, value in wanted.items())]
-        newest_first = sorted(kept, key=lambda each: each["CreationTime"], reverse=True)
-        return {"TrainingJobSummaries": [{name: each[name] for name in SUMMARY if name in each} for each in newest_first]}
+        summaries = [{name: run.record[name] for name in SUMMARY if name in run.record} for run in self.runs.values()]
+        return listed(request, "TrainingJobSummaries", "TrainingJob", summaries, descending=False)
 
     def _named(self, request: Request) -> TrainingRun:
-        run = self._runs.get(request["TrainingJobName"])
+        run = self.runs.get(request["TrainingJobName"])
         if run is None:
             raise validation_error("Requested resource not found.")
         return run
 
     def _running(self, instance_type: str) -> int:
-        records = [run.record for run in self._runs.values()]
+        records = [run.record for run in self.runs.values()]
         return sum(
             each["ResourceConfig"]["InstanceType"] == instance_type and each["TrainingJobStatus"] in GOING for each in records
         )

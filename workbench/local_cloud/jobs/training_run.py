@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.local_cloud.capacity import Capacity, InsufficientCapacity
+from workbench.local_cloud.capacity import Capacity, CapacityFileError, InsufficientCapacity
 from workbench.local_cloud.container import Container, ContainerSpec, start_container
 from workbench.local_cloud.images import ImageError, LocalImage, local_image
 from workbench.local_cloud.jobs.environment import job_environment
@@ -84,6 +84,8 @@ class TrainingRun:
         self.folder.mkdir(parents=True)
         try:
             instance_type = self.capacity.take((self.record["ResourceConfig"]["InstanceType"],))
+        except CapacityFileError as error:
+            raise JobFailed(f"ClientError: {error}") from error
         except InsufficientCapacity as error:
             raise JobFailed(NO_CAPACITY) from error
         try:

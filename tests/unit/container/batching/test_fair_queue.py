@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +15,7 @@ from container.server.batching.choice import Room, choice
 from container.server.batching.costs import LinearCosts
 from container.server.batching.fair_queue import UNIT, FairQueue
 from container.server.batching.job import Job
+from container.server.batching.shelf import Place
 from tests.unit.container.batching.bench import Row, run
 
 ROOM = Room(max_rows=4, max_tokens=400)
@@ -20,14 +24,16 @@ ROOM = Room(max_rows=4, max_tokens=400)
 class Line:
     """A queue, and batches taken out of it."""
 
-    def __init__(self, room: Room = ROOM, buckets: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, room: Room = ROOM, buckets: tuple[int, ...] | None = None, kind: Callable[[Any], Hashable] | None = None
+    ) -> None:
         self.room = room
-        self.queue = FairQueue(room=room, buckets=buckets)
+        self.queue = FairQueue(room=room, buckets=buckets, kind=kind)
         self.rows_ever = 0
         self.left: list[set[tuple[Job, int]]] = []
 
-    def add(self, lengths: Sequence[int]) -> Job:
-        rows = [Row((0, place), length) for place, length in enumerate(lengths)]
+    def add(self, lengths: Sequence[int], kind: int = 0) -> Job:
+        rows = [Row((0, place), length, kind=kind) for place, length in enumerate(lengths)]
         leave = lambda job, reason: self.queue.leave(job)  # noqa: E731
         job = Job(rows, self.rows_ever, 0.0, leave, asyncio.get_running_loop())
         self.rows_ever += job.size
@@ -159,17 +165,21 @@ def test_row_beyond_the_last_bucket_has_its_own_length():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["add", "add", "take", "leave"]), LENGTHS, st.integers(0, 30)), max_size=60))
-def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps):
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "add", "take", "leave"]), LENGTHS, st.integers(0, 30)), max_size=60),
+    st.integers(1, 3),
+)
+def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps, kinds):
     async def scenario() -> None:
-        line, jobs = Line(), []
+        line, jobs = Line(kind=None if kinds == 1 else lambda row: row.kind), []
         gone: set[tuple[Job, int]] = set()
         for verb, lengths, which in steps:
             if verb == "add":
-                jobs.append(line.add(lengths))
+                jobs.append(line.add(lengths, kind=which % kinds))
             elif verb == "leave" and which < len(jobs):
                 jobs[which].cancel()
             elif verb == "take" and line.queue.live:
+                assert line.queue.head().place == min(living(line.queue))
                 batch = line.take()
                 assert not any(job.done() for job, _ in batch)
                 assert not gone & set(batch)
@@ -185,6 +195,60 @@ def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps):
 def tuples(queue: FairQueue) -> int:
     """Everything that the queue's lanes hold."""
     return sum(len(lane) for shelf in queue._shelves.values() for lane in shelf.lanes.values())
+
+
+def living(queue: FairQueue) -> list[Place]:
+    """Every row that waits."""
+    lanes = [lane for shelf in queue._shelves.values() for lane in shelf.lanes.values()]
+    return [place for lane in lanes for place in lane if not place[2].done()]
+
+
+@pytest.mark.parametrize("cancelled", [0, 3])
+def test_whose_turn_it_is_takes_no_longer_however_many_kinds_wait(cancelled):
+    """Tensors of a thousand shapes are a thousand kinds, and each has a batch of its own."""
+
+    async def scenario() -> None:
+        calls = {}
+        for kinds in (10, 1000):
+            line = Line(kind=lambda row: row.kind)
+            jobs = [line.add([5], kind=kind) for kind in range(kinds)]
+            for job in jobs[-cancelled:] if cancelled else ():
+                job.cancel()
+            calls[kinds] = calls_of(line.take)
+        assert calls[1000] <= calls[10] + 10
+
+    run(scenario())
+
+
+def test_turn_stands_after_a_sweep():
+    """The lanes' order is not their first rows': the oldest lane begins with a newer row by then."""
+
+    async def scenario() -> None:
+        line = Line(Room(max_rows=1, max_tokens=100))
+        jobs = [line.add([length]) for length in (5, 6, 5, 7, 7, 7)]
+        assert [job for job, _ in line.take()] == jobs[:1]
+        for job in jobs[3:]:
+            job.cancel()
+        assert line.queue.dead == 0
+        assert [job for _ in range(2) for job, _ in line.take()] == jobs[1:3]
+
+    run(scenario())
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def test_count_stops_at_the_first_row_beyond_reach():

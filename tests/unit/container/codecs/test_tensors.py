@@ -187,3 +187,16 @@ def test_request_says_how_long_it_waits():
     assert decoded(body(parameters={"timeout": 1_500_000}), "", signature()).timeout_seconds == 1.5
     assert decoded(body(parameters={"timeout": 0}), "", signature()).timeout_seconds is None
     assert decoded(body(parameters=None), "", signature()).timeout_seconds is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {"binary_data_output": "yes"}},
+        {"parameters": {"binary_data_output": 1}},
+        {"outputs": [{"name": "y", "parameters": {"binary_data": "false"}}]},
+    ],
+)
+def test_refuses_a_wish_for_binary_that_is_neither_yes_nor_no(changes):
+    with pytest.raises(RequestFault, match=r'"binary_data(_output)?" is .*; it must be true or false\.$'):
+        decoded(body(**changes), "", signature())

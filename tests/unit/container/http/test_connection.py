@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 
 import pytest
 
 from container.server.http.connection import Connection, Shared
+from container.server.http.limits import HttpLimits
+from container.server.http.request_reader import RequestReader
 from tests.unit.container.http.conversation import CHUNKED, GET, LIMITS, POST, Conversation, Office, run, settle, statuses
 
 
@@ -27,6 +30,20 @@ async def test_request_may_come_byte_by_byte_and_in_chunks():
     await talk.send(*(bytes([byte]) for byte in POST))
     await talk.send(CHUNKED, b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n", b"\r\n")
     assert [body for _, _, body in talk.answers] == [b"POST/a:abc"] * 2
+
+
+def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():
+    body = b"ab" * 100_000
+    reader = RequestReader(HttpLimits(body_bytes=len(body)), lambda: 0.0)
+    reader.feed(CHUNKED)
+    tracemalloc.start()
+    for begin in range(0, len(body), 200):
+        reader.feed(b"".join(b"2\r\n%b\r\n" % body[place : place + 2] for place in range(begin, begin + 200, 2)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    reader.feed(b"0\r\n\r\n")
+    assert type(reader.arrived[0].request.body) is bytes and reader.arrived[0].request.body == body
+    assert held < 1.5 * len(body)
 
 
 @run

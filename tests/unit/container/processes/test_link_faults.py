@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 import uvloop
 
 from container.server.processes import frames
 from container.server.processes.answerer import OUR_FAULT
 from container.server.processes.link import GONE
-from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
+from container.server.types import DeadlinePassed, EngineRefused, QueueFull, TooLarge, Unavailable
 from tests.unit.container.processes.echo import tokens
 from tests.unit.container.processes.pairs import Pair, pairs
 
@@ -40,6 +41,20 @@ def test_our_own_fault_is_told_to_the_owner_and_is_a_sentence_for_the_client():
         with pytest.raises(Unavailable, match=OUR_FAULT):
             await asked
         assert [type(fault) for fault in pair.failed] == [KeyError]
+
+    pairs(test)
+
+
+def test_answer_larger_than_a_frame_is_refused_alone():
+    async def test(pair: Pair) -> None:
+        asked, other = pair.link.submit([tokens(1)]), pair.link.submit([tokens(1)])
+        await pair.backend.holds(2)
+        pair.backend.taken[0][2].set_result((np.zeros(frames.MAX_FRAME_BYTES, np.uint8),))  # never touched: takes no memory
+        with pytest.raises(TooLarge, match=r"take 1073741\d+ bytes, more than 1073741824; send it in parts"):
+            await asked
+        pair.backend.taken[1][2].set_result((np.ones((1, 2)),))
+        assert (await other)[0].tolist() == [[1, 1]]
+        assert not pair.link.lost and not pair.failed
 
     pairs(test)
 

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,24 @@ def test_counts_of_a_dead_process_are_kept(archive):
         assert (await other.samples())[name] == 3
 
     served(archive, test)
+
+
+def test_process_without_descriptors_drops_connections_and_goes_on(archive, capfd):
+    limited = ("bash", "-c", f'ulimit -n 40; exec {sys.executable} -m container.server.composition.front "$0" "$1"')
+
+    async def test(server: Server) -> None:
+        await server.clients(1)
+        for client in [await Client.connected(server.port) for _ in range(60)]:
+            client.close()
+        status = None
+        while status != 200:  # those that left may still have their descriptors
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                status = (await (await Client.connected(server.port)).ask("a dog")).status
+        assert not server.lines
+
+    served(archive, test, count=1, command=limited)
+    said = capfd.readouterr().err
+    assert "connection_dropped" in said and "IndexError" not in said
 
 
 def test_draining_lets_taken_requests_finish_and_takes_no_others(archive):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -125,5 +127,25 @@ def test_door_says_that_the_owner_left():
         ours.close()
         with pytest.raises(EOFError):
             handed(theirs)
+
+    tried(test)
+
+
+def test_connection_without_a_descriptor_is_told_and_the_next_one_comes():
+    async def test(bench: Bench) -> None:
+        ours, theirs = bench.door()
+        socket.send_fds(ours, [b"c"], [bench.listener.fileno()])
+        free = os.dup(0)
+        os.close(free)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            with pytest.raises(OSError, match="no file descriptor left"):
+                handed(theirs)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        socket.send_fds(ours, [b"c"], [bench.listener.fileno()])
+        with handed(theirs) as again:
+            assert again.getsockname() == bench.listener.getsockname()
 
     tried(test)

@@ -12,6 +12,7 @@ from container.server.serving.metrics import (
     RequestMetrics,
     counter,
     exposition,
+    forget_model,
     gauge,
     histogram,
 )
@@ -88,11 +89,39 @@ def test_models_that_clients_invent_make_no_series():
     assert models == {"", "real"}
 
 
-def test_forgotten_model_has_no_gauge_and_keeps_its_counts():
+def series(samples: Samples) -> set[str]:
+    """The models that have any."""
+    return {
+        value
+        for name, labels in parsed(samples.snapshot())
+        for label, value in zip(FAMILIES[name].labels, labels, strict=True)
+        if label == "model"
+    }
+
+
+def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
     samples = filled(Samples())
-    samples.forget("m")
-    names = {name for name, _ in parsed(samples.snapshot())}
-    assert "roundhouse_queue_rows" not in names and {"roundhouse_connections", "roundhouse_tokens"} <= names
+    for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
+        BatchMetrics(samples, name).batch_ran(rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0)
+    before = told(samples.snapshot())
+    for name in ("infer", "real", "wait"):
+        forget_model(samples, name)
+    assert series(samples) == {"m"}
+    after = told(samples.snapshot())
+    assert after == {key: value for key, value in before.items() if ("model", "m") in key[1] or "model" not in dict(key[1])}
+    forget_model(samples, "m")
+    assert series(samples) == set() and told(samples.snapshot())["roundhouse_connections", ()] == 4
+
+
+def test_model_that_is_loaded_again_is_counted_from_zero():
+    samples = Samples()
+    requests = RequestMetrics(samples)
+    for _ in range(2):
+        requests.request_over("infer", 200, 0.1, STAGES, model="m")
+        forget_model(samples, "m")
+        BatchMetrics(samples, "m").request_over(queue_seconds=0.1)
+    requests.request_over("infer", 200, 0.1, STAGES, model="m")
+    assert told(samples.snapshot())["roundhouse_requests_total", (("model", "m"), ("path", "infer"), ("status", "200"))] == 1
 
 
 def test_nothing_counted_is_nothing_told():

@@ -51,6 +51,15 @@ def test_a_damaged_file_is_none(cache, tmp_path, data):
     assert cache.find("digest") is None
 
 
+def test_a_file_with_any_byte_damaged_is_none_or_ranges(cache, tmp_path):
+    cache.keep("digest", RANGES)
+    path = next((tmp_path / "near").rglob("*.npz"))
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        assert cache.find("digest") is None or len(cache.find("digest")) == len(RANGES)
+
+
 def test_digest_changes_with_network_samples_order_and_method(network):
     digests = {
         ranges_digest(network, ("a", "b"), "max"),

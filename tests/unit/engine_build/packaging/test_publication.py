@@ -93,6 +93,35 @@ def test_store_keeps_the_first_of_two_when_asked(store, file, tmp_path):
     assert store.upload(other, "a") and store.read("a") == b"other"
 
 
+class Contested(Bucket):
+    """Another build's upload of the same object is under way for the first `times` tries, and then whole."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def put_object(self, *, Bucket, Key, Body, ChecksumSHA256, IfNoneMatch=None):
+        if self.times > 0:
+            self.times -= 1
+            if self.times == 0:
+                self.objects[Key] = b"the other's"
+            raise ClientError({"Error": {"Code": "ConditionalRequestConflict", "Message": "conflict"}}, "PutObject")
+        return super().put_object(Bucket=Bucket, Key=Key, Body=Body, ChecksumSHA256=ChecksumSHA256, IfNoneMatch=IfNoneMatch)
+
+
+def test_an_upload_that_another_build_contests_is_tried_again_until_one_is_there(file):
+    bucket, naps = Contested(2), []
+    store = S3Store("b", region="us-east-1", client=bucket, sleep=naps.append)
+    assert store.upload(file, "x", only_if_absent=True) is False
+    assert (bucket.objects["x"], naps) == (b"the other's", [1, 2])
+
+
+def test_refuses_an_upload_that_stays_contested(file):
+    store = S3Store("b", region="us-east-1", client=Contested(99), sleep=lambda seconds: None)
+    with pytest.raises(PublishFailed, match=r"S3 answers ConditionalRequestConflict \(conflict\)"):
+        store.upload(file, "x", only_if_absent=True)
+
+
 def test_store_is_a_bucket_or_a_folder(tmp_path):
     assert store_at("s3://bucket/", region="us-east-1").place == "s3://bucket"
     assert store_at(str(tmp_path), region="us-east-1").place == str(tmp_path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -68,6 +71,46 @@ def test_refuses_arrays_of_python_objects(tmp_path):
 def test_refuses_a_file_that_is_no_archive(tmp_path):
     with pytest.raises(InputRefused, match=r"a.npz cannot be read"):
         samples(written(tmp_path, "a.npz", "no archive"))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_refuses_or_reads_an_archive_with_any_byte_damaged(save, tmp_path):
+    path = tmp_path / "a.npz"
+    save(path, x=np.random.default_rng(0).random((40, 8)), labels=np.arange(40))
+    whole, refused = path.read_bytes(), 0
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            samples(path)
+        except InputRefused:
+            refused += 1
+    assert refused > len(whole) // 14
+
+
+def test_refuses_an_archive_cut_short_anywhere(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.random.default_rng(0).random((40, 8)))
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 53):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputRefused, match=r"a.npz cannot be read"):
+            samples(path)
+
+
+def test_refuses_an_array_larger_than_any_memory(tmp_path):
+    data = io.BytesIO()
+    np.lib.format.write_array_header_1_0(data, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)})
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", data.getvalue())
+    with pytest.raises(InputRefused, match=r"a.npz cannot be read \("):
+        samples(tmp_path / "a.npz")
+
+
+def test_refuses_a_single_array_under_the_name_of_an_archive(tmp_path):
+    with (tmp_path / "a.npz").open("wb") as file:
+        np.save(file, np.zeros((3, 2)))
+    with pytest.raises(InputRefused, match=r"one array without a name; write np.savez\(path, name=array\)"):
+        samples(tmp_path / "a.npz")
 
 
 def test_refuses_a_file_that_is_not_there(tmp_path):

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.onnx_source import opset, read_model, refuse_broken_weights, tensor_records
+from engine_build.sources.onnx_source import opset, read_model, refuse_broken_weights, refuse_external_data, tensor_records
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 
@@ -39,12 +39,72 @@ def test_refuses_a_constant_node_that_is_no_number(tmp_path):
         refuse_broken_weights(read_model(path))
 
 
+def test_refuses_a_weight_whose_bytes_are_not_its_shapes(tmp_path):
+    model = onnx.load(linear(tmp_path / "model.onnx"))
+    model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:24]
+    with pytest.raises(SourceFault, match=r"weight w cannot be read \(.*export it again"):
+        refuse_broken_weights(model)
+
+
+def test_a_datatype_that_onnx_does_not_know_is_told_by_its_number(tmp_path):
+    model = onnx.load(linear(tmp_path / "model.onnx"))
+    model.graph.input[0].type.tensor_type.elem_type = 119
+    assert tensor_records(model.graph.input)[0].datatype == "number 119"
+
+
 def test_refuses_weights_in_other_files(tmp_path):
     path = linear(tmp_path / "inner.onnx", weight=np.ones((4, 3), dtype=np.float32))
     outer = tmp_path / "model.onnx"
     onnx.save(onnx.load(path), outer, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
     with pytest.raises(SourceFault, match=r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save"):
         read_model(outer)
+
+
+def elsewhere(name="c"):
+    """A tensor whose bytes are said to lie in another file."""
+    weight = onnx.numpy_helper.from_array(np.ones(3, dtype=np.float32), name)
+    onnx.external_data_helper.set_external_data(weight, location="../../etc/passwd")
+    weight.ClearField("raw_data")
+    return weight
+
+
+def in_a_constant():
+    return [node("Constant", "", "c", value=elsewhere()), node("Add", "x c", "y")]
+
+
+def in_a_branch():
+    made = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
+    same = onnx.helper.make_graph([node("Identity", "c", "b")], "branch", [], [made], [elsewhere()])
+    truth = onnx.numpy_helper.from_array(np.array(True))
+    chosen = node("If", "t", "d", then_branch=same, else_branch=same)
+    return [node("Constant", "", "t", value=truth), chosen, node("Add", "x d", "y")]
+
+
+@pytest.mark.parametrize("nodes", [in_a_constant, in_a_branch])
+def test_refuses_constants_and_branches_in_other_files(nodes, tmp_path):
+    path = write_graph(tmp_path / "model.onnx", nodes(), [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
+    with pytest.raises(SourceFault, match=r"keeps \d weights in other files \(\.\./\.\./etc/passwd\)"):
+        read_model(path)
+
+
+def test_refuses_a_functions_constant_in_another_file():
+    function = onnx.helper.make_function("own", "F", ["x"], ["y"], in_a_constant(), [onnx.helper.make_opsetid("", 17)])
+    graph = onnx.helper.make_graph([node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)])
+    model = onnx.helper.make_model(graph, functions=[function])
+    with pytest.raises(SourceFault, match=r"m.onnx keeps 1 weights in other files"):
+        refuse_external_data("m.onnx", model)
+
+
+def test_refuses_a_broken_weight_within_a_branch(tmp_path):
+    made = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
+    weight = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32), "inner")
+    branch = onnx.helper.make_graph([node("Identity", "inner", "b")], "branch", [], [made], [weight])
+    truth = onnx.numpy_helper.from_array(np.array(True))
+    chosen = node("If", "t", "d", then_branch=branch, else_branch=branch)
+    nodes = [node("Constant", "", "t", value=truth), chosen, node("Add", "x d", "y")]
+    path = write_graph(tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
+    with pytest.raises(SourceFault, match=r"weight inner holds NaN"):
+        refuse_broken_weights(read_model(path))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])

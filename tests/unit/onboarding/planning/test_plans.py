@@ -137,6 +137,11 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it()
     assert planning_notes(deployment) == ()
 
 
+def test_refusal_tells_what_was_measured_of_one_copy_and_a_type_that_holds_one():
+    (fault,) = planning_faults(with_models({"a": 23000}, instance="ml.g6.xlarge", copies=3))
+    assert fault.startswith("Model 'a' takes 23000 MiB of GPU memory (measured)") and "ml.g6e.xlarge" in fault
+
+
 def test_refuses_a_model_too_large_for_one_of_several_types():
     deployment = with_models({"a": 20000})
     small = with_models({"a": 20000}, instance="ml.g4dn.xlarge").own.pools[0]

@@ -54,6 +54,10 @@ def test_a_closed_loop_has_users():
         ({"url": URL, "stop": "p99=5"}, "the search stops by itself"),
         ({"url": URL, "rate": 1.0, "first_rate": 5.0}, "belongs to the search"),
         ({"url": URL, "rate": 1.0, "expected_interval_ms": 5.0}, "an open loop needs no correction"),
+        ({"url": URL, "environment": "dev"}, "--env: belongs to an ENDPOINT"),
+        ({"url": URL, "rate": float("nan")}, "--rate: nan is no amount"),
+        ({"url": URL, "slo_ms": float("inf")}, "--slo: inf is no amount"),
+        ({"url": URL, "warm_up_seconds": float("inf")}, "--warm-up: inf is no amount"),
     ],
 )
 def test_refuses_wishes_that_exclude_each_other(wishes, said):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.local_cloud.api_model import hosting_instance_types, shapes
+from workbench.local_cloud.api_model import OPERATIONS, RUNTIME, SCALING, api_model, hosting_instance_types, shapes
 from workbench.local_cloud.aws_error import AwsError
 from workbench.local_cloud.constraints import broken_rules, checked_request
 
@@ -25,10 +25,27 @@ def said(operation, request):
     return error.value
 
 
-def test_every_pattern_of_the_model_is_one_that_python_reads():
-    for shape in shapes().values():
+@pytest.mark.parametrize("service", OPERATIONS)
+def test_every_pattern_of_the_models_is_one_that_python_reads(service):
+    for shape in shapes(service).values():
         if "pattern" in shape:
             broken_rules(shape, "x")
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "field", "allowed", "refused"),
+    [
+        (SCALING, "PutScalingPolicy", "PolicyName", "p 99 (fast)", "p\u00e4"),
+        (SCALING, "RegisterScalableTarget", "ResourceId", "endpoint/e/variant/\u00e4\U0001f682", "endpoint/\x00"),
+        (RUNTIME, "InvokeEndpoint", "InferenceId", "trace 7", " trace"),
+        (RUNTIME, "InvokeEndpoint", "CustomAttributes", "a=1\tb", "a=\u00e4"),
+        (RUNTIME, "InvokeEndpoint", "TargetModel", "a/model.tar.gz", "a\nmodel"),
+    ],
+)
+def test_patterns_of_the_models_mean_what_they_mean_in_java(service, operation, field, allowed, refused):
+    model = api_model(service)
+    shape = model.shapes[model.shapes[model.inputs[operation]]["members"][field]["shape"]]
+    assert [broken_rules(shape, value) == [] for value in (allowed, refused)] == [True, False]
 
 
 def test_instance_types_are_those_of_the_model():

@@ -61,7 +61,7 @@ def test_refuses_to_sign_without_credentials(monkeypatch, tmp_path):
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(DeskError, match="No AWS credentials"):
+    with pytest.raises(DeskError, match="no AWS credentials were found; set AWS_PROFILE"):
         signer(Destination(url="https://h/", region="eu-west-1"))
 
 

@@ -1,0 +1,23 @@
+"""A repository of its own for a test, so that a local cloud of this one goes on; only the environments are this one's."""
+
+import shutil
+
+from tests.local_cloud.tiny_road import REPOSITORY
+
+COPIED = ("app.py", "cdk.json", "container", "engine_build", "onboarding", "requirements", "stacks", "workbench")
+LINKED = (".venv", ".venvs", "node_modules")
+
+
+def copy_repository(place, *trees):
+    """Copies what runs, and the trees that are named, such as `models`."""
+    for name in (*COPIED, *trees):
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
+        copy(REPOSITORY / name, place / name)
+    for name in LINKED:
+        (place / name).symlink_to(REPOSITORY / name)
+    return place
+
+
+def roundhouse(desk, *words):
+    """The command line of the desk's own `roundhouse`."""
+    return (str(desk / ".venv" / "bin" / "python"), "-m", "workbench.cli", *words)

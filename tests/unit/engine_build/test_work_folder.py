@@ -1,0 +1,28 @@
+"""The folder that one build holds, and what a killed one left in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_build.errors import InputRefused
+from engine_build.work_folder import WorkFolder
+
+
+def test_what_a_killed_build_was_writing_goes_and_what_it_finished_stays(tmp_path):
+    finished, half = tmp_path / "engines/0123/model.tar.gz", tmp_path / "engines/0123/.part-ab12"
+    ours, scratch = tmp_path / ".part-time.txt", tmp_path / "scratch/networks/model.onnx"
+    for path in (finished, half, ours, scratch):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    with WorkFolder(tmp_path):
+        assert [path.is_file() for path in (finished, half, ours, scratch)] == [True, False, True, False]
+
+
+def test_refuses_a_folder_that_another_build_holds_and_leaves_its_files(tmp_path):
+    half = tmp_path / "networks/0123/.part-ab12"
+    with WorkFolder(tmp_path):
+        half.parent.mkdir(parents=True)
+        half.write_bytes(b"under way")
+        with pytest.raises(InputRefused, match="is in use by another build"), WorkFolder(tmp_path):
+            pass
+        assert half.is_file()
