@@ -42,18 +42,24 @@ _INVOCATIONS = {
     ),
     **_facts("InvocationsPerCopy", unit="count", dimensions=(COMPONENT,), statistics=("Sum",), percentiles=False),
     **_facts(
-        "Invocation4XXErrors Invocation5XXErrors InvocationModelErrors",
+        "Invocation4XXErrors Invocation5XXErrors",
         unit="share",
         dimensions=BOTH,
         statistics=SIMPLE,
         percentiles=False,
     ),
-    **_facts("MidStreamErrors", unit="share", dimensions=(VARIANT,), statistics=SIMPLE, percentiles=False),
+    **_facts("InvocationModelErrors", unit="share", dimensions=BOTH, statistics=SIMPLE, percentiles=False, kind="real-time"),
+    **_facts("MidStreamErrors", unit="share", dimensions=(VARIANT,), statistics=SIMPLE, percentiles=False, kind="real-time"),
     **_facts("ModelLatency", unit="microseconds", dimensions=BOTH),
     **_facts("OverheadLatency", unit="microseconds", dimensions=BOTH, statistics=SIMPLE, percentiles=False, kind="real-time"),
-    **_facts("FirstChunkLatency FirstChunkModelLatency FirstChunkOverheadLatency", unit="microseconds", dimensions=(VARIANT,)),
+    **_facts(
+        "FirstChunkLatency FirstChunkModelLatency FirstChunkOverheadLatency",
+        unit="microseconds",
+        dimensions=(VARIANT,),
+        kind="real-time",
+    ),
     **_facts("ContainerLatency", unit="microseconds", dimensions=((*VARIANT, "ContainerName"),)),
-    **_facts("ConcurrentRequestsPerModel", unit="count", dimensions=(VARIANT,)),
+    **_facts("ConcurrentRequestsPerModel", unit="count", dimensions=(VARIANT,), kind="real-time"),
     **_facts("ConcurrentRequestsPerCopy", unit="count", dimensions=(COMPONENT,)),
     **_facts("NoCapacityInvocationFailures", unit="count", dimensions=BOTH),
     **_facts("ModelSetupTime", unit="microseconds", dimensions=(VARIANT,), kind="serverless"),
@@ -131,13 +137,6 @@ OTHER_NAMESPACES = (
     "/aws/sagemaker/Clusters",
 )
 """Namespaces of SageMaker whose metrics are not an endpoint's."""
-ASYNCHRONOUS_TOO = (
-    "ModelLatency",
-    "Invocation4XXErrors",
-    "Invocation5XXErrors",
-    "InvocationModelErrors",
-    "ConcurrentRequestsPerModel",
-)
 
 
 def metric_facts(namespace: str, metric: str) -> MetricFacts | None:

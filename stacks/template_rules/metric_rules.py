@@ -10,7 +10,7 @@ from onboarding.nearest import did_you_mean, listed
 from stacks.template_rules import hosting
 from stacks.template_rules.dashboard_body import body_of
 from stacks.template_rules.finding import Problem
-from stacks.template_rules.metric_facts import ASYNCHRONOUS_TOO, ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES, metric_facts
+from stacks.template_rules.metric_facts import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES, metric_facts
 from stacks.template_rules.metric_uses import MetricUse, metric_uses
 from stacks.template_rules.rule import rule
 from stacks.template_rules.template import Template
@@ -118,7 +118,7 @@ def metric_of_another_kind(template: Template) -> Iterator[Problem]:
         models = [model for each in hosting.variants(config) for model in hosting.models_of(template, each)]
         multi = any(hosting.mode_of(model) == "MultiModel" for model in models)
         refused = {
-            "real-time": is_asynchronous and use.metric not in ASYNCHRONOUS_TOO and "an asynchronous endpoint",
+            "real-time": is_asynchronous and "an asynchronous endpoint",
             "asynchronous": not is_asynchronous and "an endpoint that answers at once",
             "serverless": not serverless and "an endpoint with instances",
             "multi-model": bool(models) and not multi and "an endpoint of one model",

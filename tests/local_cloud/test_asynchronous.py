@@ -1,6 +1,7 @@
 """Asynchronous endpoints: requests wait for an instance, answers lie in S3, topics hear of both outcomes."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from botocore.exceptions import ClientError
@@ -91,6 +92,25 @@ def test_input_that_is_not_there_is_a_failure(cloud, waiting):
         EndpointName="waits", InputLocation=f"s3://{BUCKET}/nothing"
     )
     assert b"cannot be read" in read(cloud, accepted["FailureLocation"])
+
+
+def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, waiting):
+    read(cloud, ask(cloud, b"fault", InferenceId="third")["FailureLocation"])
+    read(cloud, ask(cloud, InferenceId="fourth")["OutputLocation"])
+    of_variant = [{"Name": "EndpointName", "Value": "waits"}, {"Name": "VariantName", "Value": "AllTraffic"}]
+    cloudwatch, now = cloud.client("cloudwatch"), datetime.now(UTC)
+    day = {"StartTime": now - timedelta(days=1), "EndTime": now + timedelta(days=1), "Period": 2 * 86_400}
+
+    def total(name):
+        asked = {"Namespace": "AWS/SageMaker", "MetricName": name, "Dimensions": of_variant, "Statistics": ["Sum"]}
+        return sum(each["Sum"] for each in cloudwatch.get_metric_statistics(**asked, **day)["Datapoints"])
+
+    until(lambda: True if total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2 else None)
+    listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
+    assert {each["MetricName"] for each in listed} == {
+        "ModelLatency", "Invocation4XXErrors", "Invocation5XXErrors", "InvocationsProcessed", "InvocationFailures",
+        "ExpiredRequests", "TimeInBacklog", "TotalProcessingTime",
+    }  # fmt: skip
 
 
 def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):

@@ -14,6 +14,7 @@ from workbench.local_cloud.archive import s3_location
 from workbench.local_cloud.aws_error import AwsError, Reply, json_reply
 from workbench.local_cloud.endpoint import Endpoint
 from workbench.local_cloud.invocation import Invocation, refusal
+from workbench.local_cloud.metrics import InvocationMetrics
 from workbench.local_cloud.queued import Answered, Queued, deliver, queued
 from workbench.local_cloud.settings import Settings
 
@@ -93,8 +94,11 @@ class Asynchronous:
             self._queues.pop(id(queue.endpoint), None)
 
     def _answer(self, queue: Queue, request: Queued) -> None:
+        begun = time.time()
         try:
-            deliver(queue.endpoint.name, request, self._answered(queue.endpoint, request))
+            answered = self._answered(queue.endpoint, request)
+            _publish_answer(queue.endpoint, request, answered, begun)
+            deliver(queue.endpoint.name, request, answered)
         finally:
             with queue.turn:
                 queue.answering -= 1
@@ -111,6 +115,7 @@ class Asynchronous:
             body=body,
             begun=time.monotonic(),
             model_seconds=request.model_seconds,
+            queued=True,
         )
         try:
             status, headers, content = self._ask(endpoint, invocation)
@@ -119,6 +124,13 @@ class Asynchronous:
         if status != 200:
             return Answered(status="Failed", reason=str(json.loads(content)["message"]))
         return Answered(status="Completed", content_type=headers.get("content-type", ""), body=content)
+
+
+def _publish_answer(endpoint: Endpoint, request: Queued, answered: Answered, begun: float) -> None:
+    """What became of one request, by the endpoint's first variant."""
+    if endpoint.traffic is not None:
+        metrics = InvocationMetrics(endpoint=endpoint.name, variant=next(iter(endpoint.traffic.fleet.production)), queued=True)
+        metrics.record_queued(answered.status, waited_seconds=begun - request.received, seconds=time.time() - request.received)
 
 
 def _publish_backlog(queue: Queue) -> None:

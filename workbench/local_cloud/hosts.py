@@ -26,6 +26,7 @@ class Running:
     endpoint: str
     variant: str
     instances: tuple[Instance, ...]
+    queued: bool
 
 
 def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
@@ -36,7 +37,14 @@ def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
             for variant in fleet.variants:
                 found[variant.name] = (*found.get(variant.name, ()), *variant.instances)
         for variant_name, instances in found.items():
-            yield Running(account=account, region=region, endpoint=name, variant=variant_name, instances=instances)
+            yield Running(
+                account=account,
+                region=region,
+                endpoint=name,
+                variant=variant_name,
+                instances=instances,
+                queued=endpoint.is_asynchronous,
+            )
 
 
 def running_count(endpoints: Mapping[str, Endpoint], endpoint_name: str, variant: str) -> int:
@@ -57,6 +65,8 @@ class Hosts:
     def sample_requests(self) -> None:
         """How many requests each instance has in hand; untracked variants only when they have any."""
         for each in running(self._endpoints):
+            if each.queued:
+                continue
             with request_scope(each.account, each.region):
                 held = [instance.in_flight for instance in each.instances]
                 if any(held) or self._tracked(each.endpoint, each.variant):
@@ -72,7 +82,7 @@ class Hosts:
                 metrics = InvocationMetrics(endpoint=each.endpoint, variant=each.variant)
                 for instance in each.instances:
                     self._record(metrics, instance, usages[_pid(instance)], ended)
-                if self._tracked(each.endpoint, each.variant):
+                if not each.queued and self._tracked(each.endpoint, each.variant):
                     metrics.record_none(begun, ended)
         self._before = {pid: before for pid, before in self._before.items() if before[0] > ended - 20 * UNTRACKED_SECONDS}
 

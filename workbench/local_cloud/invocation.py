@@ -27,13 +27,14 @@ PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """What is asked of an endpoint, and since when; `model_seconds` is how long its model may take."""
+    """What is asked of an endpoint, and since when; `model_seconds` is how long its model may take, `queued` that it waited."""
 
     endpoint: str
     headers: Mapping[str, str]
     body: bytes
     begun: float
     model_seconds: float = MODEL_SECONDS
+    queued: bool = False
 
     @property
     def sent_headers(self) -> dict[str, str]:
@@ -42,7 +43,7 @@ class Invocation:
 
     def ask(self, instance: Instance) -> Reply:
         """Asks one instance; NotListening when its server takes no connection, so that another one may be asked."""
-        metrics = InvocationMetrics(endpoint=self.endpoint, variant=instance.variant)
+        metrics = InvocationMetrics(endpoint=self.endpoint, variant=instance.variant, queued=self.queued)
         asked = time.monotonic()
         try:
             response, loading = self._passed_on(instance)
@@ -64,7 +65,7 @@ class Invocation:
 
     def unreachable(self, instance: Instance, error: Exception, asked: float) -> Reply:
         """The reply when a server was asked and did not answer."""
-        metrics = InvocationMetrics(endpoint=self.endpoint, variant=instance.variant)
+        metrics = InvocationMetrics(endpoint=self.endpoint, variant=instance.variant, queued=self.queued)
         metrics.record(status=0, model_seconds=time.monotonic() - asked, overhead_seconds=asked - self.begun)
         return self._model_error(instance, Response(status=0, headers={}, body=_unreachable(error).encode()))
 

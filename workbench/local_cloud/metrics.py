@@ -54,21 +54,31 @@ publisher = Publisher()
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationMetrics:
-    """Publishes for one endpoint's variant."""
+    """Publishes for one endpoint's variant; an asynchronous endpoint, `queued`, publishes less of an invocation."""
 
     endpoint: str
     variant: str
+    queued: bool = False
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
         """One invocation: its count, its latencies in microseconds, whose fault a failure is; status 0 is no answer at all."""
         publisher.invoked_at[(account_id(), region(), self.endpoint, self.variant)] = time.time()
-        self._add("Invocations", 1)
-        self._add("InvocationsPerInstance", 1 / max(publisher.running(self.endpoint, self.variant), 1))
         self._add("ModelLatency", model_seconds * 1e6, "Microseconds")
-        self._add("OverheadLatency", overhead_seconds * 1e6, "Microseconds")
         self._add("Invocation4XXErrors", int(400 <= status < 500))
         self._add("Invocation5XXErrors", int(status >= 500))
-        self._add("InvocationModelErrors", int(not 200 <= status < 300))
+        if not self.queued:
+            self._add("Invocations", 1)
+            self._add("InvocationsPerInstance", 1 / max(publisher.running(self.endpoint, self.variant), 1))
+            self._add("OverheadLatency", overhead_seconds * 1e6, "Microseconds")
+            self._add("InvocationModelErrors", int(not 200 <= status < 300))
+
+    def record_queued(self, status: str, *, waited_seconds: float, seconds: float) -> None:
+        """What became of a queued request: Completed, Failed or Expired; how long it waited, and took in all."""
+        self._add("InvocationsProcessed", int(status != "Expired"))
+        self._add("InvocationFailures", int(status == "Failed"))
+        self._add("ExpiredRequests", int(status == "Expired"))
+        self._add("TimeInBacklog", waited_seconds * 1e6, "Microseconds")
+        self._add("TotalProcessingTime", seconds * 1e6, "Microseconds")
 
     def record_loading(self, loading: Loading) -> None:
         """What a multi-model endpoint's invocation waited for, and what had to make room."""

@@ -201,7 +201,10 @@ def test_refuses_an_endpoint_that_changed_meanwhile(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"endpoint": None, "url": "http://h:1"}, "a server by its URL has no lock"), ({"rate": 5.0}, "takes no load")],
+    [
+        ({"endpoint": None, "environment": None, "url": "http://h:1"}, "a server by its URL has no lock"),
+        ({"rate": 5.0}, "takes no load"),
+    ],
 )
 def test_refuses_wishes_that_record_nothing(changes, said):
     with pytest.raises(RoundhouseError, match=said):
