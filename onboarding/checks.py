@@ -37,6 +37,7 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
     yield from name_rules.file_names(files.environments)
     yield from name_rules.sagemaker_names(files.models)
     yield from name_rules.sagemaker_names(files.endpoints)
+    yield from name_rules.environments_do_not_meet(files)
     yield from _spec_faults(files, datasets)
     for environment in files.environments.values():
         yield from environment.faults

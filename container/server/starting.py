@@ -21,6 +21,7 @@ from container.server.composition.many_models import serve_many_models
 from container.server.composition.one_process import serve_one_process
 from container.server.composition.parts import StoppedLoading, Unloadable, place_of
 from container.server.composition.several_processes import serve_several_processes
+from container.server.descriptors import allow_connections
 from container.server.ending import hear_no_more, without_waiting
 from container.server.engines.engine import Engine
 from container.server.engines.opening import open_engine, running
@@ -45,6 +46,7 @@ def main(arguments: list[str], opened: Opened | None = None) -> int:
         )
     try:
         settings = process_settings()
+        allow_connections(settings.max_connections)
         with _listener(settings) as listener:
             return _served(settings, listener, _engine if opened is None else opened)
     except CannotListen as fault:

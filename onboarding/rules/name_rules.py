@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from typing import TypeVar
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.nearest import did_you_mean, listed
-from onboarding.resolved import Files, Resolved, shared_endpoint_name
+from onboarding.resolved import Files, Resolved, own_endpoint, shared_endpoint_name
 from onboarding.rules.join_rules import cache_fault, cache_has_no_server
 from onboarding.validation import Checked
 from onboarding.values import Value
@@ -131,6 +132,29 @@ def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
                 value=name,
                 way_out="rename one of the two",
             )
+
+
+def environments_do_not_meet(files: Files) -> Iterator[Fault]:
+    """`<environment>-<name>` means one endpoint of an account and region, wherever the hyphens of both parts are."""
+    own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
+    names = {name.lower(): name for name in (*files.endpoints, *own)}
+    for each, other in permutations(files.environments.values(), 2):
+        longer, shorter = each.spec, other.spec
+        if not {"name", "account", "region"} <= each.sections & other.sections or _place(longer) != _place(shorter):
+            continue
+        head, _, between = longer.name.partition(f"{shorter.name}-")
+        met = [name for name in names.values() if f"{between}-{name}".lower() in names] if not head and between else []
+        for name in met[:1]:
+            other_name = names[f"{between}-{name}".lower()]
+            yield each.document.at("name").fault(
+                f"its endpoint of {name} is called like environment {shorter.name}'s of {other_name}",
+                value=f"{longer.name}-{name}",
+                way_out="rename the environment, or give it an account or a region of its own",
+            )
+
+
+def _place(environment: EnvironmentSpec) -> tuple[str, str]:
+    return environment.account, environment.region
 
 
 def _name(each: Checked[SpecT]) -> str | None:
