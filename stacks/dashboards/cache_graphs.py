@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stacks.dashboards.rows import Row, Shown, computed, hidden
+from stacks.dashboards.rows import Row, Shown
 from stacks.dashboards.widget import Graph
 
 WAITS = (
@@ -19,10 +19,8 @@ def cache_graphs(shown: Shown) -> list[Graph]:
 
 
 def _hits(shown: Shown) -> Graph:
-    rows = [
-        shown.invocations("ModelCacheHit", "Average", **hidden("hits")),
-        computed("hits * 100", "requests whose model is in memory", "percent"),
-    ]
+    label = "requests whose model is in memory"
+    rows = shown.changed("ModelCacheHit", "Average", "* 100", label=label, names=("hits", "percent"))
     return Graph(title="Cache hits, %", rows=rows, unit="%", most=100)
 
 
@@ -38,6 +36,5 @@ def _models(shown: Shown) -> Graph:
 def _waits(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(WAITS):
-        rows.append(shown.invocations(metric, "Average", **hidden(f"wait{number}")))
-        rows.append(computed(f"wait{number} / 1000", label, f"ms{number}"))
+        rows += shown.changed(metric, "Average", "/ 1000", label=label, names=(f"wait{number}", f"ms{number}"))
     return Graph(title="Loading, ms on average", rows=rows, unit="ms")

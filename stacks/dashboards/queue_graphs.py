@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stacks.dashboards.lines import Line
-from stacks.dashboards.rows import Row, Shown, computed, hidden, of_endpoint
+from stacks.dashboards.rows import Row, Shown, of_endpoint
 from stacks.dashboards.widget import Graph
 
 TIMES = (("TimeInBacklog", "in the queue"), ("ModelLatency", "in the model"))
@@ -42,6 +42,5 @@ def _outcomes(shown: Shown) -> Graph:
 def _times(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(TIMES):
-        rows.append(shown.invocations(metric, "Average", **hidden(f"time{number}")))
-        rows.append(computed(f"time{number} / 1000000", label, f"seconds{number}"))
+        rows += shown.changed(metric, "Average", "/ 1000000", label=label, names=(f"time{number}", f"seconds{number}"))
     return Graph(title="Time of a request, average, s", rows=rows, unit="s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stacks.dashboards.lines import Line
-from stacks.dashboards.rows import Row, Shown, computed, hidden
+from stacks.dashboards.rows import Row, Shown
 from stacks.dashboards.widget import Graph
 
 PERCENTILES = ("p50", "p95", "p99")
@@ -17,11 +17,11 @@ def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) 
     """Model latency, and SageMaker's own time around it, of which CloudWatch keeps no percentiles."""
     rows: list[Row] = []
     for percentile in PERCENTILES:
-        rows.append(shown.invocations("ModelLatency", percentile, **hidden(f"{percentile}_us")))
-        rows.append(computed(f"{percentile}_us / 1000", shown.label(percentile), percentile))
+        names = (f"{percentile}_us", percentile)
+        rows += shown.changed("ModelLatency", percentile, "/ 1000", label=shown.label(percentile), names=names)
     if overhead:
-        rows.append(shown.invocations("OverheadLatency", "Average", **hidden("overhead_us")))
-        rows.append(computed("overhead_us / 1000", shown.label("SageMaker's overhead, average"), "overhead"))
+        label = shown.label("SageMaker's overhead, average")
+        rows += shown.changed("OverheadLatency", "Average", "/ 1000", label=label, names=("overhead_us", "overhead"))
     return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
 
 
@@ -29,8 +29,8 @@ def failed_share(shown: Shown, *, queued: bool = False) -> Graph:
     """The metrics are 0 or 1 for each request, so their averages are shares."""
     rows: list[Row] = []
     for number, (metric, label) in enumerate(_errors(queued)):
-        rows.append(shown.invocations(metric, "Average", **hidden(f"share{number}")))
-        rows.append(computed(f"share{number} * 100", shown.label(label), f"percent{number}"))
+        names = (f"share{number}", f"percent{number}")
+        rows += shown.changed(metric, "Average", "* 100", label=shown.label(label), names=names)
     return Graph(title="Failed requests, %", rows=rows, unit="%")
 
 

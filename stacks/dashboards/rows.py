@@ -28,6 +28,10 @@ class Shown:
         """Of the requests that SageMaker passed on."""
         return self.metric(INVOCATIONS, name, stat, **options)
 
+    def changed(self, metric: str, stat: str, change: str, *, label: str, names: tuple[str, str]) -> list[Row]:
+        """A statistic of the requests in another unit: itself, hidden, and what `change` makes of it; `names` are their ids."""
+        return [self.invocations(metric, stat, **hidden(names[0])), computed(f"{names[0]} {change}", label, names[1])]
+
     def host(self, name: str, stat: str, **options: Any) -> Row:
         """Of the instances."""
         return self.metric(HOST, name, stat, **options)
