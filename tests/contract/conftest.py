@@ -18,7 +18,7 @@ from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, wri
 from workbench.local_cloud.container import Container, ContainerSpec, start_container
 from workbench.local_cloud.server_client import Response, ServerClient
 
-SECONDS = 60.0
+SECONDS = 180.0
 POLL_SECONDS = 0.02
 TARGET_MODEL = "0123456789abcdef/model.tar.gz"
 TRITON = REPOSITORY / ".venvs" / "triton"

@@ -49,6 +49,10 @@ class Crowd:
         """How often the callers met something."""
         return sum(caught.met[what] for caught in self.caught)
 
+    def all_met(self, what: str) -> bool:
+        """Whether each of them met it."""
+        return all(caught.met[what] for caught in self.caught)
+
     def wrong(self) -> list[str]:
         """What nobody should have met."""
         return [fault for caught in (*self.caught, self.health) for fault in caught.wrong]

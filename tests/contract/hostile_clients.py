@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 SILENCE_SECONDS = 0.25
 """How long a client waits for more before it goes."""
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 40.0
 FINE = {100, 200, 400, 404, 405, 408, 409, 413, 415, 422, 431}
 OWN_TIMEOUT = b"timeout"
 """In requests that give themselves so little time that 503 is the right answer."""
@@ -74,26 +74,28 @@ async def ask_all(port: int, requests: Iterable[tuple[str, bytes]], tally: Tally
     await asyncio.gather(*(client() for _ in range(clients)))
 
 
-async def throw_all(port: int, throws: Iterable[bytes], tally: Tally, *, clients: int = 48) -> list[list[int]]:
-    """Bytes, each on a connection of its own; gives the statuses of each."""
+async def throw_all(
+    port: int, throws: Iterable[bytes], tally: Tally, *, clients: int = 48, silence_seconds: float = SILENCE_SECONDS
+) -> list[list[int]]:
+    """Bytes, each on a connection of its own, left when the server ends it or is silent; gives the statuses of each."""
     todo, found = iter(throws), []
 
     async def client() -> None:
         for data in todo:
             tally.sent += 1
-            found.append(await _thrown(port, data, tally))
+            found.append(await _thrown(port, data, tally, silence_seconds))
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return found
 
 
-async def _thrown(port: int, data: bytes, tally: Tally) -> list[int]:
+async def _thrown(port: int, data: bytes, tally: Tally, silence_seconds: float) -> list[int]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     statuses: list[int] = []
     try:
         writer.write(data)
         while True:
-            status, body, _ = await asyncio.wait_for(answer(reader), SILENCE_SECONDS)
+            status, body, _ = await asyncio.wait_for(answer(reader), silence_seconds)
             tally.take(data, status, body)
             statuses.append(status)
     except (TimeoutError, asyncio.IncompleteReadError, OSError):

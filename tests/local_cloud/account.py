@@ -4,7 +4,9 @@ import io
 import json
 import os
 import tarfile
+import threading
 import time
+import uuid
 from pathlib import Path
 
 import boto3
@@ -18,9 +20,11 @@ ACCOUNT = "000000000000"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/endpoint"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-server:1"
 BUILD_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-builder:1"
-SLEEPS = "version: 0.2\nphases: {build: {commands: [sleep 60 & sleep 60]}}\n"
-DEADLINE_SECONDS = 60
-MARK = "TEST_MARK"
+SLEEPS = "version: 0.2\nphases: {build: {commands: [sleep 600 & sleep 600]}}\n"
+MOMENT_SECONDS, DEADLINE_SECONDS = 30, 240
+"""What even a slow machine does sooner; what a test stops would go on for longer."""
+MARK = f"TEST_MARK_{uuid.uuid4().hex[:12]}"
+"""A variable of this run alone: another one on this machine makes endpoints of the same names."""
 
 
 class Account:
@@ -30,20 +34,29 @@ class Account:
         self.address = address
         self.state = state
         self._clients = {}
+        self._turn = threading.Lock()
 
     def client(self, service):
-        if service not in self._clients:
-            settings = lifecycle.environment(self.address)
-            self._clients[service] = boto3.client(
-                service,
-                endpoint_url=settings["AWS_ENDPOINT_URL"],
-                aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
-                aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
-                region_name=settings["AWS_REGION"],
-                config=Config(retries={"max_attempts": 1}, proxies={}, max_pool_connections=20, parameter_validation=False),
-                verify=False,
-            )
-        return self._clients[service]
+        # boto3 makes clients from one thread only; what it made, any number of threads may use.
+        with self._turn:
+            if service not in self._clients:
+                self._clients[service] = self._made(service)
+            return self._clients[service]
+
+    def _made(self, service):
+        settings = lifecycle.environment(self.address)
+        return boto3.client(
+            service,
+            endpoint_url=settings["AWS_ENDPOINT_URL"],
+            aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
+            region_name=settings["AWS_REGION"],
+            config=Config(
+                retries={"max_attempts": 1}, proxies={}, max_pool_connections=20, parameter_validation=False,
+                connect_timeout=DEADLINE_SECONDS, read_timeout=DEADLINE_SECONDS,
+            ),
+            verify=False,
+        )  # fmt: skip
 
     def close(self):
         for client in self._clients.values():
@@ -112,15 +125,15 @@ def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **o
     return codebuild.start_build(projectName=name, **options)["build"]["id"]
 
 
-def until(condition):
+def until(condition, seconds=DEADLINE_SECONDS):
     """Polls a condition until it gives something other than None."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
         if found is not None:
             return found
         time.sleep(0.05)
-    raise AssertionError(f"nothing within {DEADLINE_SECONDS} s")
+    raise AssertionError(f"nothing within {seconds} s")
 
 
 def archive(files):
@@ -188,5 +201,5 @@ def marked_processes(mark):
 
 
 def gone(mark):
-    """Waits until no process carries a mark."""
-    return until(lambda: None if marked_processes(mark) else True)
+    """Waits until no process carries a mark: one that was killed is gone a moment later."""
+    return until(lambda: None if marked_processes(mark) else True, MOMENT_SECONDS)

@@ -52,8 +52,8 @@ class Answers(BaseHTTPRequestHandler):
         if body == b"fault" or MODE == "refuses":
             self.reply(400, b"that is no question")
             return
-        if MODE == "slow":
-            time.sleep(5)
+        if MODE == "held":
+            wait_for(Path(os.environ["HELD_UNTIL"]))
         if body.startswith(b"wait "):
             time.sleep(float(body.removeprefix(b"wait ")))
         if body.startswith(b"until "):
@@ -103,4 +103,6 @@ if MODE == "starts_once":
 if MODE == "exits":
     sys.exit("error: the engine was made for another GPU")
 print("error: still thinking" if MODE == "never_healthy" else "ready", flush=True)
+# Beyond its queue a connection waits for a second, and a slow machine accepts late.
+ThreadingHTTPServer.request_queue_size = 128
 ThreadingHTTPServer((os.environ["ROUNDHOUSE_BIND_ADDRESS"], int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Answers).serve_forever()

@@ -23,7 +23,7 @@ phases:
     commands:
       - echo "building $ROUNDHOUSE_MODEL for $ROUNDHOUSE_COMPUTE_CAPABILITY of $ROUNDHOUSE_ENVIRONMENT"
       - cat model.txt
-      - case "$ROUNDHOUSE_MODEL" in slow*) sleep 60;; bad*) exit 3;; *) sleep 0.3;; esac
+      - case "$ROUNDHOUSE_MODEL" in slow*) sleep 600;; bad*) exit 3;; *) sleep 0.3;; esac
   post_build:
     commands:
       - case "$ROUNDHOUSE_MODEL" in bad*) export ROUNDHOUSE_REASON="\\"$ROUNDHOUSE_MODEL\\" has cosine 0.91";; esac
@@ -40,7 +40,7 @@ print("tries before", tries.read_text() if tries.exists() else "none", flush=Tru
 tries.write_text(wishes["commit"])
 (ml / "output/data/result.json").write_text("{}")
 if wishes["model"].startswith("slow"):
-    time.sleep(60)
+    time.sleep(600)
 if wishes["model"].startswith("bad"):
     (ml / "output/failure").write_text('"' + wishes["model"] + '" has cosine 0.91')
     sys.exit(3)
@@ -174,7 +174,9 @@ def write_trainer(state):
     path.write_text(textwrap.dedent(TRAINER))
     images = json.loads((state / "images.yaml").read_text())
     python = str(next(iter(images["test-server"]["command"])))
-    (state / "images.yaml").write_text(json.dumps({**images, "test-trainer": {"command": [python, "-I", str(path)]}}))
+    new = state / "images.new"
+    new.write_text(json.dumps({**images, "test-trainer": {"command": [python, "-I", str(path)]}}))
+    new.replace(state / "images.yaml")
 
 
 def write_capacity(state, **rows):

@@ -16,7 +16,7 @@ def write_images(state):
     """Adds a test server and a build image to the local cloud's image table."""
     rows = {
         "test-server": {"command": [PYTHON, "-I", SERVER]},
-        "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 4},
+        "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 8},
         "tight-server": {"command": TIGHT, "environment_folder": str(SERVER_FOLDER)},
         "test-builder": {},
     }

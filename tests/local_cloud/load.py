@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,6 +18,35 @@ class Load:
 
     answers: list[dict] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
+    _answers_since: float = 0.0
+    _failures_since: float = 0.0
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget_answers(self):
+        """Begins anew: what was asked before, and is answered only now, does not count either."""
+        with self._turn:
+            self._answers_since = time.monotonic()
+            self.answers.clear()
+
+    def forget_failures(self):
+        """Begins anew where requests were meant to fail: one that was asked before may fail only now."""
+        with self._turn:
+            self._failures_since = time.monotonic()
+            self.failures.clear()
+
+    def ask(self, invoke):
+        """One request, and what comes of it."""
+        begun = time.monotonic()
+        try:
+            answer = invoke()
+        except (ClientError, BotoCoreError) as error:
+            with self._turn:
+                if begun >= self._failures_since:
+                    self.failures.append(error)
+            return
+        with self._turn:
+            if begun >= self._answers_since:
+                self.answers.append(answer)
 
     def until_answered(self, greeting):
         """Waits for an answer with a greeting."""
@@ -33,10 +63,7 @@ def steady_load(cloud, endpoint, **options):
 
     def ask():
         while not done.is_set():
-            try:
-                load.answers.append(cloud.invoke(endpoint, **options))
-            except (ClientError, BotoCoreError) as error:
-                load.failures.append(error)
+            load.ask(lambda: cloud.invoke(endpoint, **options))
 
     callers = [threading.Thread(target=ask) for _ in range(CALLERS)]
     for caller in callers:

@@ -111,17 +111,18 @@ def test_no_more_builds_run_at_once_than_the_environment_says(cloud, machine):
     assert all(later[0] >= earlier[1] for earlier, later in pairwise(spans))
 
 
-def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_checkpoints(machine, capacity):
+def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_checkpoints(cloud, machine, capacity):
+    patient = Machine(cloud, "patient", capacity_retries=20)
     capacity(**{"ml.c5.xlarge": 0})
-    execution = machine.start([engine("patient", "training-job")])
-    until(lambda: True if any(NO_CAPACITY in each.get("FailureReason", "") for each in machine.jobs()[:1]) else None)
+    execution = patient.start([engine("patient", "training-job")])
+    until(lambda: True if any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1]) else None)
     capacity(**{"ml.c5.xlarge": 1})
-    assert machine.ended(execution)["status"] == "SUCCEEDED"
-    names = [each["TrainingJobName"][-2:] for each in machine.jobs()[:2]]
-    assert names == ["-1", "-0"]
-    again = machine.start([engine("patient", "training-job")])
-    assert machine.ended(again)["status"] == "SUCCEEDED"
-    assert "tries before c0ffee" in words(machine, machine.jobs()[0])
+    assert patient.ended(execution)["status"] == "SUCCEEDED"
+    tries = [each["TrainingJobName"].rpartition("-")[2] for each in patient.jobs()]
+    assert len(tries) > 1 and tries == [str(number) for number in reversed(range(len(tries)))]
+    again = patient.start([engine("patient", "training-job")])
+    assert patient.ended(again)["status"] == "SUCCEEDED"
+    assert "tries before c0ffee" in words(patient, patient.jobs()[0])
 
 
 def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machine, capacity):

@@ -18,7 +18,7 @@ from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
-DEADLINE_SECONDS = 150.0
+DEADLINE_SECONDS = 400.0
 ENDPOINT, FOUNDATION, BUILDS = "local-tiny", "roundhouse-local-foundation", "roundhouse-local-builds"
 
 
@@ -48,7 +48,7 @@ def _deploy(desk):
 
 
 def _said(desk):
-    return (desk / "deploy.log").read_text()
+    return (desk / "deploy.log").read_text(errors="replace")
 
 
 def _kill(pids):
@@ -60,9 +60,17 @@ def _kill(pids):
 
 
 def _cloud_pids(desk):
-    """The local cloud and what it started are not the desk's power: they go on."""
+    """The local cloud and all that it started are not the desk's power: they go on."""
     address = lifecycle.find(desk / "build" / "local")
-    return {pid for pid in processes_of(desk) if pid == address.pid or _parent(pid) == address.pid}
+    return {pid for pid in processes_of(desk) if address.pid in _line(pid)}
+
+
+def _line(pid):
+    """A process and those that it comes from, the nearest first."""
+    found = [pid]
+    while found[-1] > 1:
+        found.append(_parent(found[-1]))
+    return found
 
 
 def _parent(pid):

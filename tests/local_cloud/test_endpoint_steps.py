@@ -123,7 +123,7 @@ def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, road, caller):
         load.until_answered("beside")
         beside.unlink()
         walk(tiny.start())
-        load.answers.clear()
+        load.forget_answers()
         load.until_answered("AllTraffic")
     assert load.failures == []
     assert "tiny takes 2 updates: variant beside comes or goes" in said(road)

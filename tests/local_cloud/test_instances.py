@@ -135,7 +135,7 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
             ],
         )  # fmt: skip
         assert counts(settled(sagemaker, "split")) == {"a": 3, "b": 1}
-        load.answers.clear()
+        load.forget_answers()
         until(lambda: True if len(load.answers) >= 400 else None)
         share = sum(answer["greeting"] == "b" for answer in load.answers[:400])
         sagemaker.update_endpoint_weights_and_capacities(

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,12 +139,33 @@ def test_refuses_a_missing_environment(tmp_path):
         lifecycle.start(tmp_path, tmp_path / "state")
 
 
-def test_refuses_to_wait_for_a_cloud_that_died(tmp_path):
-    root = tmp_path / "root"
-    python = root / ".venvs" / "cloud" / "bin" / "python"
+def root_of(folder, program):
+    """A repository whose local cloud is another program."""
+    python = folder / "root" / ".venvs" / "cloud" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text("#!/bin/sh\necho no such emulator\nexit 3\n")
+    python.write_text(program)
     python.chmod(0o755)
+    return folder / "root"
+
+
+LOOKS_AT_ITS_PORT = f"""#!{sys.executable}
+import socket, sys
+port = int(sys.argv[sys.argv.index("--port") + 1])
+try:
+    socket.socket().bind(("127.0.0.1", port))
+    sys.exit("anybody could take it")
+except OSError:
+    sys.exit("nobody can take it")
+"""
+
+
+def test_port_is_held_from_the_moment_it_is_chosen(tmp_path):
+    with pytest.raises(lifecycle.CloudError, match="stopped while starting: nobody can take it"):
+        lifecycle.start(root_of(tmp_path, LOOKS_AT_ITS_PORT), tmp_path / "state")
+
+
+def test_refuses_to_wait_for_a_cloud_that_died(tmp_path):
+    root = root_of(tmp_path, "#!/bin/sh\necho no such emulator\nexit 3\n")
     with pytest.raises(lifecycle.CloudError, match=r"stopped while starting: no such emulator \(log: .*cloud\.log\)"):
         lifecycle.start(root, tmp_path / "state")
     shutil.rmtree(tmp_path / "state")

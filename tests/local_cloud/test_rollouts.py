@@ -67,7 +67,7 @@ def test_update_under_load_fails_no_request(cloud, alarm, kind):
     assert deployed(cloud, name, "1", ROLLOUTS[kind]) == ("CREATE_COMPLETE", "")
     with steady_load(cloud, name) as load:
         assert deployed(cloud, name, "2", ROLLOUTS[kind]) == ("UPDATE_COMPLETE", "")
-        load.answers.clear()
+        load.forget_answers()
         until(lambda: True if len(load.answers) > 20 else None)
         assert load.greetings() == {"version 2"}
     assert load.failures == []
@@ -87,7 +87,7 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
         tripping.start()
         status, reason = deployed(cloud, name, "2", baking(ROLLOUTS[kind], 3600))
         tripping.join()
-        load.answers.clear()
+        load.forget_answers()
         until(lambda: True if len(load.answers) > 20 else None)
         assert load.greetings() == {"version 1"}
         shown = described(cloud, name)
@@ -118,8 +118,8 @@ def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cl
         status, reason = deployed(cloud, "bad-canary", "2", deployment, environment={"SERVER_MODE": "refuses"})
         assert status == "UPDATE_ROLLBACK_COMPLETE"
         assert "in ALARM state: refusing." in reason
-        load.failures.clear()
-        load.answers.clear()
+        load.forget_failures()
+        load.forget_answers()
         until(lambda: True if len(load.answers) > 50 else None)
         assert load.failures == []
     cloudwatch.delete_alarms(AlarmNames=["refusing"])
@@ -133,7 +133,7 @@ def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
     with steady_load(cloud, "share") as load:
         updating.start()
         load.until_answered("version 2")
-        load.answers.clear()
+        load.forget_answers()
         until(lambda: True if len(load.answers) >= 400 else None)
         young = sum(answer["greeting"] == "version 2" for answer in load.answers[:400])
         shown = described(cloud, "share")
@@ -186,16 +186,25 @@ def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind)
     assert gone(name)
 
 
-def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm):
+def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm, tmp_path):
     deployed(cloud, "drained", "1", count=1)
-    answers = []
-    asking = threading.Thread(target=lambda: answers.append(cloud.invoke("drained", b"wait 3")["greeting"]))
+    answer, answers = tmp_path / "answer", []
+    asking = threading.Thread(target=lambda: answers.append(cloud.invoke("drained", f"until {answer}".encode())["greeting"]))
     asking.start()
     (log,) = cloud.state.glob("endpoints/*-drained-*/*/server.log")
-    until(lambda: True if "asked b'wait" in log.read_text() else None)
-    assert deployed(cloud, "drained", "2", count=1) == ("UPDATE_COMPLETE", "")
-    asking.join()
+    until(lambda: True if "asked b'until" in log.read_text() else None)
+    updated = []
+    updating = threading.Thread(target=lambda: updated.append(deployed(cloud, "drained", "2", count=1)))
+    updating.start()
+    try:
+        until(lambda: True if cloud.invoke("drained")["greeting"] == "version 2" else None)
+        assert answers == [] and asking.is_alive()
+    finally:
+        answer.touch()
+        asking.join()
+        updating.join()
     assert answers == ["version 1"]
+    assert updated == [("UPDATE_COMPLETE", "")]
     cloud.destroy("drained")
 
 
@@ -250,14 +259,14 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
             write_capacity(cloud.state, **{kind: 2})
             alarm("ALARM")
             assert until(settled) == "UpdateRollbackFailed"
-            load.answers.clear()
+            load.forget_answers()
             until(lambda: True if load.greetings() == {"version 1", "version 2"} else None)
             reason = described(cloud, "mixed")["FailureReason"]
             write_capacity(cloud.state)
             alarm("OK")
             sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2")
             assert until(settled) == "InService"
-            load.answers.clear()
+            load.forget_answers()
             until(lambda: True if len(load.answers) > 20 else None)
             assert load.greetings() == {"version 2"}
     finally:

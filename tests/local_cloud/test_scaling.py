@@ -8,6 +8,8 @@ from tests.local_cloud.paced import paced_load
 
 pytestmark = pytest.mark.local_cloud
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+RATE, TARGET = 10, 240
+"""Requests a second that need three instances of so many requests a minute, and little of the machine."""
 PREDEFINED = {"PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}
 
 
@@ -63,8 +65,8 @@ def scaled(cloud, request):
 
 def test_load_makes_instances_more_and_its_end_fewer(scaled):
     scaled.register()
-    scaled.track(600)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25) as answers:
+    scaled.track(TARGET)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE) as answers:
         scaled.comes_to(3)
         asked = len(answers)
         until(lambda: True if len({answer["instance"] for answer in answers[asked:]}) == 3 else None)
@@ -102,7 +104,7 @@ def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
 
 
 def test_a_customized_metric_is_tracked(scaled):
-    scaled.register()
+    scaled.register(high=2)
     metric = {"Namespace": "Test", "MetricName": "GPUUtilization", "Statistic": "Average"}
     scaled.track(50, {"CustomizedMetricSpecification": metric}, "gpu")
 
@@ -163,8 +165,8 @@ def test_a_scheduled_action_sets_the_floor(scaled):
 
 def test_suspended_scaling_rests(scaled):
     scaled.register(SuspendedState={"DynamicScalingOutSuspended": True})
-    scaled.track(600)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25):
+    scaled.track(TARGET)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE):
         until(lambda: True if scaled.alarms()["AlarmHigh"]["StateValue"] == "ALARM" else None)
         assert scaled.count() == 1
         scaled.register(SuspendedState={"DynamicScalingOutSuspended": False})
@@ -173,8 +175,8 @@ def test_suspended_scaling_rests(scaled):
 
 def test_at_the_maximum_it_says_why_it_did_not_scale(scaled):
     scaled.register(high=1)
-    scaled.track(600)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), 25):
+    scaled.track(TARGET)
+    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE):
         found = until(lambda: scaled.activities(IncludeNotScaledActivities=True) or None)
     assert found[0]["NotScaledReasons"] == [{"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 1}]
     assert scaled.activities() == []

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.local_cloud.account import IMAGE, MARK, ROLE, endpoint_config, gone, until
+from tests.local_cloud.account import DEADLINE_SECONDS, IMAGE, MARK, ROLE, endpoint_config, gone, until
 
 pytestmark = pytest.mark.local_cloud
 
@@ -14,9 +14,9 @@ def shadowed(cloud):
     """Makes an endpoint with a shadow variant whose server is in some mode."""
     sagemaker, made = cloud.client("sagemaker"), []
 
-    def make(name, mode, weight=1.0):
+    def make(name, mode, weight=1.0, **variables):
         url = cloud.put_archive(f"{name}.tar.gz", "hi")
-        for role, environment in (("1", {}), ("shadow", {"SERVER_MODE": mode})):
+        for role, environment in (("1", {}), ("shadow", {"SERVER_MODE": mode, **variables})):
             container = {"Image": IMAGE, "ModelDataUrl": url, "Environment": {MARK: name, **environment}}
             sagemaker.create_model(ModelName=f"{name}-{role}", ExecutionRoleArn=ROLE, PrimaryContainer=container)
         config = endpoint_config(name)
@@ -72,10 +72,14 @@ def test_refusing_shadow_fails_no_request(cloud, shadowed):
     until(lambda: True if copies(cloud, name) == 10 else None)
 
 
-def test_slow_shadow_delays_no_request_and_is_not_asked_without_bound(cloud, shadowed):
-    name = shadowed("slow", "slow")
+def test_held_shadow_delays_no_request_and_is_not_asked_without_bound(cloud, shadowed, tmp_path):
+    released = tmp_path / "released"
+    name = shadowed("held", "held", HELD_UNTIL=str(released))
     begun = time.monotonic()
-    for _ in range(150):
-        cloud.invoke(name)
-    assert time.monotonic() - begun < 20
-    assert copies(cloud, name) < 100
+    try:
+        for _ in range(150):
+            assert cloud.invoke(name)["greeting"] == "hi"
+            assert time.monotonic() - begun < DEADLINE_SECONDS
+    finally:
+        released.touch()
+    assert 0 < settled_copies(cloud, name) < 100

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import ACCOUNT, BUCKET, ROLE, gone, marked_processes, until
+from tests.local_cloud.account import ACCOUNT, BUCKET, MARK, ROLE, gone, marked_processes, until
 from tests.local_cloud.build_machine import TRAINER_IMAGE, write_capacity, write_trainer
 
 pytestmark = pytest.mark.local_cloud
@@ -37,8 +37,8 @@ def request(name, model="good", **fields):
         "InputDataConfig": [{"ChannelName": "source", "DataSource": {"S3DataSource": source}}],
         "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/jobs/results"},
         "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-        "Environment": {"TEST_MARK": name},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+        "Environment": {MARK: name},
         **fields,
     }
 

@@ -1,6 +1,8 @@
 """Real Triton in the local cloud: `serve` of NVIDIA's image, played by triton_serve, single- and multi-model."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,22 @@ def test_multi_model_endpoint_answers_by_target_model(cloud):
     with pytest.raises(ClientError, match="ModelError"):
         cloud.invoke("adders", b"{}", TargetModel="one/model.tar.gz", ContentType="application/json")
     cloud.destroy("adders")
+
+
+def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
+    """In their namespaces two servers that start at once have one process id."""
+    distribution, backends = tmp_path / "triton", tmp_path / "backends"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = distribution / "python_backend_stubs" / version / "triton_python_backend_stub"
+    library = distribution / "backends" / "python" / "libtriton_python.so"
+    for file in (stub, library):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (backends / "python").mkdir(parents=True)
+    for file in (stub, library):
+        (backends / "python" / f".{file.name}.{os.getpid()}").symlink_to(file)
+    triton_serve.gather_backends(distribution, backends)
+    assert [(backends / "python" / file.name).resolve() for file in (stub, library)] == [stub, library]
 
 
 def test_refuses_a_model_that_the_archive_does_not_hold(cloud):

@@ -11,7 +11,7 @@ import os
 import shutil
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from rich.console import Console
 from container.wire import text_request
 from onboarding.lock import LockEntry, read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
+from tests.local_cloud.account import MOMENT_SECONDS, until
 from workbench import asking, deploying
 from workbench.aws import object_bytes
 from workbench.local_cloud import lifecycle
@@ -131,7 +132,7 @@ def road_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterator[T
         tiny.stop()
         os.environ.clear()
         os.environ.update(kept)
-    assert processes_of(place) == []
+    assert ended(place)
 
 
 def sound_network() -> bytes:
@@ -215,6 +216,11 @@ class Caller:
         answer = self.runtime.invoke_endpoint(EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options)
         outputs = json.loads(answer["Body"].read())["outputs"]
         return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
+
+
+def ended(place: Path, but: Collection[int] = ()) -> bool:
+    """Waits until no process, but those, names a folder: one that was killed is gone a moment later."""
+    return bool(until(lambda: None if set(processes_of(place)) - set(but) else True, MOMENT_SECONDS))
 
 
 def processes_of(place: Path) -> list[int]:

@@ -17,13 +17,14 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="repository whose environments run the servers and builds")
     parser.add_argument("--state", type=Path, required=True, help="folder for everything that the cloud writes")
     parser.add_argument("--port", type=int, required=True, help="free port on 127.0.0.1")
+    parser.add_argument("--listener", type=int, help="file descriptor of a socket that is bound to the port already")
     arguments = parser.parse_args()
     try:
         pace = seconds_per_minute()
     except SettingsError as error:
         sys.exit(str(error))
     root, state = arguments.root.resolve(), arguments.state.resolve()
-    settings = Settings(root=root, state=state, port=arguments.port, seconds_per_minute=pace)
+    settings = Settings(root=root, state=state, port=arguments.port, listener=arguments.listener, seconds_per_minute=pace)
     settings.state.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.root)
     configure_emulator(settings)

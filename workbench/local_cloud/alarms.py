@@ -69,8 +69,10 @@ class Alarms:
         """Puts an alarm into the state that its datapoints ask for, and acts while it is in ALARM."""
         if alarm.get("ComparisonOperator") not in COMPARISONS:
             return
-        found = verdict(_rule(alarm), self._datapoints(alarm, now), str(alarm["StateValue"]))
-        if found.state != alarm["StateValue"]:
+        before = str(alarm["StateValue"])
+        found = verdict(_rule(alarm), self._datapoints(alarm, now), before)
+        # A state that SetAlarmState set meanwhile lasts until an evaluation that has seen it.
+        if found.state != before == alarm["StateValue"]:
             _change(alarm, found)
         if found.state == ALARM and alarm.get("ActionsEnabled", True):
             for action in alarm.get("AlarmActions") or ():

@@ -35,18 +35,20 @@ class Queue:
 
     def room(self) -> int:
         """How many more requests the endpoint's instances take now."""
-        if self.endpoint.traffic is None:
+        traffic = self.endpoint.traffic
+        if traffic is None:
             return 0
-        config = self.endpoint.traffic.fleet.config.get("AsyncInferenceConfig") or {}
+        config = traffic.fleet.config.get("AsyncInferenceConfig") or {}
         client = config.get("ClientConfig") or {}
         each = int(client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE))
         return each * self.instances() - self.answering
 
     def instances(self) -> int:
         """How many instances the endpoint has."""
-        if self.endpoint.traffic is None:
+        traffic = self.endpoint.traffic
+        if traffic is None:
             return 0
-        return sum(len(variant.instances) for variant in self.endpoint.traffic.fleet.production.values())
+        return sum(len(variant.instances) for variant in traffic.fleet.production.values())
 
 
 class Asynchronous:
@@ -60,9 +62,10 @@ class Asynchronous:
 
     def accept(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Reply:
         """Puts a request into its endpoint's queue, and tells where its answer or its failure will be."""
-        if endpoint.traffic is None or not endpoint.is_asynchronous:
+        traffic = endpoint.traffic
+        if traffic is None or not endpoint.is_asynchronous:
             raise refusal(f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: use InvokeEndpoint.")
-        request = queued(endpoint.traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time())
+        request = queued(traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time())
         queue = self._queue(endpoint)
         with queue.turn:
             queue.waiting.append(request)
@@ -128,8 +131,9 @@ class Asynchronous:
 
 def _publish_answer(endpoint: Endpoint, request: Queued, answered: Answered, begun: float) -> None:
     """What became of one request, by the endpoint's first variant."""
-    if endpoint.traffic is not None:
-        metrics = InvocationMetrics(endpoint=endpoint.name, variant=next(iter(endpoint.traffic.fleet.production)), queued=True)
+    traffic = endpoint.traffic
+    if traffic is not None:
+        metrics = InvocationMetrics(endpoint=endpoint.name, variant=next(iter(traffic.fleet.production)), queued=True)
         metrics.record_queued(answered.status, waited_seconds=begun - request.received, seconds=time.time() - request.received)
 
 

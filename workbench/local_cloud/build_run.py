@@ -222,12 +222,12 @@ class BuildRun:
         }
 
     def _finish(self, status: str) -> None:
-        now = time.time()
-        self.record["phases"].append({"phaseType": "COMPLETED", "startTime": now})
-        self.record.update(buildStatus=status, currentPhase="COMPLETED", endTime=now, buildComplete=True)
         if status == "SUCCEEDED":
             for name in ("src", "home", "shell"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
+        now = time.time()
+        self.record["phases"].append({"phaseType": "COMPLETED", "startTime": now})
+        self.record.update(buildStatus=status, currentPhase="COMPLETED", endTime=now, buildComplete=True)
         self.ended.set()
 
     def _say(self, line: str) -> None:

@@ -42,7 +42,7 @@ class Builds:
         if token in self._by_token:
             return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
         try:
-            check_build_quota(self.settings.state, sum(not run.ended.is_set() for run in self.runs.values()))
+            check_build_quota(self.settings.state, sum(not run.record["buildComplete"] for run in self.runs.values()))
         except AwsError as error:
             return error_reply(error)
         record = build_record(project, request)

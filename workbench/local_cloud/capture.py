@@ -54,9 +54,9 @@ class Captures:
             config.get("KmsKeyId") or "",
         )
         with self._turn:
-            lines = self._lines.setdefault(key, [])
-            lines.append(line)
-        if len(lines) == 1:
+            is_first = key not in self._lines
+            self._lines.setdefault(key, []).append(line)
+        if is_first:
             self._deliver_later(key)
 
     def _deliver_later(self, key: tuple[str, ...]) -> None:

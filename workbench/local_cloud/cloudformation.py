@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ministack.services.cloudformation import provisioners, stacks
@@ -10,6 +12,7 @@ from workbench.local_cloud.account import sagemaker_arn
 from workbench.local_cloud.aws_error import AwsError
 from workbench.local_cloud.control_plane import ControlPlane
 from workbench.local_cloud.endpoint import Endpoint
+from workbench.local_cloud.endpoints import InProgress
 from workbench.local_cloud.formation_calls import Created, Properties, gone, said
 from workbench.local_cloud.scaling import Scaling
 from workbench.local_cloud.scaling_types import TARGET_FIELDS, ScalingTypes
@@ -102,16 +105,17 @@ class SageMakerTypes:
         if old.get("EndpointConfigName") != new.get("EndpointConfigName"):
             endpoint = self._settled(name)
             if endpoint is None or endpoint.config_name != new.get("EndpointConfigName"):
-                said(self.actions["UpdateEndpoint"], {**new, "EndpointName": name})
+                said(partial(self._begun, self.actions["UpdateEndpoint"]), {**new, "EndpointName": name})
                 self._wait(self.endpoints.named(name))
         return physical_id, {"EndpointName": name, "Id": physical_id}
 
     def delete_endpoint(self, physical_id: str, properties: Properties) -> None:
         """Deletes an endpoint and waits until its instances are gone."""
-        if self._settled(_last(physical_id)) is None:
+        endpoint = self._settled(_last(physical_id))
+        if endpoint is None:
             return
         try:
-            endpoint = self.endpoints.delete(_last(physical_id))
+            self._begun(self.actions["DeleteEndpoint"], {"EndpointName": endpoint.name})
         except AwsError as error:
             raise ValueError(error.message) from error
         self.endpoints.wait(endpoint)
@@ -122,6 +126,14 @@ class SageMakerTypes:
         if endpoint is not None:
             self.endpoints.wait(endpoint)
         return endpoint
+
+    def _begun(self, action: Callable[[Properties], Properties], request: Properties) -> Properties:
+        """Calls an action, again after whatever began on its endpoint in between, such as its own scaling."""
+        while True:
+            try:
+                return action(request)
+            except InProgress:
+                self._settled(request["EndpointName"])
 
     def _wait(self, endpoint: Endpoint) -> None:
         self.endpoints.wait(endpoint)

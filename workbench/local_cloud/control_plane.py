@@ -122,8 +122,9 @@ class ControlPlane:
         asked = update_request(request, endpoint)
         self.records.config(endpoint.config_name)
         config = self.records.config(asked.config_name)
-        if endpoint.traffic is not None and not endpoint.is_in_progress:
-            check_update(asked, endpoint.traffic.fleet, config, self._scaled_variants(endpoint.name))
+        traffic = endpoint.traffic
+        if traffic is not None and not endpoint.is_in_progress:
+            check_update(asked, traffic.fleet, config, self._scaled_variants(endpoint.name))
         return {"EndpointArn": self.endpoints.update(asked).arn}
 
     def _update_weights_and_capacities(self, request: Request) -> Request:

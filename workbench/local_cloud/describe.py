@@ -27,7 +27,8 @@ def summary(endpoint: Endpoint) -> Record:
 
 def description(endpoint: Endpoint, find_model: FindModel) -> Record:
     """An endpoint in full; fields without a value are left out."""
-    fleet = None if endpoint.traffic is None else endpoint.traffic.fleet
+    traffic = endpoint.traffic
+    fleet = None if traffic is None else traffic.fleet
     config: Record = {} if fleet is None else fleet.config
     optional = {
         "FailureReason": endpoint.failure_reason,

@@ -73,7 +73,7 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     config = Config()
-    config.bind = [f"127.0.0.1:{settings.port}"]
+    config.bind = [f"127.0.0.1:{settings.port}" if settings.listener is None else f"fd://{settings.listener}"]
     config.keep_alive_timeout = 75
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"

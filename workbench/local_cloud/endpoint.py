@@ -27,7 +27,7 @@ class Pending:
 
 @dataclass(kw_only=True, eq=False)
 class Endpoint:
-    """An endpoint's state; `traffic` is None until it first answers and once it is deleted."""
+    """An endpoint's state; `traffic` is None until it first answers and once it is deleted, at any moment: read it once."""
 
     name: str
     arn: str
@@ -49,23 +49,26 @@ class Endpoint:
     @property
     def fleets(self) -> tuple[Fleet, ...]:
         """The fleets that answer for it: none, one, or an update's old and new one."""
-        if self.traffic is None:
+        traffic = self.traffic
+        if traffic is None:
             return ()
-        return tuple(fleet for fleet in (self.traffic.fleet, self.traffic.new) if fleet is not None)
+        return tuple(fleet for fleet in (traffic.fleet, traffic.new) if fleet is not None)
 
     @property
     def is_asynchronous(self) -> bool:
         """Whether it takes its requests from a queue."""
-        return self.traffic is not None and self.traffic.fleet.config.get("AsyncInferenceConfig") is not None
+        traffic = self.traffic
+        return traffic is not None and traffic.fleet.config.get("AsyncInferenceConfig") is not None
 
     def become(self, status: str, failure_reason: str | None = None) -> None:
         """Moves to a status, and lets those who wait know when it is a final one."""
         self.failure_reason = None if failure_reason is None else failure_reason[:REASON_CHARACTERS]
-        self.status, self.modified = status, time.time()
-        if self.is_in_progress:
+        if status in IN_PROGRESS:
             self.settled.clear()
         else:
             self.pending = None
+        self.status, self.modified = status, time.time()
+        if status not in IN_PROGRESS:
             self.settled.set()
 
     def route(self, traffic: Traffic) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from workbench.local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
-from workbench.local_cloud.aws_error import validation_error
+from workbench.local_cloud.aws_error import AwsError, validation_error
 from workbench.local_cloud.capacity import Capacity
 from workbench.local_cloud.caretaker import Caretaker
 from workbench.local_cloud.endpoint import Endpoint
@@ -27,6 +27,10 @@ from workbench.local_cloud.variant_fleet import Host
 
 WAIT_SECONDS = 4200.0
 logger = logging.getLogger("roundhouse.endpoints")
+
+
+class InProgress(AwsError):
+    """Something is under way on the endpoint, so that nothing else can be begun."""
 
 
 class Endpoints:
@@ -128,7 +132,7 @@ class Endpoints:
     def _settled(self, name: str) -> Endpoint:
         endpoint = self.named(name)
         if endpoint.is_in_progress:
-            raise validation_error(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+            raise InProgress("ValidationException", f'Cannot update in-progress endpoint "{endpoint.arn}".')
         return endpoint
 
     def _kept_fleets(self) -> Iterable[Fleet]:
@@ -193,5 +197,5 @@ class Endpoints:
 
 
 def _config_names(endpoint: Endpoint) -> tuple[str, ...]:
-    pending = () if endpoint.pending is None else (endpoint.pending.fleet.config_name,)
-    return (endpoint.config_name, *pending)
+    pending = endpoint.pending
+    return (endpoint.config_name, *(() if pending is None else (pending.fleet.config_name,)))

@@ -19,7 +19,9 @@ LOCK_FILE = "start.lock"
 OWN_NAMES = (ADDRESS_FILE, LOG_FILE, LOCK_FILE, "endpoints", "builds", "backends", "cache")
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-REMOVE_SECONDS = 2.0
+REMOVE_SECONDS = 15.0
+LISTENER = 3
+"""The file descriptor by which the cloud's process gets the socket that holds its port."""
 
 
 class CloudError(Exception):
@@ -34,8 +36,9 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
         if running is not None:
             return running
         _remove_leftovers(state, keep=(LOCK_FILE,))
-        chosen = _free_port() if port is None else _checked_port(port)
-        return _wait_until_answering(_spawn(root.resolve(), state.resolve(), chosen), state)
+        with _bound(port) as listener:
+            pid = _spawn(root.resolve(), state.resolve(), listener)
+        return _wait_until_answering(pid, state)
 
 
 def find(state: Path) -> CloudAddress | None:
@@ -123,40 +126,40 @@ def _remove_tree(path: Path) -> None:
     deadline = time.monotonic() + REMOVE_SECONDS
     while path.exists():
         shutil.rmtree(path, ignore_errors=time.monotonic() < deadline)
+        time.sleep(0.02)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _bound(port: int | None) -> socket.socket:
+    """A socket that holds a port, a free one unless it is named, until the cloud's process listens on it."""
+    listener = socket.socket()
+    try:
+        if port is not None:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0 if port is None else port))
+    except OSError as error:
+        listener.close()
+        raise CloudError(
+            f"port {port} on 127.0.0.1 is not free ({error.strerror}): name another one or let the local cloud choose"
+        ) from error
+    return listener
 
 
-def _checked_port(port: int) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise CloudError(
-                f"port {port} on 127.0.0.1 is not free ({error.strerror}): name another one or let the local cloud choose"
-            ) from error
-    return port
-
-
-def _spawn(root: Path, state: Path, port: int) -> int:
+def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
     """Starts the cloud's process in its own session, so that it outlives this one; its words go to cloud.log."""
     python = root / ".venvs" / "cloud" / "bin" / "python"
     if not python.exists():
         raise CloudError(f"the local cloud's environment {python.parent.parent} is missing: `make environments` makes it")
-    module = ("-P", "-m", "workbench.local_cloud", "--root", str(root), "--state", str(state), "--port", str(port))
+    port = ("--port", str(listener.getsockname()[1]), "--listener", str(LISTENER))
+    module = ("-P", "-m", "workbench.local_cloud", "--root", str(root), "--state", str(state), *port)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))}
     with (state / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
         words = ((os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2))
+        door = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
         return os.posix_spawn(
             python,
             (str(python), *module),
             inherited | {"PYTHONPATH": str(root)},
-            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words),
+            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words, door),
             setsid=True,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Publisher:
         self.seconds_per_minute = 60.0
         self.running: Running = lambda endpoint, variant: 1
         self.invoked_at: dict[tuple[str, str, str, str], float] = {}
+        self._flushing = threading.Lock()
 
     def add(self, name: str, value: float, of: MetricKind, *, at: float | None = None) -> None:
         """One value of a metric of the account and region in hand, now unless `at` says when."""
@@ -45,8 +47,12 @@ class Publisher:
         self.buffer.add(metric, value, time.time() if at is None else at)
 
     def flush(self, now: float | None = None) -> None:
-        """Puts into CloudWatch what has been gathered: all of it, or what no further value can join after `now`."""
-        store.put(self.buffer.drain(now))
+        """Puts into CloudWatch what has been gathered: all of it, or what no further value can join after `now`.
+
+        Whoever calls it finds there afterwards what another thread had drained before, too.
+        """
+        with self._flushing:
+            store.put(self.buffer.drain(now))
 
 
 publisher = Publisher()

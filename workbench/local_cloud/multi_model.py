@@ -87,7 +87,7 @@ class TargetModels:
             unloading = self._load(name, target_model)
             with self._turn:
                 self._loaded[name] = target_model
-            self._held(name)
+                self._in_use[name] = self._in_use.get(name, 0) + 1
             return Loading(
                 cache_hit=False,
                 downloading_seconds=fetched - begun,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 PID_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 NETWORK_NAMESPACE = ("--net", "--mount")
+TRIAL_SECONDS = 60
+"""Far beyond what a kernel takes that allows namespaces: whoever is taken for one that does not stays it."""
 
 # A process asks the kernel for a signal when its parent *thread* ends, so all are started by one thread that never does.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starter")
@@ -52,7 +54,9 @@ def namespaces(*, own_network: bool) -> tuple[str, ...]:
 
 def _works(prefix: tuple[str, ...]) -> bool:
     try:
-        done = subprocess.run((*prefix, "true"), stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+        done = subprocess.run(
+            (*prefix, "true"), stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0

@@ -34,6 +34,8 @@ class Settings:
     state: Path
     port: int
     seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
+    listener: int | None = None
+    """File descriptor of a socket that is bound to the port; None where the cloud binds it itself."""
 
     def waited(self, aws_seconds: float) -> float:
         """How many seconds a wait takes here that takes `aws_seconds` on AWS."""

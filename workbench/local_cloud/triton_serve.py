@@ -10,6 +10,7 @@ import argparse
 import os
 import shlex
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def gather_backends(distribution: Path, backends: Path) -> None:
 
 def _link(place: Path, target: Path) -> None:
     if not place.exists():
-        draft = place.with_name(f".{place.name}.{os.getpid()}")
+        # Not by process id: every container has a first process of its own, and another may start at this moment.
+        draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
         draft.symlink_to(target)
         draft.replace(place)
 

@@ -69,11 +69,13 @@ def begun(endpoints: Endpoints, key: Key, desired: int, cause: str) -> Activity:
 def followed(endpoints: Endpoints, activity: Activity, target: Target | None) -> None:
     """Ends an open activity once its endpoint has settled, and begins the target's cool-down."""
     try:
-        state, counts = endpoints.named(activity.key.endpoint), endpoints.instances(activity.key.endpoint)
+        state = endpoints.named(activity.key.endpoint)
+        # First whether it has settled, then how: counts from before would be those of a change under way.
+        if state.status in ("Updating", "SystemUpdating", "RollingBack"):
+            return
+        counts = endpoints.instances(activity.key.endpoint)
     except AwsError as error:
         activity.end("Failed", _failure(activity.desired, error.message))
-        return
-    if state.status in ("Updating", "SystemUpdating", "RollingBack"):
         return
     running = counts.get(activity.key.variant, (0, 0))[0]
     if running != activity.desired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,13 +14,15 @@ from workbench.local_cloud.cloudwatch.buffer import Gathered
 from workbench.local_cloud.cloudwatch.question import Found, Question
 from workbench.local_cloud.cloudwatch.series import Series
 
+_writing = threading.Lock()
+
 
 def put(gathered: Iterable[Gathered]) -> None:
     """Adds gathered values, each for the account and region that it belongs to."""
     for each in gathered:
         metric, dimensions = each.metric, dict(each.metric.dimensions)
         base = {"Timestamp": each.at, "Unit": metric.unit, "Dimensions": dimensions}
-        with responses.request_scope(metric.account, metric.region):
+        with _writing, responses.request_scope(metric.account, metric.region):
             bucket = cloudwatch._metric_bucket((metric.namespace, metric.name, cloudwatch._dims_key(dimensions)))
             bucket.extend({**base, "Value": value, "Count": count} for value, count in each.values)
 
@@ -56,7 +59,8 @@ def forget(namespaces: Sequence[str], before: float) -> None:
     """Drops what the local cloud itself published before a time, of every account."""
     for key, points in list(cloudwatch._metrics._data.items()):
         if key[2][0] in namespaces and points and points[0]["Timestamp"] < before:
-            points[:] = [point for point in points if point["Timestamp"] >= before]
+            with _writing:
+                points[:] = [point for point in points if point["Timestamp"] >= before]
 
 
 def scopes() -> frozenset[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -42,7 +41,7 @@ class TrainingJobs:
         """The actions of SageMaker that are answered here."""
         return {
             "CreateTrainingJob": self._create,
-            "DescribeTrainingJob": lambda request: copy.deepcopy(self._named(request).record),
+            "DescribeTrainingJob": lambda request: self._named(request).described(),
             "StopTrainingJob": self._stop,
             "ListTrainingJobs": self._list,
         }

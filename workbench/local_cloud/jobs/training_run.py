@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import threading
 import time
@@ -40,7 +41,7 @@ class JobFailed(Exception):
 
 @dataclass(kw_only=True)
 class TrainingRun:
-    """Runs the job of one record; `record` is what DescribeTrainingJob answers."""
+    """Runs the job of one record; `_turn` guards the record, which its own thread and the API's write."""
 
     record: dict[str, Any]
     account: str
@@ -51,6 +52,12 @@ class TrainingRun:
     stopped: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     _container: Container | None = None
+    _turn: threading.RLock = field(default_factory=threading.RLock)
+
+    def described(self) -> dict[str, Any]:
+        """What DescribeTrainingJob answers."""
+        with self._turn:
+            return copy.deepcopy(self.record)
 
     def run(self) -> None:
         """Runs the job; the record ends Completed, Failed or Stopped whatever happens."""
@@ -63,11 +70,12 @@ class TrainingRun:
             self._finish(status, reason)
 
     def stop(self) -> None:
-        """Asks the job to end; SageMaker gives it two minutes."""
-        if self.ended.is_set():
-            return
-        self.stopped.set()
-        self._enter("Stopping", "Stopping")
+        """Asks the job to end; SageMaker gives it two minutes. One that has ended stays as it ended."""
+        with self._turn:
+            if self.ended.is_set():
+                return
+            self.stopped.set()
+            self._enter("Stopping", "Stopping")
         container = self._container
         if container is not None:
             threading.Thread(target=container.stop, args=(GRACE_SECONDS,), daemon=True).start()
@@ -109,11 +117,13 @@ class TrainingRun:
             ml.lay_out()
         except DownloadError as error:
             raise JobFailed(str(error)) from error
-        if self.stopped.is_set():
-            return "Stopped"
-        self._enter("InProgress", "Training")
+        with self._turn:
+            if self.stopped.is_set():
+                return "Stopped"
+            self._enter("InProgress", "Training")
         code = self._wait(image)
-        self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
+        with self._turn:
+            self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
         ml.keep()
         reason = ml.failure()
         ml.remove()
@@ -160,22 +170,24 @@ class TrainingRun:
 
     def _enter(self, status: str, secondary: str, message: str = "") -> None:
         now = time.time()
-        transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
-        if transitions:
-            transitions[-1].setdefault("EndTime", now)
-        told = message or MESSAGES.get(secondary, "")
-        transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": told})
-        self.record.update(TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now)
-        if secondary == "Training":
-            self.record["TrainingStartTime"] = now
+        with self._turn:
+            transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
+            if transitions:
+                transitions[-1].setdefault("EndTime", now)
+            told = message or MESSAGES.get(secondary, "")
+            transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": told})
+            self.record.update(TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now)
+            if secondary == "Training":
+                self.record["TrainingStartTime"] = now
 
     def _finish(self, status: str, reason: str) -> None:
-        ended = "Stopped" if self.stopped.is_set() or status == "MaxRuntimeExceeded" else status
-        if ended == "Failed":
-            self.record["FailureReason"] = reason
-        self.record["TrainingEndTime"] = time.time()
-        self._enter(ended, "MaxRuntimeExceeded" if status == "MaxRuntimeExceeded" else ended, reason)
-        self.ended.set()
+        with self._turn:
+            ended = "Stopped" if self.stopped.is_set() or status == "MaxRuntimeExceeded" else status
+            if ended == "Failed":
+                self.record["FailureReason"] = reason
+            self.record["TrainingEndTime"] = time.time()
+            self._enter(ended, "MaxRuntimeExceeded" if status == "MaxRuntimeExceeded" else ended, reason)
+            self.ended.set()
 
 
 def new_record(request: Mapping[str, Any], arn: str) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""Two threads that meet at the worst moment in the local cloud's own code: each function here is one such meeting.
+
+It runs in the cloud's environment: `.venvs/cloud/bin/python -m tests.local_cloud.interleaved` prints what each came to.
+"""
+
+import json
+import tempfile
+import threading
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+
+from workbench.local_cloud.settings import Settings, configure_emulator
+
+SETTINGS = Settings(root=Path.cwd(), state=Path(tempfile.gettempdir()), port=1)
+A_WHILE = 0.3
+"""Seconds in which a thread that nothing holds up would be done."""
+
+
+class LeavingTraffic:
+    """Reads as an endpoint's traffic once, and as None ever after: it is deleted at that moment."""
+
+    def __init__(self, traffic):
+        self.left = [traffic]
+
+    def __get__(self, owner, kind=None):
+        return self.left.pop() if self.left else None
+
+    def __set__(self, owner, value):
+        pass
+
+
+def leaving_endpoint(traffic):
+    from workbench.local_cloud.endpoint import Endpoint
+
+    kind = type("Leaving", (Endpoint,), {"traffic": LeavingTraffic(traffic)})
+    return kind(name="e", arn="arn", config_name="c", status="InService", created=0.0, modified=0.0)
+
+
+def an_endpoint_is_deleted_while_its_fleets_are_listed():
+    fleet = SimpleNamespace(config={"AsyncInferenceConfig": {}}, production={}, config_name="c")
+    traffic = SimpleNamespace(fleet=fleet, new=None)
+    assert leaving_endpoint(traffic).fleets == (fleet,)
+    assert leaving_endpoint(traffic).is_asynchronous
+
+
+def an_endpoint_is_deleted_while_its_queue_is_looked_at():
+    from workbench.local_cloud.asynchronous import Queue
+
+    variant = SimpleNamespace(instances=["i"])
+    traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={"v": variant}), new=None)
+    assert Queue(endpoint=leaving_endpoint(traffic)).instances() == 1
+    assert Queue(endpoint=leaving_endpoint(traffic)).room() == 0
+
+
+def an_endpoint_is_deleted_while_it_is_described():
+    from workbench.local_cloud.describe import description
+
+    traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={}, shadow={}), new=None)
+    assert description(leaving_endpoint(traffic), lambda name: None)["EndpointName"] == "e"
+
+
+def a_second_request_is_captured_before_the_first_has_called_for_delivery():
+    from workbench.local_cloud.capture import Captures
+
+    config = {"InitialSamplingPercentage": 100, "DestinationS3Uri": "s3://b/p", "CaptureOptions": [{"CaptureMode": "Input"}]}
+    served = SimpleNamespace(fleet=SimpleNamespace(config={"DataCaptureConfig": config}), variant=SimpleNamespace(name="v"))
+    invocation = SimpleNamespace(endpoint="e", headers={}, body=b"x")
+    captures, called = Captures(SETTINGS), []
+    captures._deliver_later = called.append
+    captures._turn = BetweenTurns(lambda: captures.record(served, invocation, (200, {}, b"")))
+    captures.record(served, invocation, (200, {}, b""))
+    assert len(called) == 1, called
+    assert [len(lines) for lines in captures._lines.values()] == [2]
+
+
+class BetweenTurns:
+    """A lock; once it is free again, for the first time or a later one, something else takes its turn at once."""
+
+    def __init__(self, other, turn=1):
+        self.others = [other] + [lambda: None] * (turn - 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ended):
+        if self.others:
+            self.others.pop()()
+
+
+def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
+    from workbench.local_cloud.multi_model import TargetModels
+    from workbench.local_cloud.server_client import Response
+
+    client = SimpleNamespace(request=lambda *asked, **more: Response(status=200, headers={}, body=b""))
+    models = TargetModels(client=client, prefix="s3://b/", folder=Path())
+    models._fetch = lambda name, target_model: None
+    # Twice it is looked for, once it is put in its place; then another request hears 404.
+    models._turn = BetweenTurns(lambda: models._forget(*models._loaded), turn=3)
+    assert models.invoke("m", b"", {}, 1.0)[0].status == 200
+    assert models.loaded_count == 0 and set(models._in_use.values()) == {0}, models
+
+
+def an_alarm_is_set_while_it_is_evaluated():
+    from workbench.local_cloud.alarms import Alarms
+
+    class SetOnceSeen(dict):
+        def __getitem__(self, name):
+            seen = super().__getitem__(name)
+            if name == "StateValue":
+                self["StateValue"] = "ALARM"
+            return seen
+
+    alarm = SetOnceSeen(
+        AlarmName="a", StateValue="OK", ComparisonOperator="GreaterThanThreshold", Threshold=1, TreatMissingData="ignore"
+    )
+    Alarms(seconds_per_minute=1.0, act=lambda *call: None).evaluate(alarm, 100.0)
+    assert alarm["StateValue"] == "ALARM"
+    assert alarm.get("StateReason") is None
+
+
+def values_are_read_while_the_minute_that_drained_them_is_storing_them():
+    from ministack.services import cloudwatch
+
+    from workbench.local_cloud.cloudwatch import store
+    from workbench.local_cloud.metrics import InvocationMetrics, publisher
+
+    drained, go_on, seen = threading.Event(), threading.Event(), []
+    drain = publisher.buffer.drain
+
+    def held(now=None):
+        taken = list(drain(now))
+        drained.set()
+        go_on.wait()
+        return iter(taken)
+
+    InvocationMetrics(endpoint="e", variant="v").record(status=200, model_seconds=0.1, overhead_seconds=0.1)
+    publisher.buffer.drain = held
+    minute = threading.Thread(target=publisher.flush)
+    minute.start()
+    drained.wait()
+    publisher.buffer.drain = drain
+    reader = threading.Thread(target=lambda: (publisher.flush(), seen.append(len(store.listed()))))
+    reader.start()
+    reader.join(A_WHILE)
+    go_on.set()
+    minute.join()
+    reader.join()
+    assert seen and seen[0] > 0, (seen, dict(cloudwatch._metrics.items()))
+
+
+def a_job_ends_while_it_is_stopped():
+    from workbench.local_cloud.jobs.training_run import TrainingRun, new_record
+
+    class EndingMeanwhile(threading.Event):
+        def set(self):
+            super().set()
+            ending.start()
+            ending.join(A_WHILE)
+
+    run = TrainingRun(
+        record=new_record({"TrainingJobName": "j"}, "arn"), account="", region="", folder=Path(), settings=SETTINGS,
+        capacity=None, stopped=EndingMeanwhile(),
+    )  # fmt: skip
+    ending = threading.Thread(target=run._finish, args=("Completed", ""))
+    run.stop()
+    ending.join()
+    assert run.ended.is_set() and run.record["TrainingJobStatus"] == "Stopped", run.record
+
+
+def an_endpoint_begins_to_scale_before_its_stack_changes_it():
+    from workbench.local_cloud.cloudformation import SageMakerTypes
+    from workbench.local_cloud.endpoint import Endpoint
+    from workbench.local_cloud.endpoints import InProgress
+
+    endpoint = Endpoint(name="e", arn="arn:x/e", config_name="1", status="InService", created=0.0, modified=0.0)
+    endpoint.become("InService")
+    asked = []
+
+    def refusing_once(request):
+        asked.append(request["EndpointName"])
+        if len(asked) % 2:
+            raise InProgress("ValidationException", "Cannot update in-progress endpoint")
+        return {}
+
+    endpoints = SimpleNamespace(endpoints={"e": endpoint}, named=lambda name: endpoint, wait=lambda each: each.settled.wait())
+    tags = SimpleNamespace(begin=lambda *given: None)
+    plane = SimpleNamespace(
+        actions={"UpdateEndpoint": refusing_once, "DeleteEndpoint": refusing_once}, endpoints=endpoints, tags=tags
+    )
+    types = SageMakerTypes(plane)
+    types.update_endpoint("arn:x/e", {"EndpointConfigName": "1"}, {"EndpointConfigName": "2"}, "stack")
+    types.delete_endpoint("arn:x/e", {})
+    assert asked == ["e"] * 4
+
+
+def an_endpoint_settles_while_its_scaling_is_followed():
+    from workbench.local_cloud.autoscaling.activities import followed
+    from workbench.local_cloud.autoscaling.records import Activity
+
+    endpoint = SimpleNamespace(status="Updating", failure_reason=None)
+
+    def counts(name):
+        endpoint.status = "InService"
+        return {"v": (1, 3)}
+
+    endpoints = SimpleNamespace(named=lambda name: endpoint, instances=counts)
+    key = SimpleNamespace(endpoint="e", variant="v")
+    activity = Activity(key=key, description="", cause="", status="InProgress", message="", desired=3, before=1)
+    followed(endpoints, activity, None)
+    assert activity.status == "InProgress", activity.message
+
+
+MEETINGS = (
+    a_target_model_is_forgotten_as_soon_as_it_is_loaded,
+    an_endpoint_settles_while_its_scaling_is_followed,
+    an_endpoint_is_deleted_while_its_fleets_are_listed,
+    an_endpoint_is_deleted_while_its_queue_is_looked_at,
+    an_endpoint_is_deleted_while_it_is_described,
+    a_second_request_is_captured_before_the_first_has_called_for_delivery,
+    an_alarm_is_set_while_it_is_evaluated,
+    values_are_read_while_the_minute_that_drained_them_is_storing_them,
+    a_job_ends_while_it_is_stopped,
+    an_endpoint_begins_to_scale_before_its_stack_changes_it,
+)
+
+
+def outcome(meeting):
+    """What went wrong; None when nothing did."""
+    try:
+        meeting()
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
+if __name__ == "__main__":
+    configure_emulator(SETTINGS)
+    print(json.dumps({meeting.__name__: outcome(meeting) for meeting in MEETINGS}))
