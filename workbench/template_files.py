@@ -87,7 +87,7 @@ def _stacks(folder: Path) -> dict[Path, StackFacts]:
 
 
 def _read(found: TemplateFiles, path: Path, name: str, stack: StackFacts, *, alone: bool) -> None:
-    meant = alone or name.endswith((".template.json", ".template", ".template.yaml", ".template.yml"))
+    meant = alone or name.endswith((".template.json", ".template.yaml", ".template.yml"))
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

@@ -10,7 +10,7 @@ from typing import Any
 
 from stacks.template_rules.alarm_rules import unknown_ids
 from stacks.template_rules.dashboard_body import Widget, body_of, widget_metrics, widgets
-from stacks.template_rules.finding import Problem
+from stacks.template_rules.finding import Problem, Severity
 from stacks.template_rules.metric_facts import metric_facts
 from stacks.template_rules.rule import rule
 from stacks.template_rules.template import Resource, Template
@@ -57,7 +57,9 @@ def off_the_grid(template: Template) -> Iterator[Problem]:
             x, y, width, height = (number(widget.content.get(name)) for name in ("x", "y", "width", "height"))
             if width is not None and (not 1 <= width <= COLUMNS or (x or 0) + width > COLUMNS):
                 given, allowed = f"x {x or 0:g}, width {width:g}", f"x + width at most {COLUMNS}"
-                yield where(what="the widget does not fit into the columns", value=given, allowed=allowed, way_out="move it")
+                what = "the widget does not fit into the columns"
+                severity: Severity = "warning" if 1 <= width <= COLUMNS else "error"
+                yield where(what=what, value=given, allowed=allowed, way_out="move it", severity=severity)
             if x is None or y is None or width is None or height is None:
                 continue
             box = (x, y, x + width, y + height)

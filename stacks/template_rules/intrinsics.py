@@ -22,7 +22,9 @@ DEEPEST = 60
 
 
 def intrinsic(value: Any) -> str | None:
-    """The name of the intrinsic function that a value is; None for plain data."""
+    """The name of the intrinsic function that a value is; None for plain data. A macro may have siblings, and change them."""
+    if isinstance(value, dict) and "Fn::Transform" in value:
+        return "Fn::Transform"
     if isinstance(value, dict) and len(value) == 1:
         (key,) = value
         if isinstance(key, str) and (key in ("Ref", "Condition") or FUNCTION.match(key)):

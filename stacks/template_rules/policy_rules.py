@@ -15,12 +15,13 @@ from stacks.template_rules.policy_view import (
     OF_RESOURCES,
     Statement,
     identity_statements,
+    policy,
     resource_statements,
     trust_statements,
 )
 from stacks.template_rules.rule import rule
 from stacks.template_rules.template import Resource, Template
-from stacks.template_rules.values import fields, is_known, labels, objects, shown, text
+from stacks.template_rules.values import fields, is_known, labels, masked, objects, shown, text
 
 VERSIONS = ("2012-10-17", "2008-10-17")
 ELEMENTS = (*("Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"),)
@@ -47,6 +48,8 @@ OBJECT_ACTION = re.compile(
 BUCKET_ACTIONS = ("s3:listbucket", "s3:listbucketversions", "s3:getbucketlocation", "s3:listbucketmultipartuploads")
 BUCKET_ARN = re.compile(r"arn:[^:]*:s3:::[^/*?]+")
 NO_BUCKET = re.compile(r"(accesspoint|job|access-grants|storage-lens|storage-lens-group|async-request)\b")
+UNSUBSTITUTED = re.compile(r"\$\{AWS::\w+\}")
+"""A pseudo parameter outside of Fn::Sub; IAM's own variables have one colon."""
 OBJECT_ARN = re.compile(r"arn:[^:]*:s3:::[^/]+/.*")
 
 
@@ -135,6 +138,11 @@ def resource_of_another_kind(template: Template) -> Iterator[Problem]:
 def ill_formed_arn(template: Template) -> Iterator[Problem]:
     for statement in _all_statements(template):
         for resource in statement.resources:
+            left = UNSUBSTITUTED.search(masked(resource))
+            if left is not None and not template.macros:
+                what = f"{left[0]} stands in it as it is written, so that it matches nothing"
+                yield _problem(statement, f"{statement.path}.Resource", what, shown(resource), "write the ARN by Fn::Sub")
+                continue
             if not is_known(resource) or not resource.startswith("arn:") or "*" in resource.split("/")[0]:
                 continue
             place, parts = f"{statement.path}.Resource", resource.split(":", 5)
@@ -166,9 +174,9 @@ def _all_statements(template: Template) -> Iterator[Statement]:
 def _documents(template: Template) -> Iterator[tuple[Resource, str, dict[str, Any]]]:
     for resource in template.of_type(*INLINE, *ATTACHED, *OF_RESOURCES):
         paths = ["PolicyDocument"] if resource.type in ATTACHED else [OF_RESOURCES.get(resource.type, "AssumeRolePolicyDocument")]
-        yield from ((resource, path, fields(resource.properties.get(path))) for path in paths)
-        for index, policy in objects(resource.properties.get("Policies") if resource.type in INLINE else None):
-            yield resource, f"Policies[{index}].PolicyDocument", fields(policy.get("PolicyDocument"))
+        yield from ((resource, path, policy(resource.properties.get(path))) for path in paths)
+        for index, each in objects(resource.properties.get("Policies") if resource.type in INLINE else None):
+            yield resource, f"Policies[{index}].PolicyDocument", policy(each.get("PolicyDocument"))
 
 
 def _problem(statement: Statement, path: str, what: str, value: str | None, way_out: str) -> Problem:

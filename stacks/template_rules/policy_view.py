@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from stacks.template_rules.template import Resource, Template
-from stacks.template_rules.values import fields, items, objects, text
+from stacks.template_rules.values import fields, is_known, items, objects, text
 
 INLINE = ("AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group")
 ATTACHED = (
@@ -86,6 +87,16 @@ def principals(statement: Statement) -> tuple[str, ...]:
     return tuple(each for kind in fields(given).values() for each in items(kind) if isinstance(each, str))
 
 
+def policy(given: Any) -> dict[str, Any]:
+    """A policy as an object, from an object or from JSON text; empty for what is neither or not known."""
+    if isinstance(given, str) and is_known(given):
+        try:
+            return fields(json.loads(given))
+        except (ValueError, RecursionError):
+            return {}
+    return fields(given)
+
+
 def _statements(resource: Resource, path: str, document: Any) -> Iterator[Statement]:
-    for index, each in objects(fields(document).get("Statement")):
+    for index, each in objects(policy(document).get("Statement")):
         yield Statement(resource, f"{path}.Statement[{index}]", each)

@@ -106,7 +106,7 @@ def _other_property(root: Schema, schema: Schema, name: str, value: Any, path: s
             return
     if schema.get("additionalProperties") is not False or not schema.get("properties"):
         return
-    known = schema["properties"]
+    known = [each for each in schema["properties"] if path or each not in schema.get("readOnly", ())]
     match = nearest(str(name), known)
     way_out = "take it out" if match is None else f"did you mean {match}?"
     yield Violation(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from onboarding.nearest import did_you_mean, listed
 from stacks.template_rules.catalogue import attributes
 from stacks.template_rules.finding import Problem
-from stacks.template_rules.references import Reference
+from stacks.template_rules.references import Reference, found_in_maps
 from stacks.template_rules.rule import rule
 from stacks.template_rules.template import Template
 from stacks.template_rules.values import fields
@@ -84,6 +84,28 @@ def dangling_condition(template: Template) -> Iterator[Problem]:
         section = sections.get(reference.kind)
         if section is not None and reference.target not in fields(template.document.get(section)) and not template.transforms:
             yield _missing(reference, f"nothing under {section}", fields(template.document.get(section)))
+
+
+@rule("RH027", "a mapping has the keys that are asked of it")
+def key_not_in_mapping(template: Template) -> Iterator[Problem]:
+    mappings = fields(template.document.get("Mappings"))
+    for resource in template.resources.values() if not template.transforms else ():
+        for path, argument in found_in_maps(resource.raw.get("Properties") if "Condition" not in resource.raw else None, ""):
+            name, top, second = argument
+            rows = fields(mappings.get(name))
+            if not rows:
+                continue
+            known = [str(key) for key in rows]
+            held = rows.values() if not isinstance(top, str) else [rows.get(top)]
+            if not isinstance(top, str) or top in rows:
+                known = sorted({str(key) for row in held for key in fields(row)})
+            wanted = top if isinstance(top, str) and top not in rows else second
+            if isinstance(wanted, str) and wanted not in known:
+                what = f"mapping {name} has no such key"
+                way_out = did_you_mean(wanted, known, "name one that is there")
+                yield Problem(
+                    resource=resource.logical_id, path=path, what=what, value=wanted, allowed=listed(known), way_out=way_out
+                )
 
 
 def _missing(reference: Reference, nothing: str, known: Iterable[str]) -> Problem:

@@ -36,6 +36,19 @@ def references(document: Mapping[str, Any]) -> Iterator[Reference]:
         yield from _condition(output, None, f"Outputs.{name}.Condition")
 
 
+def found_in_maps(value: Any, path: str) -> Iterator[tuple[str, list[Any]]]:
+    """(path, arguments) of every Fn::FindInMap with three arguments, its mapping named by a text, and no Fn::If around it."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from found_in_maps(each, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        argument = value.get("Fn::FindInMap")
+        if isinstance(argument, list) and len(argument) == 3 and isinstance(argument[0], str):
+            yield path, argument
+        for key, each in value.items() if "Fn::If" not in value else ():
+            yield from found_in_maps(each, path if str(key).startswith("Fn::") else f"{path}.{key}" if path else str(key))
+
+
 def _of_resource(logical_id: str, resource: Mapping[str, Any]) -> Iterator[Reference]:
     for target in items(resource.get("DependsOn")):
         if isinstance(target, str):
@@ -63,6 +76,8 @@ def _in_value(value: Any, resource: str | None, path: str) -> Iterator[Reference
                 yield from _in_value(each, resource, f"{path}.{key}" if path else str(key))
         else:
             yield from _in_intrinsic(name, value[name], resource, path)
+            if name == "Fn::Transform":
+                yield from _in_value({key: each for key, each in value.items() if key != name}, resource, path)
 
 
 def _in_intrinsic(name: str, argument: Any, resource: str | None, path: str) -> Iterator[Reference]:

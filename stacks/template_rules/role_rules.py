@@ -9,7 +9,7 @@ from typing import Any
 
 from onboarding.nearest import nearest
 from stacks.template_rules.catalogue import action_words, iam_actions
-from stacks.template_rules.finding import Problem
+from stacks.template_rules.finding import Problem, Severity
 from stacks.template_rules.policy_view import (
     INLINE,
     Statement,
@@ -23,6 +23,9 @@ from stacks.template_rules.template import Template
 from stacks.template_rules.values import MARK, fields, is_known, is_wholly_unknown, items, masked, shown, text
 
 FULL_ACCESS = re.compile(r"(FullAccess|AdministratorAccess|PowerUserAccess|IAMFullAccess)$")
+ADMINISTRATOR = re.compile(r"/(AdministratorAccess|PowerUserAccess|IAMFullAccess)$")
+GRAVE_ON_EVERYTHING = ("iam:passrole",)
+"""IAM Access Analyzer calls it a security warning: whoever may pass every role has the rights of each."""
 ACTION = re.compile(r"(\*|[A-Za-z0-9-]+:[A-Za-z0-9*?]+)")
 EVERYTHING = re.compile(r"\*|arn:[^:]*:(\*|[a-z0-9-]*):[^:]*:[^:]*:\*")
 CONDITIONS = (
@@ -36,6 +39,8 @@ CONDITIONS = (
     "IpAddress",
 )
 EFFECTS = ("Allow", "Deny")
+MISSPELT = 0.9
+"""How alike an action is to one that there is, of 1, to be taken for it; another may be newer than what is known here."""
 LONGEST_POLICIES = {
     "AWS::IAM::Role": 10_240,
     "AWS::IAM::Group": 5_120,
@@ -51,7 +56,9 @@ def every_action(template: Template) -> Iterator[Problem]:
         for action in statement.actions if statement.allows else ():
             service, _, verb = action.partition(":")
             if action == "*" or verb == "*" or "*" in service:
-                yield _problem(statement, "Action", "every action is allowed", action, "name the actions that are used")
+                what = "every action is allowed" if "*" in service else f"every action of {service} is allowed"
+                severity: Severity | None = None if "*" in service or _on_everything(statement) else "warning"
+                yield _problem(statement, "Action", what, action, "name the actions that are used", severity)
 
 
 @rule("RH221", "a policy names whole actions", "warning")
@@ -72,7 +79,10 @@ def every_resource(template: Template) -> Iterator[Problem]:
         wide = [action for action in statement.actions if action != "*" and _takes_a_resource(action)]
         if everything and wide:
             what = f"{', '.join(wide[:4])}{' and others' if len(wide) > 4 else ''} may touch everything"
-            yield _problem(statement, "Resource", what, shown(everything[0]), "name ARNs, or narrow it with a Condition")
+            grave = any(each.endswith(":*") or each.lower() in GRAVE_ON_EVERYTHING for each in wide)
+            way_out = "name ARNs, or narrow it with a Condition"
+            severity: Severity | None = None if grave else "warning"
+            yield _problem(statement, "Resource", what, shown(everything[0]), way_out, severity)
         elif everything and "*" in statement.actions:
             yield _problem(statement, "Resource", "everything may be touched", shown(everything[0]), "name ARNs")
 
@@ -96,6 +106,7 @@ def full_access_policy(template: Template) -> Iterator[Problem]:
                     what="the managed policy gives full access",
                     value=shown(value),
                     way_out="write the statements that are needed, on the resources that are used",
+                    severity=None if ADMINISTRATOR.search(masked(value)) else "warning",
                 )
 
 
@@ -104,7 +115,9 @@ def allows_all_but(template: Template) -> Iterator[Problem]:
     for statement in identity_statements(template):
         for key in ("NotAction", "NotResource"):
             if statement.allows and key in statement.content:
-                yield _problem(statement, key, f"{key} allows everything else", None, f"write {key.removeprefix('Not')}")
+                severity: Severity | None = None if key == "NotAction" or _whole_services(statement) else "warning"
+                what, way_out = f"{key} allows everything else", f"write {key.removeprefix('Not')}"
+                yield _problem(statement, key, what, None, way_out, severity)
 
 
 @rule("RH226", "a role is assumed by services and accounts that are named")
@@ -191,11 +204,14 @@ def _unknown_action(statement: Statement, key: str, action: str) -> Iterator[Pro
     if re.search(r"[*?]", verb):
         pattern = re.compile(re.escape(verb.lower()).replace(r"\*", ".*").replace(r"\?", "."))
         if not any(pattern.fullmatch(each) for each in known):
-            yield _problem(statement, key, f"no action of {service} is meant by it", action, "name actions that there are")
+            yield _problem(
+                statement, key, f"no action of {service} is meant by it", action, "name actions that there are", "warning"
+            )
     elif verb.lower() not in known:
         match = nearest(verb, known.values())
         way_out = "name one that there is" if match is None else f"did you mean {service}:{match}?"
-        yield _problem(statement, key, f"{service} has no such action", action, way_out)
+        misspelt = nearest(verb, known.values(), cutoff=MISSPELT) is not None
+        yield _problem(statement, key, f"{service} has no such action", action, way_out, None if misspelt else "warning")
 
 
 def _parts(action: str) -> tuple[str, str, str]:
@@ -216,9 +232,25 @@ def _takes_a_resource(action: str) -> bool:
     return verb.lower() in known and verb.lower() not in unnarrowed
 
 
-def _problem(statement: Statement, key: str, what: str, value: str | None, way_out: str) -> Problem:
+def _on_everything(statement: Statement) -> bool:
+    wide = any(EVERYTHING.fullmatch(masked(each)) for each in statement.resources) or "NotResource" in statement.content
+    return wide and not statement.narrowed
+
+
+def _whole_services(statement: Statement) -> bool:
+    return any(each == "*" or each.endswith(":*") for each in statement.actions)
+
+
+def _problem(
+    statement: Statement, key: str, what: str, value: str | None, way_out: str, severity: Severity | None = None
+) -> Problem:
     sid = text(fields(statement.content).get("Sid"))
     named = what if sid is None else f"{what} (statement {sid})"
     return Problem(
-        resource=statement.resource.logical_id, path=f"{statement.path}.{key}", what=named, value=value, way_out=way_out
+        resource=statement.resource.logical_id,
+        path=f"{statement.path}.{key}",
+        what=named,
+        value=value,
+        way_out=way_out,
+        severity=severity,
     )

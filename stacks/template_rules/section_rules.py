@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from onboarding.nearest import did_you_mean, nearest
-from stacks.template_rules.finding import Problem
+from stacks.template_rules.finding import Problem, Severity
 from stacks.template_rules.intrinsics import intrinsic
 from stacks.template_rules.rule import rule
-from stacks.template_rules.template import Template
+from stacks.template_rules.template import SAM, Template
 from stacks.template_rules.values import fields, is_known, number, objects, shown, text
 
 SECTIONS = (
@@ -19,8 +19,9 @@ SECTIONS = (
 )
 BESIDE = (
     *("Type", "Properties", "DependsOn", "Condition", "Metadata", "DeletionPolicy", "UpdateReplacePolicy"),
-    *("CreationPolicy", "UpdatePolicy", "Comment"),
+    *("CreationPolicy", "UpdatePolicy", "Comment", "Description"),
 )
+"""The last two are no attributes of AWS's documents; CloudFormation takes them, as many a deployed template shows."""
 POLICIES = ("Delete", "Retain", "RetainExceptOnCreate", "Snapshot")
 SNAPSHOTS = ("AWS::EC2::Volume", "AWS::ElastiCache::", "AWS::Neptune::", "AWS::RDS::", "AWS::Redshift::", "AWS::DocDB::")
 PARAMETER_KINDS = ("String", "Number", "List<Number>", "CommaDelimitedList")
@@ -57,7 +58,7 @@ def unknown_section(template: Template) -> Iterator[Problem]:
 @rule("RH017", "what stands beside a resource's properties is there for a resource of its type")
 def ill_placed_attribute(template: Template) -> Iterator[Problem]:
     for resource in template.resources.values() if not template.macros else ():
-        others = ("Connectors", "IgnoreGlobals") if resource.type.startswith("AWS::Serverless::") else ()
+        others = ("Connectors", "IgnoreGlobals") if SAM in template.transforms else ()
         own = resource.type.startswith(("Custom::", "AWS::CloudFormation::CustomResource"))
         for name in resource.raw:
             if own and name == "Version":
@@ -65,7 +66,8 @@ def ill_placed_attribute(template: Template) -> Iterator[Problem]:
             if name not in (*BESIDE, *others) and not str(name).startswith("Fn::"):
                 way_out = did_you_mean(str(name), BESIDE, "put it under Properties, or take it out")
                 what = "a resource has no such attribute"
-                yield Problem(resource=resource.logical_id, path=str(name), what=what, way_out=way_out)
+                severity: Severity | None = "warning" if resource.type.startswith("AWS::Serverless::") else None
+                yield Problem(resource=resource.logical_id, path=str(name), what=what, way_out=way_out, severity=severity)
         for name in ("DeletionPolicy", "UpdateReplacePolicy"):
             policy = text(template.resolved(resource.raw.get(name)))
             refused = policy == "Snapshot" and resource.type.startswith("AWS::") and not resource.type.startswith(SNAPSHOTS)
@@ -130,29 +132,77 @@ def ill_formed_output(template: Template) -> Iterator[Problem]:
             yield Problem(path="Outputs", what=what, value=name, way_out="rename one")
 
 
-@rule("RH025", "an intrinsic function is one that CloudFormation has")
+ARGUMENTS = {"Join": (2, 2), "Select": (2, 2), "Split": (2, 2), "If": (3, 3), "FindInMap": (3, 4), "Cidr": (2, 3)}
+"""How many things each function's list has. Source: CloudFormation template reference, intrinsic functions."""
+
+
+@rule("RH025", "an intrinsic function is one that CloudFormation has, with its arguments")
 def unknown_function(template: Template) -> Iterator[Problem]:
     if template.transforms:
         return
     for resource in template.resources.values():
-        for path, name in _functions(resource.raw.get("Properties"), ""):
+        for path, name, argument in _functions(resource.raw.get("Properties"), ""):
             word = name.partition("::")[2]
+            if word in ARGUMENTS:
+                given = f"a list of {len(argument)}" if isinstance(argument, list) else "no list"
+                least, most = ARGUMENTS[word]
+                yield Problem(
+                    resource=resource.logical_id,
+                    path=path,
+                    what=f"{name} takes a list of {least if least == most else f'{least} or {most}'}",
+                    value=given,
+                    way_out="write its arguments as one list",
+                )
+                continue
             match = nearest(word, FUNCTIONS)
             way_out = "write the value itself" if match is None else f"did you mean Fn::{match}?"
             yield Problem(resource=resource.logical_id, path=path, what="there is no such function", value=name, way_out=way_out)
 
 
-def _functions(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _functions(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Functions that there are not, and those with another number of arguments: where, the name, and the argument."""
     if isinstance(value, list):
         for index, each in enumerate(value):
             yield from _functions(each, f"{path}[{index}]")
     elif isinstance(value, dict):
         for key, each in value.items():
             name = str(key)
-            if name.startswith("Fn::") and "::" not in name[4:] and name[4:] not in FUNCTIONS:
-                yield path, name
+            least, most = ARGUMENTS.get(name[4:] if name.startswith("Fn::") else "", (0, None))
+            fits = most is None or (isinstance(each, list) and least <= len(each) <= most)
+            if name.startswith("Fn::") and "::" not in name[4:] and (name[4:] not in FUNCTIONS or not fits):
+                yield path, name, each
             below = path if name.startswith("Fn::") else f"{path}.{name}" if path else name
             yield from _functions(each, below)
+
+
+@rule("RH026", "no value of a template is null")
+def null_value(template: Template) -> Iterator[Problem]:
+    if template.transforms or "Transform" in template.document:
+        return
+    for section in ("Parameters", "Mappings", "Conditions", "Resources", "Outputs"):
+        for name, each in fields(template.document.get(section)).items():
+            inside = {key: held for key, held in each.items() if key != "Metadata"} if isinstance(each, dict) else each
+            for path in _nulls(inside, ""):
+                resource = str(name) if section == "Resources" else None
+                where = (
+                    path.removeprefix("Properties.") if resource is not None else f"{section}.{name}{'.' if path else ''}{path}"
+                )
+                what = "the value is null, and CloudFormation refuses the template"
+                yield Problem(
+                    resource=resource, path=where, what=what, value="null", way_out="write a value, or take the key out"
+                )
+
+
+def _nulls(value: Any, path: str) -> Iterator[str]:
+    if value is None:
+        yield path
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _nulls(each, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if each is not None or not str(key).startswith("Fn::"):
+                yield from _nulls(each, f"{path}.{key}" if path else str(key))
 
 
 @rule("RH037", "a resource has a tag once, and none of AWS's own")

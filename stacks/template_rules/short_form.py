@@ -35,7 +35,7 @@ def document(text: str, *, is_json: bool) -> Any:
     if depth > DEEPEST:
         raise TextFault(f"it is nested {depth} levels deep, more than {DEEPEST}")
     if nodes > LARGEST_NODES:
-        raise TextFault(f"its aliases come to more than {LARGEST_NODES} values")
+        raise TextFault(f"it comes to more than {LARGEST_NODES} values, its aliases followed")
     return found
 
 
@@ -92,10 +92,14 @@ def _yaml(text: str) -> Any:
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    names = [each.value for each, _ in node.value if isinstance(each, yaml.ScalarNode) and each.value != "<<"]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise TextFault(f"the key {twice} is there twice, near line {node.start_mark.line + 1}", key_twice=True)
+    lines: dict[str, int] = {}
+    for each, _ in node.value:
+        if not isinstance(each, yaml.ScalarNode) or each.value == "<<":
+            continue
+        line = each.start_mark.line + 1
+        if each.value in lines:
+            raise TextFault(f"the key {each.value} is there twice, on lines {lines[each.value]} and {line}", key_twice=True)
+        lines[each.value] = line
     loader.flatten_mapping(node)
     found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
     # Account ids and `Yes` are keys of mappings, too; CloudFormation reads every key as a text.

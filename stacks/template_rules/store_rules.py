@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stacks.template_rules.finding import Problem
 from stacks.template_rules.policy_view import principals, resource_statements
@@ -14,7 +14,7 @@ from stacks.template_rules.values import at, boolean, fields, is_known, masked, 
 BUCKET = "AWS::S3::Bucket"
 BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 PUBLIC_ACLS = ("PublicRead", "PublicReadWrite", "AuthenticatedRead")
-WORLD = ("0.0.0.0/0", "::/0")
+WORLD = re.compile(r"[0.:]+/0")
 WEB_PORTS = (80, 443)
 SECRET_WORD = re.compile(r"(PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY|ACCESS_KEY|(^|_)TOKEN)$", re.IGNORECASE)
 SECRET_VALUE = re.compile(r"AKIA[0-9A-Z]{16}|hf_[A-Za-z0-9]{20,}|ghp_[A-Za-z0-9]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----")
@@ -26,7 +26,7 @@ def bucket_unencrypted(template: Template) -> Iterator[Problem]:
         encryption = bucket.properties.get("BucketEncryption")
         rules = fields(encryption).get("ServerSideEncryptionConfiguration")
         if encryption is None or (isinstance(encryption, dict) and not rules):
-            what = "the bucket says nothing of encryption"
+            what = "the bucket says nothing of encryption, and has S3's default: a key that S3 owns"
             way_out = "write BucketEncryption with aws:kms and a key"
             yield Problem(resource=bucket.logical_id, path="BucketEncryption", what=what, way_out=way_out)
 
@@ -40,10 +40,12 @@ def bucket_not_blocked(template: Template) -> Iterator[Problem]:
         open_ones = [name for name in BLOCKS if boolean(fields(block).get(name, False)) is False]
         if open_ones:
             given = "nothing" if block is None else f"{', '.join(open_ones)} false or absent"
+            default = "the bucket's template blocks no public access; only S3's default does, for buckets made since April 2023"
+            what = default if block is None else "the bucket does not block public access"
             yield Problem(
                 resource=bucket.logical_id,
                 path="PublicAccessBlockConfiguration",
-                what="the bucket does not block public access",
+                what=what,
                 value=given,
                 allowed=f"{', '.join(BLOCKS)}: true",
                 way_out="switch all four on",
@@ -74,7 +76,7 @@ def anybody_let_in(template: Template) -> Iterator[Problem]:
                     way_out="name principals, or narrow it with a Condition",
                 )
     for permission in template.of_type("AWS::Lambda::Permission"):
-        narrowing = {"SourceAccount", "SourceArn", "PrincipalOrgID", "FunctionUrlAuthType"}
+        narrowing = {"SourceAccount", "SourceArn", "PrincipalOrgID", "FunctionUrlAuthType", "InvokedViaFunctionUrl"}
         if permission.properties.get("Principal") == "*" and not narrowing & set(permission.properties):
             what = "anybody may call the function"
             yield Problem(
@@ -144,21 +146,34 @@ def key_without_rotation(template: Template) -> Iterator[Problem]:
 
 @rule("RH239", "no security group lets the whole world in")
 def world_let_in(template: Template) -> Iterator[Problem]:
-    for group in template.of_type("AWS::EC2::SecurityGroup"):
-        for index, each in objects(group.properties.get("SecurityGroupIngress")):
-            source = text(each.get("CidrIp")) or text(each.get("CidrIpv6"))
-            if source in WORLD:
-                what = "the whole world may reach it"
-                way_out = "name a network or a security group"
-                served = number(each.get("FromPort")) == number(each.get("ToPort")) and number(each.get("ToPort")) in WEB_PORTS
-                yield Problem(
-                    resource=group.logical_id,
-                    path=f"SecurityGroupIngress[{index}]",
-                    what=what,
-                    value=source,
-                    way_out=way_out,
-                    severity="warning" if served else None,
-                )
+    held = [
+        (group, f"SecurityGroupIngress[{index}]", each)
+        for group in template.of_type("AWS::EC2::SecurityGroup")
+        for index, each in objects(group.properties.get("SecurityGroupIngress"))
+    ]
+    alone = [(each, "", each.properties) for each in template.of_type("AWS::EC2::SecurityGroupIngress")]
+    for resource, path, each in (*held, *alone):
+        for key in ("CidrIp", "CidrIpv6"):
+            if WORLD.fullmatch(text(each.get(key)) or "") is None:
+                continue
+            served = number(each.get("FromPort")) == number(each.get("ToPort")) and number(each.get("ToPort")) in WEB_PORTS
+            yield Problem(
+                resource=resource.logical_id,
+                path=path or key,
+                what="the whole world may reach it",
+                value=f"{each[key]} on {_ports(each)}",
+                way_out="name a network or a security group",
+                severity="warning" if served else None,
+            )
+
+
+def _ports(rule: Mapping[str, object]) -> str:
+    first, last = number(rule.get("FromPort")), number(rule.get("ToPort"))
+    if text(rule.get("IpProtocol")) == "-1":
+        return "every port"
+    if first is None or last is None:
+        return f"ports {shown(rule.get('FromPort'))} to {shown(rule.get('ToPort'))}"
+    return f"port {first:g}" if first == last else f"ports {first:g} to {last:g}"
 
 
 @rule("RH240", "no secret stands in a template as plain text")

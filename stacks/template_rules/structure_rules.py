@@ -9,7 +9,7 @@ from onboarding.nearest import nearest
 from stacks.template_rules.catalogue import attributes, name_property
 from stacks.template_rules.finding import Problem
 from stacks.template_rules.rule import rule, together_rule
-from stacks.template_rules.template import Resource, Template
+from stacks.template_rules.template import SAM, Resource, Template
 from stacks.template_rules.values import fields, is_known, shown
 
 LOGICAL_ID = re.compile(r"[A-Za-z0-9]{1,255}")
@@ -45,12 +45,20 @@ def ill_formed_resource(template: Template) -> Iterator[Problem]:
             yield Problem(
                 resource=str(logical_id), what="the logical id has another character", allowed=allowed, way_out="rename it"
             )
+        if isinstance(resource, dict) and "Fn::Transform" in resource:
+            continue
         if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str | dict):
             yield Problem(resource=str(logical_id), path="Type", what="the resource has no Type", way_out="write its type")
 
 
 @rule("RH011", "every resource type is one that CloudFormation knows")
 def unknown_type(template: Template) -> Iterator[Problem]:
+    serverless = [each for each in template.resources.values() if each.type.startswith("AWS::Serverless::")]
+    if serverless and "Transform" not in template.document and not template.macros:
+        what = "the type is the Serverless Application Model's, and the template does not say so"
+        yield Problem(
+            resource=serverless[0].logical_id, path="Type", what=what, value=serverless[0].type, way_out=f"write Transform: {SAM}"
+        )
     for resource in template.resources.values():
         known = attributes()
         ours = not resource.type.startswith("AWS::") or resource.type.startswith(OTHERS) or resource.type.endswith("::MODULE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,12 @@ from stacks.template_rules.property_schema import Violation, violations
 from stacks.template_rules.references import Reference, references
 from stacks.template_rules.stack_facts import StackFacts
 from stacks.template_rules.values import fields, items, labels, unknown
+
+SAM = "AWS::Serverless-2016-10-31"
+"""The transform of the Serverless Application Model, which answers its types."""
+FRAMEWORK_VARIABLE = re.compile(r"\$\{(self:|opt:|file\()")
+PACKAGED = {"AWS::Lambda::Function": "Code", "AWS::StepFunctions::StateMachine": "DefinitionS3Location"}
+"""Properties that may be a local path. Source: AWS CLI reference, `aws cloudformation package`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +60,8 @@ class Template:
         for logical_id, raw in fields(self.document.get("Resources")).items():
             if isinstance(raw, dict) and isinstance(raw.get("Type"), str):
                 given = raw.get("Properties")
-                found[logical_id] = Resource(
-                    logical_id, raw["Type"], raw, fields(self._resolver.resolved(given)), known=intrinsic(given) is None
-                )
+                properties = _packaged(raw["Type"], fields(self._resolver.resolved(given)))
+                found[logical_id] = Resource(logical_id, raw["Type"], raw, properties, known=intrinsic(given) is None)
         return found
 
     def of_type(self, *types: str) -> Iterator[Resource]:
@@ -76,9 +82,13 @@ class Template:
         resources = fields(self.document.get("Resources"))
         loops = "AWS::LanguageExtensions" in top and _loops(self.document)
         modules = [name for name in ("Modules", "Rain") if name in self.document]
+        modules += ["Serverless Framework"] if _has_framework_variable(self.document) else []
         untyped = any(isinstance(fields(each).get("Type"), dict) for each in resources.values())
+        sam = any(each.type.startswith("AWS::Serverless::") for each in self.resources.values())
         return (
             *(each for each in top if loops or each != "AWS::LanguageExtensions"),
+            *((SAM,) if sam and SAM not in top else ()),
+            *_embedded(self.document),
             *modules,
             *(("types of a preprocessor",) if untyped else ()),
             *(
@@ -157,6 +167,30 @@ class Template:
 
     def _every(self, *types: str) -> Iterator[Resource]:
         return (each for each in self.resources.values() if each.type in types)
+
+
+def _packaged(resource_type: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """Properties with what `aws cloudformation package` has still to upload, a local path, as unknown."""
+    name = PACKAGED.get(resource_type)
+    if name is None or not isinstance(properties.get(name), str):
+        return properties
+    return {**properties, name: unknown(properties[name])}
+
+
+def _embedded(document: Mapping[str, Any]) -> Iterator[str]:
+    """Macros that stand in a section or in a resource, by `Fn::Transform`, and so may bring sections, resources and names."""
+    sections = [fields(each) for each in document.values()]
+    for holder in (document, *sections, *(fields(each) for section in sections for each in section.values())):
+        for macro in items(holder.get("Fn::Transform")):
+            yield str(fields(macro).get("Name", "a macro"))
+
+
+def _has_framework_variable(value: Any) -> bool:
+    """True when a text holds a variable of the Serverless Framework, which reads the file before CloudFormation does."""
+    if isinstance(value, str):
+        return FRAMEWORK_VARIABLE.search(value) is not None
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_has_framework_variable, held))
 
 
 def _loops(value: Any) -> bool:

@@ -12,7 +12,7 @@ from stacks.template_rules.finding import Problem
 from stacks.template_rules.rule import rule
 from stacks.template_rules.state_machine import ENDS, KINDS, Level, is_open, levels, reachable, targets
 from stacks.template_rules.template import Resource, Template
-from stacks.template_rules.values import fields, is_known, items, number, objects, surely_has, text
+from stacks.template_rules.values import fields, items, number, objects, surely_has, text
 
 MACHINE = "AWS::StepFunctions::StateMachine"
 ERRORS = """
@@ -141,8 +141,10 @@ def levels_of(template: Template) -> Iterator[tuple[Resource, Level]]:
 
 def _state_faults(state: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kind = state.get("Type")
-    if not isinstance(kind, str) or not is_known(kind):
+    if not isinstance(kind, str):
         yield "the state has no Type", f"write one of {', '.join(KINDS)}"
+        return
+    if is_open(kind):
         return
     if kind not in KINDS:
         yield f"there is no state of type {kind}", did_you_mean(kind, KINDS, f"write one of {', '.join(KINDS)}")

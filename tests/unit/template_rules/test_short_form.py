@@ -50,6 +50,11 @@ def test_refuses_a_key_twice(is_json):
     assert raised.value.key_twice
 
 
+def test_says_both_lines_of_a_key_twice():
+    with pytest.raises(TextFault, match="the key B is there twice, on lines 2 and 4"):
+        document("A:\n  B: 1\n  C: 2\n  B: 3\n", is_json=False)
+
+
 @pytest.mark.parametrize(
     ("text", "is_json", "why"),
     [
@@ -62,7 +67,7 @@ def test_refuses_a_key_twice(is_json):
         ("[" * 50_000 + "]" * 50_000, False, "nested too deeply"),
         ("- " * 50_000, False, "nested too deeply"),
         ("a: &a [*a]", False, "recursive"),
-        (BOMB, False, "aliases come to more than"),
+        (BOMB, False, "more than 500000 values, its aliases followed"),
     ],
 )
 def test_refuses_what_is_no_document(text, is_json, why):
