@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import Literal
 
+from pydantic import Field
+
 from onboarding.values import CalibrationMethod, Precision, QuantizationMode, RequestedPrecision, Task, Value
 
 MANIFEST_NAME = "manifest.json"
@@ -158,6 +160,9 @@ class Manifest(Value):
     max_batch_size: int
     warm_up: bool = True
     """Whether a server runs every profile's sizes before it is healthy."""
+    auto_truncate: bool = Field(True, exclude_if=bool)
+    """Whether a text of more tokens than the engine takes is cut, instead of refused. Only False is written: manifests that were
+    published before there was a choice keep their bytes, and a server of that time refuses those that it would not obey."""
     files: dict[str, str]
     accuracy: tuple[AccuracyRecord, ...]
     compile_checks: tuple[CompileCheckRecord, ...]

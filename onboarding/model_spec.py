@@ -150,6 +150,9 @@ class ServingSpec(Value):
     )
     warm_up: bool = Field(True, description="Run every profile's sizes once before the endpoint is healthy")
     response_cache: bool = Field(False, description="Answer a repeated request from memory; Triton only")
+    auto_truncate: bool = Field(
+        True, description="Cut texts of more tokens than the largest sequence; false: refuse their requests, naming the texts"
+    )
 
 
 class ScheduledFloorSpec(Value):

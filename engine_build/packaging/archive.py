@@ -17,6 +17,9 @@ from onboarding.names import ARCHIVE_NAME, engine_archive_path
 CARRIED = Path("container/triton")
 CPU_TWIN, TOKENIZER, PASSPORT = "cpu_twin.py", "tokenizer.py", "passport.py"
 """The files of `container/triton` that archives carry: two Triton models, and what both read the manifest with."""
+UNTRUNCATED, OVER_LONG = "untruncated", "over_long.py"
+"""The folder beside them of what else an archive carries whose long texts are refused: both models again, and the sentence."""
+CARRIED_FILES = (CPU_TWIN, TOKENIZER, PASSPORT, *(f"{UNTRUNCATED}/{name}" for name in (CPU_TWIN, TOKENIZER, OVER_LONG)))
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
@@ -24,9 +27,9 @@ LEVEL = 1
 def backend_file(roots: tuple[Path, ...], name: str = CPU_TWIN) -> Path:
     """One of the carried files in the source tree, which must hold them all. Raises InputRefused."""
     for root in roots:
-        if all((root / CARRIED / each).is_file() for each in (CPU_TWIN, TOKENIZER, PASSPORT)):
+        if all((root / CARRIED / each).is_file() for each in CARRIED_FILES):
             return root / CARRIED / name
-    missing = next(each for each in (name, CPU_TWIN, TOKENIZER, PASSPORT) if not (roots[-1] / CARRIED / each).is_file())
+    missing = next(each for each in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / each).is_file())
     sentence = f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: restore it from git."
     raise InputRefused(sentence)
 

@@ -71,6 +71,7 @@ def _passport(shown: Served, laid: Repository, network: Network) -> dict[str, An
         "optimization_profiles": shown.profiles,
         "max_batch_size": shown.max_batch_size,
         "warm_up": shown.serving.warm_up,
+        "auto_truncate": shown.serving.auto_truncate,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.packaging.archive import CPU_TWIN, PASSPORT, TOKENIZER, backend_file
+from engine_build.packaging.archive import CPU_TWIN, OVER_LONG, PASSPORT, TOKENIZER, UNTRUNCATED, backend_file
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import Served, member
 
@@ -26,23 +26,20 @@ def repository(served: Served, engine: Path, tokenizer: Path | None, *, is_cpu: 
     texts = configurations(served, is_cpu=is_cpu)
     model = served.model
     if is_cpu:
-        return _cpu_twin(texts, f"{model}/1", engine, tokenizer, code_roots)
+        return _cpu_twin(texts, served, engine, tokenizer, code_roots)
     if tokenizer is None:
         return Repository(
             files={**texts, f"{model}/1/model.plan": engine}, engine_file=f"{model}/1/model.plan", tokenizer_file=None
         )
-    return _ensemble(texts, model, engine, tokenizer, code_roots)
+    return _ensemble(texts, served, engine, tokenizer, code_roots)
 
 
 def _cpu_twin(
-    texts: dict[str, str], folder: str, engine: Path, tokenizer: Path | None, code_roots: tuple[Path, ...]
+    texts: dict[str, str], served: Served, engine: Path, tokenizer: Path | None, code_roots: tuple[Path, ...]
 ) -> Repository:
-    files: dict[str, Path | str] = {
-        **texts,
-        f"{folder}/model.py": backend_file(code_roots, CPU_TWIN),
-        f"{folder}/passport.py": backend_file(code_roots, PASSPORT),
-        f"{folder}/model.onnx": engine,
-    }
+    folder = f"{served.model}/1"
+    code = _code(folder, CPU_TWIN, refuses_long_texts=served.is_text and not served.serving.auto_truncate, roots=code_roots)
+    files: dict[str, Path | str] = {**texts, **code, f"{folder}/model.onnx": engine}
     if tokenizer is not None:
         files[f"{folder}/tokenizer.json"] = tokenizer
     return Repository(
@@ -52,14 +49,22 @@ def _cpu_twin(
     )
 
 
-def _ensemble(texts: dict[str, str], model: str, engine: Path, tokenizer: Path, code_roots: tuple[Path, ...]) -> Repository:
+def _ensemble(texts: dict[str, str], served: Served, engine: Path, tokenizer: Path, code_roots: tuple[Path, ...]) -> Repository:
+    model = served.model
     plan, before = f"{member(model, 'engine')}/1/model.plan", f"{member(model, 'tokenizer')}/1"
     files: dict[str, Path | str] = {
         **texts,
         f"{model}/1/ensemble.txt": ENSEMBLE,
-        f"{before}/model.py": backend_file(code_roots, TOKENIZER),
-        f"{before}/passport.py": backend_file(code_roots, PASSPORT),
+        **_code(before, TOKENIZER, refuses_long_texts=not served.serving.auto_truncate, roots=code_roots),
         f"{before}/tokenizer.json": tokenizer,
         plan: engine,
     }
     return Repository(files=files, engine_file=plan, tokenizer_file=f"{before}/tokenizer.json")
+
+
+def _code(folder: str, name: str, *, refuses_long_texts: bool, roots: tuple[Path, ...]) -> dict[str, Path]:
+    """A model of the python backend; the one that refuses long texts imports the other by its name."""
+    model = f"{UNTRUNCATED}/{name}" if refuses_long_texts else name
+    more = {name: name, OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}"} if refuses_long_texts else {}
+    named = {"model.py": model, "passport.py": PASSPORT, **more}
+    return {f"{folder}/{each}": backend_file(roots, carried) for each, carried in named.items()}

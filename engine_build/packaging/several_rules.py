@@ -19,6 +19,7 @@ SHARED = {
     "optimization_profiles": "the optimization profiles",
     "max_batch_size": "the largest batch",
     "warm_up": "the warm-up",
+    "auto_truncate": "whether long texts are cut",
     "tokenizer_file": "the tokenizer's place",
 }
 """Fields of manifests that must agree, in the order in which a difference is told. Precision may differ: `auto` decides a GPU."""

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from container.server.types import Array
+from container.server.types import Array, Encoded, RequestFault
 
 PROBE = "warm up"
+CHARACTERS_OF_A_TEXT = 32
+TOLD = 5
+"""Texts that are too long, told one by one."""
 
 
 class Tokens:
@@ -27,31 +30,62 @@ class Tokens:
 
 
 class TextEncoder:
-    """The packaged tokenizer without its padding, cutting texts at the longest sequence that the engine takes."""
+    """The packaged tokenizer without its padding; a text longer than the engine's longest sequence is cut, or refused."""
 
-    def __init__(self, path: Path, *, max_tokens: int | None) -> None:
+    def __init__(self, path: Path, *, max_tokens: int | None, truncates: bool = True) -> None:
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
-        if max_tokens is not None:
+        self._max_tokens, self._truncates = max_tokens, truncates
+        if not truncates:
+            self._tokenizer.no_truncation()
+        elif max_tokens is not None:
             self._tokenizer.enable_truncation(max_length=max_tokens)
         self._typed = any(any(each.type_ids) for each in self._tokenizer.encode_batch([PROBE]))
         """Whether this tokenizer gives a single text's tokens types other than 0."""
 
-    def encode(self, texts: Sequence[str]) -> list[Tokens]:
-        """One row of tokens per text; releases the interpreter while it works."""
-        return [self._row(each) for each in self._tokenizer.encode_batch_fast(list(texts))]
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """One row of tokens per text; releases the interpreter while it works. Raises RequestFault for what it does not cut."""
+        found = self._tokenizer.encode_batch_fast(list(texts))
+        truncated = self._cut(found) if self._truncates else self._uncut(found)
+        return Encoded([self._row(each) for each in found], truncated)
 
     def probe(self) -> list[Tokens]:
-        """A row that every sound engine answers."""
-        return self.encode([PROBE])
+        """A row that every sound engine answers, cut where the engine takes fewer tokens."""
+        (found,) = self._tokenizer.encode_batch_fast([PROBE])
+        if self._max_tokens is not None:
+            found.truncate(self._max_tokens)
+        return [self._row(found)]
 
     def cost(self, texts: Sequence[str]) -> int:
-        """Characters to tokenize."""
-        return sum(map(len, texts))
+        """Characters to tokenize; a text of its own takes as long as some more."""
+        return sum(map(len, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
+
+    def _cut(self, found: Sequence[Encoding]) -> int:
+        """How many were cut. What was cut off is asked for only where a row is full, since asking copies it."""
+        most = self._max_tokens
+        return sum(1 for each in found if (most is None or len(each) == most) and each.overflowing)
+
+    def _uncut(self, found: Sequence[Encoding]) -> int:
+        """None is cut. Raises RequestFault for those that are too long."""
+        sentence = None if self._max_tokens is None else over_long([len(each) for each in found], self._max_tokens)
+        if sentence is not None:
+            raise RequestFault(sentence)
+        return 0
 
     def _row(self, encoding: Encoding) -> Tokens:
         types = np.array(encoding.type_ids, np.int32) if self._typed else None
         return Tokens(np.array(encoding.ids, np.int32), types)
+
+
+def over_long(lengths: Sequence[int], most: int) -> str | None:
+    """What a client is told of texts of more than `most` tokens; None where there is none. Triton's models say the same."""
+    longer = [f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most]
+    if not longer:
+        return None
+    told = ", ".join(longer[:TOLD])
+    more = f" and {len(longer) - TOLD} more are too long" if len(longer) > TOLD else ""
+    takes = f"the {most} tokens that the model takes, special tokens included"
+    return f"The request holds text of more than {takes}: {told}{more}; shorten or split what is longer."
 
 
 def padded(rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64) -> dict[str, Array]:

@@ -20,7 +20,9 @@ def encoder_of(archive: EngineArchive) -> TextEncoder | None:
     """What makes rows of texts; `None` for a model of tensors. Raises what the tokenizer's file raises."""
     if archive.tokenizer is None:
         return None
-    return TextEncoder(archive.tokenizer, max_tokens=longest_sequence(archive.manifest.optimization_profiles))
+    manifest = archive.manifest
+    most = longest_sequence(manifest.optimization_profiles)
+    return TextEncoder(archive.tokenizer, max_tokens=most, truncates=manifest.auto_truncate)
 
 
 def platform_of(manifest: Manifest) -> str:

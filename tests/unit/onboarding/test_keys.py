@@ -66,6 +66,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "serving.instances_per_gpu": (2, "engine"),
     "serving.warm_up": (False, "engine"),
     "serving.response_cache": (True, "engine"),
+    "serving.auto_truncate": (False, "engine"),
     "endpoint.instance_type": ("ml.g5.4xlarge", "nothing"),  # the same GPU
     "endpoint.latency_slo_ms": (10, "nothing"),
     "endpoint.scaling.min": (2, "nothing"),
@@ -166,6 +167,7 @@ def test_keys_are_the_same_in_another_order_of_the_file():
 
 def test_keys_are_the_same_for_a_default_written_out():
     assert keys(changed("serving.warm_up", True)) == keys(MODEL)
+    assert keys(changed("serving.auto_truncate", True)) == keys(MODEL)
     assert keys(changed("accuracy.budget.mean", 1)) == keys(changed("accuracy.budget.mean", 1.0))
 
 

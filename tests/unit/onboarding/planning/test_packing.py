@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onboarding.planning.packing import Held, packed, taken, together
+from onboarding.planning.packing import Held, packed, taken, together, whichever
 
 pytestmark = pytest.mark.unit
 
@@ -80,6 +81,37 @@ def test_models_asked_in_turn_are_all_loaded_anew_unless_all_fit(models, rounds)
     for _ in range(rounds):
         loads = [each for each in models if asked(loaded, each)]
     assert loads == ([] if taken(models) <= ROOM else list(models))
+
+
+PARTS = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 33.3, 99.7]), min_size=1, max_size=6)
+
+
+@given(sizes=PARTS, order=st.randoms(use_true_random=False))
+def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
+    models = [Held(name=f"m{number}", mib=mib, load_seconds=1.0) for number, mib in enumerate(sizes)]
+    room = math.fsum(sizes)
+    shuffled = order.sample(models, len(models))
+    assert taken(shuffled) == taken(models) == room
+    assert together(shuffled, room) == together(models, room)
+    assert len(together(models, room)) == whichever(shuffled, room) == len(models)
+    assert packed(shuffled, ROOM) == packed(models, ROOM)
+
+
+@given(models=MODELS.filter(bool), instances=st.integers(1, 3), chance=st.randoms(use_true_random=False))
+def test_models_asked_at_random_are_found_between_the_two_bounds(models, instances, chance):
+    memories: list[list[Held]] = [[] for _ in range(instances)]
+    for _ in range(200):
+        memory = chance.choice(memories)
+        asked(memory, chance.choice(models))
+        assert taken(memory) <= ROOM and len(memory) <= len(together(models, ROOM))
+    for memory in memories:
+        for model in (*models, *models):
+            asked(memory, model)
+        assert len(memory) >= whichever(models, ROOM) >= 1
+
+
+def test_whichever_are_the_largest():
+    assert [whichever(held(a=60, b=30, c=50, d=20), room) for room in (59.0, 60.0, 109.0, 110.0, 160.0)] == [0, 1, 1, 2, 4]
 
 
 def asked(loaded: list[Held], model: Held) -> bool:
