@@ -18,6 +18,7 @@ RequestFault            400  the request cannot be read or does not fit the mode
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -108,6 +109,14 @@ class DeadlinePassed(Unavailable):
 
 class MemoryShort(Unavailable):
     """The engine had no memory for this request beside what it ran."""
+
+
+class Encoded(NamedTuple):
+    """The rows of a request's texts."""
+
+    rows: Sequence[Any]
+    truncated: int
+    """Texts that were cut to what the engine takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

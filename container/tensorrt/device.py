@@ -74,12 +74,15 @@ class Device:
         except DeviceFault:
             done = False
         error, graph = self._cuda.cudaStreamEndCapture(self._stream)
-        if not done or error != self._cuda.cudaError_t.cudaSuccess:
+        is_whole = error == self._cuda.cudaError_t.cudaSuccess
+        try:
+            if done and is_whole:
+                return self._answer(self._cuda.cudaGraphInstantiate(graph, 0))
             self._cuda.cudaGetLastError()
             return None
-        ready = self._answer(self._cuda.cudaGraphInstantiate(graph, 0))
-        self._answer(self._cuda.cudaGraphDestroy(graph))
-        return ready
+        finally:
+            if is_whole:
+                self._cuda.cudaGraphDestroy(graph)
 
     def launch(self, graph: Graph) -> None:
         """Queues a recorded graph."""

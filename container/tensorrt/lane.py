@@ -30,7 +30,7 @@ class Loaded:
         index = nearest(shapes, self.profiles)
         if index is None:
             told = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
-            self.plan.fail(f"no optimization profile takes {told}; allowed: {allowed(self.profiles)}")
+            self.plan.refuse(f"no optimization profile takes {told}; allowed: {allowed(self.profiles)}")
         return index
 
 
@@ -63,9 +63,9 @@ class Lane:
         answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self._loaded.plan.outputs}
         for name, shape in answers.items():
             if -1 in shape:
-                self._loaded.plan.fail(f"the shape of output {name} follows from values, not from shapes")
+                self._loaded.plan.refuse(f"the shape of output {name} follows from values, not from shapes")
             if shape[:1] != (rows,):
-                self._loaded.plan.fail(f"output {name} is {times(shape)} for {rows} rows; its first axis must be the batch")
+                self._loaded.plan.refuse(f"output {name} is {times(shape)} for {rows} rows; its first axis must be the batch")
         return layout(shapes, self._loaded.types), layout(answers, self._loaded.types)
 
     def run(self, feed: Mapping[str, Array | None], shapes: Shapes, rows: int) -> dict[str, Array]:

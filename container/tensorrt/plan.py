@@ -28,6 +28,9 @@ class Plan:
         self.inputs: tuple[str, ...] = tuple(name for name in names if is_input[name])
         self.outputs: tuple[str, ...] = tuple(name for name in names if not is_input[name])
         self._names = names
+        if on_host := [name for name in names if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST]:
+            # An address on the GPU, given for one of these, is read as the host's and ends the process.
+            self.refuse(f"it reads or writes {', '.join(on_host)} on the host, as values that decide on shapes")
 
     @property
     def types(self) -> dict[str, Any]:
@@ -53,10 +56,15 @@ class Plan:
         return self._checked(self._engine.create_execution_context(self._trt.ExecutionContextAllocationStrategy.USER_MANAGED))
 
     def fail(self, reason: str) -> NoReturn:
-        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words."""
+        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words, which are then forgotten."""
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
+        self._logger.errors.clear()
         kind = DeviceOutOfMemory if say_short_of_memory(words) else PlanRefused
         raise kind(f"the plan does not run: {reason} ({words}).")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raises PlanRefused for what TensorRT was not asked for: its last words are about something else."""
+        raise PlanRefused(f"the plan does not run: {reason}.")
 
     def close(self) -> None:
         """Gives the GPU's memory back; its contexts must be gone."""

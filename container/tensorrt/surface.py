@@ -59,6 +59,10 @@ class ICudaEngine(Protocol):
         """Input or output."""
         ...
 
+    def get_tensor_location(self, name: str) -> Any:
+        """Where its address must lead: to the device, or to the host."""
+        ...
+
     def get_tensor_dtype(self, name: str) -> Any:
         """Its type."""
         ...
@@ -88,6 +92,12 @@ class TensorIOMode(Protocol):
     INPUT: Any
 
 
+class TensorLocation(Protocol):
+    """Where a tensor lies."""
+
+    HOST: Any
+
+
 class ExecutionContextAllocationStrategy(Protocol):
     """Who takes the device memory of a context's runs."""
 
@@ -102,6 +112,7 @@ class TensorRT(Protocol):
     ILogger: Any
     Runtime: Callable[[Any], Runtime]
     TensorIOMode: TensorIOMode
+    TensorLocation: TensorLocation
 
     def nptype(self, trt_type: Any) -> Any:
         """The numpy type of a TensorRT type. Raises TypeError where numpy has none."""

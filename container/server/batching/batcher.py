@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from container.server.batching.batch import Batch
@@ -14,32 +15,19 @@ from container.server.batching.choice import Pick, Room, choice, least_reach, re
 from container.server.batching.costs import Costs, LinearCosts
 from container.server.batching.deadlines import Deadlines
 from container.server.batching.fair_queue import FairQueue, Head
+from container.server.batching.inline import runs_inline
 from container.server.batching.isolation import Blamed, Isolation
 from container.server.batching.job import Job
 from container.server.batching.observer import Drop, Observer, Unobserved
-from container.server.batching.refusals import BROKEN, CLOSED, REFUSED, SHORT, obstacle
+from container.server.batching.refusals import BROKEN, CLOSED, hung, is_shortage, obstacle, refusal
 from container.server.batching.slot_thread import Thread
-from container.server.batching.slots import Outcome, Slots
-from container.server.engines.engine import Engine, EngineOutOfMemory
-from container.server.types import (
-    Arrays,
-    DeadlinePassed,
-    EngineRefused,
-    MemoryShort,
-    OutOfMemory,
-    RequestFault,
-    Unavailable,
-)
+from container.server.batching.slots import Landed, Outcome, Slots
+from container.server.batching.watch import Watch
+from container.server.engines.engine import Engine
+from container.server.types import Arrays, DeadlinePassed, MemoryShort, OutOfMemory, RequestFault, Unavailable
 
 USUAL_LENGTH = 16
 """Tokens of a short text."""
-HOP_SECONDS = 50e-6
-"""What the way to a slot's thread and back takes at the least: a batch that runs no longer runs on the event loop."""
-LONE_SECONDS = 5e-3
-"""How long the event loop may stand still for a batch beside which nothing waits and nothing runs.
-
-The way to a thread that has slept two milliseconds and back took a quarter of one on a host of an H200.
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +36,8 @@ class Limits:
 
     max_tokens: int
     queue_rows: int
+    run_seconds: float = math.inf
+    """How long an engine may run one batch before it counts as broken: it hangs, and nobody waits any more."""
 
 
 class Batcher:
@@ -68,10 +58,12 @@ class Batcher:
         observer: Observer | None = None,
         threads: Sequence[Thread] | None = None,
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a batch; `threads`: one a slot.
 
-        `shortage`: what a request hears that the engine has no memory for.
+        `shortage`: what a request hears that the engine has no memory for. `clock`: the event loop's time, but finer than
+        uvloop's, which is one of whole milliseconds.
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
@@ -83,7 +75,9 @@ class Batcher:
         self._least_reach = least_reach(self._costs, max_rows=engine.max_rows, length=usual)
         self._queue = FairQueue(room=self._room, buckets=engine.sequence_buckets, kind=kind)
         self._deadlines = Deadlines(self._deadline_passed)
+        self._clock = clock
         self._slots = Slots(engine, threads)
+        self._watch = Watch(self._slots.under_way, seconds=limits.run_seconds, hangs=self._hangs)
         self._may_hold = engine.slots == 1
         self._inline_rows = engine.inline_rows
         self._in_hand = False
@@ -110,7 +104,7 @@ class Batcher:
         loop = self._event_loop
         if loop is None:  # asked for once: uvloop takes its time
             loop = self._event_loop = asyncio.get_running_loop()
-        now, size = loop.time(), len(rows)
+        now, size = self._clock(), len(rows)
         late = deadline is not None and deadline <= now
         if late or self.broken or self.closed or not 0 < size <= self._limits.queue_rows - self._queue.live:
             raise self._refusal(size)
@@ -125,6 +119,11 @@ class Batcher:
             loop.call_soon(self._dispatch)
         return job
 
+    def refuse(self, rows: int) -> None:
+        """Raises what `submit` would raise now of so many rows: what is refused need not be tokenized first."""
+        if self.broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
+            raise self._refusal(rows)
+
     async def drained(self) -> None:
         """Returns when nothing waits and nothing runs."""
         while self._queue.live or self._slots.running:
@@ -136,6 +135,7 @@ class Batcher:
         self.closed = True
         self._refuse_waiting(CLOSED, "closing")
         self._deadlines.close()
+        self._watch.close()
         self._slots.close()
 
     def _refusal(self, rows: int) -> RequestFault:
@@ -158,7 +158,7 @@ class Batcher:
             self._observer.dropped(reason=reason, rows=job.size)
 
     def _deadline_passed(self, job: Job) -> None:
-        waited = asyncio.get_running_loop().time() - job.submitted_at
+        waited = self._clock() - job.submitted_at
         job.fail(DeadlinePassed(f"The request waited {waited:.3g} s, as long as it may; try again in a second."), "deadline")
 
     def _dispatch(self) -> None:
@@ -201,12 +201,11 @@ class Batcher:
         return choice(head.shelf.lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
 
     def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
-        now = asyncio.get_running_loop().time()
-        return Batch(self._queue.take(head, picks), longest=picks[-1].length, now=now)
+        return Batch(self._queue.take(head, picks), longest=picks[-1].length, now=self._clock())
 
     def _start(self, batch: Batch, slot: int) -> None:
         if not self._runs_inline(batch):
-            self._slots.run(slot, batch.rows, partial(self._landed, batch, slot), batch.is_over)
+            self._run(slot, batch.rows, partial(self._landed, batch, slot), batch.is_over)
             return
         outcome, seconds = self._slots.run_inline(slot, batch.rows)
         if isinstance(outcome, Exception):
@@ -217,14 +216,18 @@ class Batcher:
             if not self._slots.running:
                 self._wake_drainers()
 
+    def _run(self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]) -> None:
+        self._slots.run(slot, rows, landed, over)
+        if self._watch.resting:
+            self._watch.begin()
+
     def _runs_inline(self, batch: Batch) -> bool:
-        """Whether a batch runs sooner here than in its slot's thread, and keeps nothing else waiting for long."""
         rows = len(batch.rows)
         if rows > self._inline_rows or self._in_hand:
             return False
         seconds = self._costs.seconds(rows, batch.padded_tokens // rows)
         alone = not self._queue.live and len(self._slots.idle) == self._slots.count - 1
-        return seconds <= HOP_SECONDS or (alone and seconds <= LONE_SECONDS)
+        return runs_inline(seconds, alone=alone)
 
     def _landed(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
         """Back on the event loop: the next batch leaves, then the answers go home."""
@@ -267,7 +270,7 @@ class Batcher:
         if self.broken:
             blame([(part.job, fault) for part in batch.alone()], None)
         else:
-            run = partial(self._slots.run, slot)
+            run = partial(self._run, slot)
             Isolation(batch, fault, run=run, probe=self._probe, failed=self._failed, over=blame).proceed()
 
     def _failed(self, fault: Exception, rows: int) -> None:
@@ -276,22 +279,20 @@ class Batcher:
     def _blame(self, slot: int, blamed: Sequence[Blamed], probed: Exception | None) -> None:
         """Ends the requests that failed alone; when the engine is broken, all that wait too."""
         # Memory that other models have is no fault of this engine: it may be there again when they are gone.
-        self.broken = self.broken or not (probed is None or (self._shortage is OutOfMemory and _is_shortage(probed)))
+        self.broken = self.broken or not (probed is None or (self._shortage is OutOfMemory and is_shortage(probed)))
         for job, fault in blamed:
-            if self.broken:
-                job.fail(Unavailable(BROKEN), "broken")
-            elif _is_shortage(fault):
-                job.fail(self._shortage(SHORT), "memory")
-            else:
-                job.fail(EngineRefused(REFUSED), "refused")
+            reason, told = refusal(fault, broken=self.broken, shortage=self._shortage)
+            job.fail(told, reason)
         if self.broken:
             self._refuse_waiting(BROKEN, "broken")
         self._free(slot)
 
+    def _hangs(self) -> None:
+        """A slot does not come back: no request is sent after it."""
+        self.broken = True
+        self._failed(hung(self._limits.run_seconds), 0)
+        self._refuse_waiting(BROKEN, "broken")
+
     def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
         for job in self._queue.jobs():
             job.fail(Unavailable(sentence), reason)
-
-
-def _is_shortage(fault: Exception) -> bool:
-    return isinstance(fault, EngineOutOfMemory | MemoryError)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from container.server.batching.observer import Drop
-from container.server.types import DeadlinePassed, QueueFull, RequestFault, TooLarge, Unavailable
+from container.server.engines.engine import EngineOutOfMemory
+from container.server.types import (
+    DeadlinePassed,
+    EngineRefused,
+    MemoryShort,
+    OutOfMemory,
+    QueueFull,
+    RequestFault,
+    TooLarge,
+    Unavailable,
+)
 
 BROKEN = "The engine fails on every request; this server waits to be replaced."
 CLOSED = "This server is stopping; try again in a second."
@@ -24,3 +34,22 @@ def obstacle(rows: int, *, waiting: int, most: int, broken: bool, closed: bool) 
         full = f"{waiting} rows wait already, this request has {rows}, and at most {most} may wait; try again in a second."
         return "queue_full", QueueFull(full)
     return "deadline", DeadlinePassed(LATE)
+
+
+def refusal(fault: Exception, *, broken: bool, shortage: type[MemoryShort | OutOfMemory]) -> tuple[Drop, RequestFault]:
+    """What a request hears that the engine fails on, alone or, where it is broken, like on all others."""
+    if broken:
+        return "broken", Unavailable(BROKEN)
+    if is_shortage(fault):
+        return "memory", shortage(SHORT)
+    return "refused", EngineRefused(REFUSED)
+
+
+def is_shortage(fault: Exception) -> bool:
+    """Whether an engine failed for lack of memory."""
+    return isinstance(fault, EngineOutOfMemory | MemoryError)
+
+
+def hung(seconds: float) -> TimeoutError:
+    """What the log hears of an engine that does not come back."""
+    return TimeoutError(f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits to be replaced.")

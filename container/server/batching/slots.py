@@ -28,11 +28,17 @@ class Slots:
         self._closed = False
         self.count = engine.slots
         self.idle = list(range(engine.slots))[::-1]
+        self._ended = [0] * engine.slots
+        """Runs that each slot's thread has ended."""
 
     @property
     def running(self) -> bool:
         """True while any slot is busy."""
         return len(self.idle) < self.count
+
+    def under_way(self) -> dict[int, int]:
+        """By busy slot: how many runs its thread has ended."""
+        return {slot: self._ended[slot] for slot in range(self.count) if slot not in self.idle}
 
     def run(self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]) -> None:
         """Runs rows on a slot, after what runs there; `over` says, when it comes to that, whether nobody waits any more."""
@@ -78,6 +84,7 @@ class Slots:
             outcome = None if over() else _checked(self._engine.run(prepared, slot), rows)
         except Exception as fault:
             outcome = fault
+        self._ended[slot] += 1
         try:
             loop.call_soon_threadsafe(landed, outcome, perf_counter() - begin)
         except RuntimeError:  # the event loop is closed: nobody waits any more, and nobody will free this slot

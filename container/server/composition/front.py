@@ -23,7 +23,7 @@ from container.server.processes.porter import handed
 from container.server.serving.data_plane import DataPlane
 from container.server.serving.failure_log import FailureLog, stderr
 from container.server.serving.metrics import exposition, gauge
-from container.server.serving.model import Model, model_of, plane_of
+from container.server.serving.model import Model, count_truncated, model_of, plane_of
 from container.server.serving.samples import Samples
 from container.server.settings import Settings, process_settings
 from onboarding.manifest import MANIFEST_NAME, Manifest
@@ -74,6 +74,7 @@ class Front:
     def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
         self._settings, self._plane, self._log = settings, plane_of(model, settings), log
         self._samples = Samples()
+        count_truncated(self._plane, model, self._samples)
         self._ending = asyncio.Event()
         most = settings.queue_rows + settings.max_request_rows
         self._link = Link(max_rows=most, changed=self._changed, samples=self._samples.snapshot)
@@ -132,7 +133,7 @@ class Front:
 
 
 class _OneOfSeveral:
-    """A data plane that is healthy once the owner says that every process answers."""
+    """A data plane that is healthy once the owner says that every process answers, and while it says anything."""
 
     def __init__(self, plane: DataPlane, link: Link) -> None:
         self._plane, self._link = plane, link
@@ -141,7 +142,7 @@ class _OneOfSeveral:
     @property
     def ready(self) -> bool:
         """True when a request would be answered now, by whichever process it comes to."""
-        return self._link.state == frames.READY and self._plane.ready
+        return self._link.state == frames.READY and not self._link.silent and self._plane.ready
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
 from container.server.serving.memory import free_mib
 from container.server.serving.metrics import BatchMetrics, forget_model, gauge
-from container.server.serving.model import Model, batcher_of, model_of, plane_of
+from container.server.serving.model import Model, batcher_of, count_truncated, model_of, plane_of
 from container.server.serving.multi_model import ModelBackend, Models, Opened
 from container.server.serving.samples import Samples
 from container.server.settings import Settings
@@ -57,6 +57,7 @@ def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load,
         return plane
 
     def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
+        count_truncated(plane, known[plane], samples, name=name)
         return batcher_of(known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log))
 
     return Models(

@@ -10,7 +10,7 @@ from container.server.http.server import HttpServer
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
 from container.server.serving.metrics import gauge
-from container.server.serving.model import Model, opened, plane_of
+from container.server.serving.model import Model, count_truncated, opened, plane_of
 from container.server.serving.samples import Samples
 from container.server.settings import Settings
 
@@ -19,6 +19,7 @@ async def serve_one_process(settings: Settings, model: Model, listener: socket.s
     """Serves until a signal drains it: /ping answers 503 while the engine loads. Raises Unloadable and StoppedLoading."""
     share_interpreter()
     samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
+    count_truncated(plane, model, samples)
     server = HttpServer(model_answering(plane, model, settings, samples, log), limits=limits_of(settings))
     gauge(samples, "roundhouse_connections", lambda: server.connections)
     gauge(samples, "roundhouse_models_loaded", lambda: int(plane.ready))

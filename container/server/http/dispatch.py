@@ -44,7 +44,9 @@ def dispatching(found: Found, *, elsewhere: str, observer: Observer, failed: Cal
         except asyncio.CancelledError:
             observer.request_over(kind, CLIENT_LEFT, perf_counter() - begun, stages, model=model)
             raise
-        except Exception as fault:
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as fault:  # a panic in a library of Rust is no Exception
             failed(fault)
             response = our_fault()
         observer.request_over(kind, response.status, perf_counter() - begun, stages, model=model)

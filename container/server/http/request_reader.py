@@ -59,19 +59,19 @@ class RequestReader:
         """Bytes to feed next."""
         return max(PIECE_BYTES, self._length - self._body_bytes)
 
-    def feed(self, data: Any) -> None:
+    def feed(self, data: bytes) -> None:
         """Reads on; never raises."""
-        if self._broken:
-            return
-        self._begins_here = False
-        try:
-            self._parser.feed_data(data)
-            if self.begun is not None and not self._headers_done and not self._begins_here:
-                self._count_unfinished(len(data))
-        except httptools.HttpParserUpgrade:
-            self._end_after_upgrade()
-        except (httptools.HttpParserError, RequestFault) as fault:
-            self.refuse(_sentence(fault))
+        while data and not self._broken:
+            self._begins_here, rest = False, b""
+            try:
+                self._parser.feed_data(data)
+                if self.begun is not None and not self._headers_done and not self._begins_here:
+                    self._count_unfinished(len(data))
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = self._without_upgrade(data[upgrade.args[0] :])
+            except (httptools.HttpParserError, RequestFault) as fault:
+                self.refuse(_sentence(fault))
+            data = rest
 
     def refuse(self, fault: RequestFault) -> None:
         """Puts a fault behind what arrived and reads nothing more."""
@@ -103,7 +103,12 @@ class RequestReader:
         if self._headers_done:
             return
         name, headers = name.lower(), self._headers
-        headers[name] = headers[name] + b", " + value if name in headers else value
+        if name not in headers:
+            headers[name] = value
+        elif name == b"host":
+            raise RequestFault("The request has several Host headers; send one.")
+        else:
+            headers[name] += b", " + value
 
     def on_headers_complete(self) -> None:
         """Refuses before the body comes what its header already condemns."""
@@ -146,13 +151,25 @@ class RequestReader:
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():
             return Ending.CLOSE
-        return Ending.KEEP if self._version == "1.1" else Ending.KEEP_OLD
+        if self._version == "1.1":
+            return Ending.KEEP
+        # Who put chunks into HTTP/1.0 may not know where they end (RFC 9112, 6.1).
+        return Ending.CLOSE if b"transfer-encoding" in self._headers else Ending.KEEP_OLD
 
-    def _end_after_upgrade(self) -> None:
-        """An asked upgrade is passed over: the request is answered as it stands, and nothing after it can be read."""
-        last = self.arrived.pop()
-        self.arrived.append(last._replace(ending=Ending.CLOSE) if isinstance(last, Arrival) else last)
-        self.close()
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        """The request's header without its wish, and what follows: the parser takes that for another protocol's and leaves it.
+
+        An asked upgrade is passed over (RFC 9110, 7.8): Java's HttpClient asks for h2c with every request, and its body follows.
+        """
+        arrival, method = self.arrived.pop(), self._parser.get_method()
+        if method == b"CONNECT":
+            assert isinstance(arrival, Arrival)
+            self.arrived.append(arrival._replace(ending=Ending.CLOSE))
+            self.close()
+            return b""
+        self._parser = httptools.HttpRequestParser(self)
+        lines = b"".join([b"%b: %b\r\n" % header for header in self._headers.items() if header[0] != b"upgrade"])
+        return b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self._url, self._version.encode(), lines, rest)
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

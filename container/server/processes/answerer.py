@@ -127,7 +127,7 @@ class Answerer(asyncio.Protocol):
             rows = frames.rows_asked(frame)
             future = self._backend.submit(rows, deadline=self._loop.time() + frame.number)
         except RequestFault as fault:
-            self._send(frames.failed(identity, fault))
+            self._send_fault(identity, fault)
             return
         self._running[identity] = future
         future.add_done_callback(partial(self._answer, identity))

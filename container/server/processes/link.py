@@ -16,6 +16,8 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 DEFAULT_SECONDS = 60.0
 SWEEP_SECONDS = 1.0
 """How often unanswered requests are looked at, in case the owner hangs; it keeps deadlines itself."""
+SILENT_SWEEPS = 5
+"""Sweeps without a word after which the owner, which says what it is every second, is taken to hang."""
 
 
 class _Asked(asyncio.Future[Arrays]):
@@ -54,6 +56,7 @@ class Link(asyncio.Protocol):
         self._owner_waiting = 0
         self._last = 0
         self._paused = False
+        self._silent_sweeps = 0
         self._splitter = Splitter()
         self._out: list[bytes] = []
 
@@ -61,6 +64,11 @@ class Link(asyncio.Protocol):
     def broken(self) -> bool:
         """True when the owner is gone, or its engine fails on every request."""
         return self.lost or self.state == frames.BROKEN
+
+    @property
+    def silent(self) -> bool:
+        """True while the owner has said nothing for so long that it hangs; it may come back."""
+        return self._silent_sweeps >= SILENT_SWEEPS
 
     @property
     def waiting(self) -> int:
@@ -74,7 +82,7 @@ class Link(asyncio.Protocol):
 
     def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
         """One array per output, rows in order; cancelling tells the owner. Raises QueueFull and Unavailable."""
-        self._refuse(len(rows))
+        self.refuse(len(rows))
         loop = self._loop
         now = loop.time()
         self._last += 1
@@ -135,6 +143,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hands every whole frame to whom it is for."""
+        self._silent_sweeps = 0
         try:
             for frame in self._splitter.split(data):
                 if frame.kind == frames.ANSWER:
@@ -174,7 +183,8 @@ class Link(asyncio.Protocol):
         if self.state is not None:
             self._send(frames.signal(frames.STATE, detail=self.state))
 
-    def _refuse(self, rows: int) -> None:
+    def refuse(self, rows: int) -> None:
+        """Raises what `submit` would raise now of so many rows."""
         if self.lost:
             raise Unavailable(GONE)
         if self._rows + rows > self._max_rows:
@@ -207,6 +217,7 @@ class Link(asyncio.Protocol):
     def _sweep(self) -> None:
         """Requests are kept in the order of their coming, and deadlines differ: all are looked at."""
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS
         for asked in [each for each in self._asked.values() if each.deadline < late]:
             self._forget(asked)

@@ -141,6 +141,8 @@ class Owner:
     def _beat(self) -> None:
         """Asks every process for a sign of life, and kills those that have given none for too long."""
         self._beating = asyncio.get_running_loop().call_later(self._spec.beat_seconds, self._beat)
+        if self._backend is not None and self._backend.broken:  # perhaps no request was left to fail, and none has come since
+            self._broke()
         for place, front in self._fronts.items():
             missed = front.answerer.missed_beats
             if missed >= (HUNG_STARTING_BEATS if front.answerer.known is None else HUNG_BEATS):

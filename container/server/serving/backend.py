@@ -22,6 +22,10 @@ class Backend(Protocol):
         """Rows that no batch holds yet."""
         ...
 
+    def refuse(self, rows: int) -> None:
+        """Raises what `submit` would raise now of so many rows, which need not be made yet."""
+        ...
+
     def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
         """One array per output, rows in order; cancelling takes the rows out. `deadline` is a time of the event loop.
 

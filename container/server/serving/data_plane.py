@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
 from container.server.serving.backend import Backend
-from container.server.types import Arrays, DeadlinePassed, RequestFault, Signature, TensorSignature, TooLarge, Unavailable
+from container.server.serving.encoding_budget import SHARED, EncodingBudget
+from container.server.types import (
+    Arrays,
+    DeadlinePassed,
+    Encoded,
+    RequestFault,
+    Signature,
+    TensorSignature,
+    TooLarge,
+    Unavailable,
+)
 
 INLINE_CHARACTERS = 4096
 """Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per thousand characters)."""
@@ -19,8 +29,8 @@ LOADING = "The server is still loading its engine; try again in a second."
 class Encoder(Protocol):
     """Turns texts into the engine's rows."""
 
-    def encode(self, texts: Sequence[Any]) -> Sequence[Any]:
-        """One row per text, in order."""
+    def encode(self, texts: Sequence[Any]) -> Encoded:
+        """One row per text, in order. Raises RequestFault."""
         ...
 
     def cost(self, texts: Sequence[Any]) -> int:
@@ -38,14 +48,20 @@ class DataPlane:
         encoder: Encoder | None,
         max_request_rows: int,
         deadline_seconds: float,
+        budget: EncodingBudget = SHARED,
     ) -> None:
-        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the longest that a request may take."""
+        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the longest that a request may take.
+
+        `budget` bounds what is tokenized at once.
+        """
         self.signature = signature
         self._encoder = encoder
         self._max_request_rows = max_request_rows
         self._deadline_seconds = deadline_seconds
+        self._budget = budget
         self._backend: Backend | None = None
         self._draining = False
+        self._truncated: Callable[[int], object] = lambda _: None
         self._encoding = 0
         self._encoded_all: asyncio.Future[None] | None = None
 
@@ -53,6 +69,10 @@ class DataPlane:
     def ready(self) -> bool:
         """True when a request would be answered now."""
         return self._backend is not None and not self._backend.broken and not self._draining
+
+    def watch_truncated(self, told: Callable[[int], object]) -> None:
+        """Has the number of texts told that were cut, of each request that the backend took."""
+        self._truncated = told
 
     def open(self, backend: Backend) -> None:
         """Begins to answer: the engine is loaded and warm."""
@@ -76,8 +96,9 @@ class DataPlane:
         self._refuse_size(len(rows))
         if self._encoder is None:
             return backend.submit(rows, deadline=self._bounded(deadline))
+        backend.refuse(len(rows))
         if self._encoder.cost(rows) <= INLINE_CHARACTERS:
-            return backend.submit(self._encoder.encode(rows), deadline=self._bounded(deadline))
+            return self._submitted(backend, self._encoder.encode(rows), self._bounded(deadline))
         return None
 
     async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
@@ -93,21 +114,31 @@ class DataPlane:
         backend, deadline = self._open_backend(), self._bounded(deadline)
         self._encoding += 1
         try:
-            encoded = await asyncio.to_thread(self._encoder.encode, rows)
+            encoded = await self._encoded(self._encoder, rows, deadline)
             return self._submitted(backend, encoded, deadline)
         finally:
             self._encoding -= 1
             if self._encoding == 0 and self._encoded_all is not None and not self._encoded_all.done():
                 self._encoded_all.set_result(None)
 
+    async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
+        def encode() -> Encoded | None:
+            return encoder.encode(rows) if monotonic() < deadline else None
+
+        encoded = await self._budget.run(encoder.cost(rows), encode)
+        if encoded is None or monotonic() >= deadline:
+            raise DeadlinePassed("The request's time passed while its texts were tokenized; send fewer, or try again.")
+        return encoded
+
     def _bounded(self, deadline: float | None) -> float:
         latest = monotonic() + self._deadline_seconds
         return latest if deadline is None or deadline > latest else deadline
 
-    def _submitted(self, backend: Backend, rows: Sequence[Any], deadline: float) -> asyncio.Future[Arrays]:
-        if monotonic() >= deadline:
-            raise DeadlinePassed("The request's time passed while its texts were tokenized; send fewer, or try again.")
-        return backend.submit(rows, deadline=deadline)
+    def _submitted(self, backend: Backend, encoded: Encoded, deadline: float) -> asyncio.Future[Arrays]:
+        coming = backend.submit(encoded.rows, deadline=deadline)
+        if encoded.truncated:
+            self._truncated(encoded.truncated)
+        return coming
 
     def _open_backend(self) -> Backend:
         if self._draining:

@@ -49,6 +49,7 @@ FAMILIES = {
     "roundhouse_engine_seconds": Family(kind="histogram", help="Seconds of a batch.", labels=("model",), bounds=SECONDS),
     "roundhouse_batch_rows": Family(kind="histogram", help="Rows of a batch.", labels=("model",), bounds=ROWS),
     "roundhouse_tokens": Family(kind="counter", help="Tokens that the engine ran: real, or padding.", labels=("model", "kind")),
+    "roundhouse_truncated_texts": Family(kind="counter", help="Texts cut to the engine's longest sequence.", labels=("model",)),
     "roundhouse_dropped_rows": Family(kind="counter", help="Rows without an answer.", labels=("model", "reason")),
     "roundhouse_engine_failures": Family(kind="counter", help="Batches on which the engine failed.", labels=("model",)),
     "roundhouse_queue_rows": Family(kind="gauge", help="Rows that no batch holds yet.", labels=("model",)),

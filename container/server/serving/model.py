@@ -17,7 +17,7 @@ from container.server.engines.shaping import zeros
 from container.server.engines.sizes import longest_sequence
 from container.server.serving.data_plane import DataPlane, Encoder
 from container.server.serving.failure_log import FailureLog
-from container.server.serving.metrics import BatchMetrics
+from container.server.serving.metrics import BatchMetrics, counter
 from container.server.serving.samples import Samples
 from container.server.serving.served_model import encoder_of, platform_of, signature_of
 from container.server.settings import Settings
@@ -72,6 +72,12 @@ def plane_of(model: Model, settings: Settings) -> DataPlane:
     )
 
 
+def count_truncated(plane: DataPlane, model: Model, samples: Samples, *, name: str | None = None) -> None:
+    """Counts the texts that a model's plane cuts, by the name that the model was loaded under; None: its own."""
+    if model.encoder is not None:
+        plane.watch_truncated(counter(samples, "roundhouse_truncated_texts", model.name if name is None else name).add)
+
+
 async def opened(model: Model, settings: Settings, samples: Samples, log: FailureLog) -> Batcher:
     """A batcher before the model's engine, which is loaded and warmed in its first slot's thread. Raises what that raises."""
     first = SlotThread("slot 0")
@@ -97,7 +103,7 @@ def batcher_of(
     batcher = Batcher(
         engine=engine,
         probe=model.probe,
-        limits=Limits(max_tokens=model.max_tokens, queue_rows=settings.queue_rows),
+        limits=Limits(max_tokens=model.max_tokens, queue_rows=settings.queue_rows, run_seconds=settings.deadline_seconds),
         costs=costs,
         kind=_shapes if isinstance(model.signature, TensorSignature) else None,
         observer=metrics,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -41,3 +43,15 @@ def test_image_runs_as_an_unprivileged_user_with_hashed_requirements(dockerfile)
     assert "\nUSER 10001:10001\n" in text or "\nUSER triton-server\n" in text
     assert '"--require-hashes"' in text
     assert text.rstrip().endswith('"-m", "container.server"]\nCMD ["serve"]')
+
+
+def test_gpu_image_keeps_nvidias_entry_point_and_proves_its_imports_behind_it():
+    """It sets the libraries' paths and CUDA's forward compatibility; the server is what it becomes."""
+    text = re.sub(r"\\\n\s*", "", DOCKERFILES[1].read_text())
+    (entry,) = (json.loads(line.removeprefix("ENTRYPOINT ")) for line in text.splitlines() if line.startswith("ENTRYPOINT "))
+    proofs = [
+        json.loads(line.removeprefix("RUN ")) for line in text.splitlines() if line.startswith("RUN [") and "import " in line
+    ]
+    assert entry == ["/opt/nvidia/nvidia_entrypoint.sh", "python3", "-m", "container.server"]
+    assert [proof[:2] for proof in proofs] == [entry[:2]]
+    assert {"tensorrt_bindings", "container.server.__main__"} <= set(re.findall(r"[\w.]+", proofs[0][-1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -141,17 +142,26 @@ class Ledger:
 class Bench:
     """A batcher with its engine, its held threads, its ledger."""
 
-    def __init__(self, engine: HeldEngine | None = None, *, max_tokens: int = 40, queue_rows: int = 1000, **options: Any) -> None:
+    def __init__(
+        self,
+        engine: HeldEngine | None = None,
+        *,
+        max_tokens: int = 40,
+        queue_rows: int = 1000,
+        run_seconds: float = math.inf,
+        **options: Any,
+    ) -> None:
         self.engine = HeldEngine() if engine is None else engine
         self.threads = [HeldThread() for _ in range(self.engine.slots)]
         self.ledger = Ledger()
-        self.limits = Limits(max_tokens=max_tokens, queue_rows=queue_rows)
+        self.limits = Limits(max_tokens=max_tokens, queue_rows=queue_rows, run_seconds=run_seconds)
         self.batcher = Batcher(
             engine=self.engine,
             probe=[Row(PROBE, 1)],
             limits=self.limits,
             threads=self.threads,
             observer=self.ledger,
+            clock=lambda: asyncio.get_running_loop().time(),
             **options,
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from container.server.batching.batcher import HOP_SECONDS, LONE_SECONDS
 from container.server.batching.costs import LinearCosts
+from container.server.batching.inline import HOP_SECONDS, LONE_SECONDS
 from container.server.types import EngineRefused
 from tests.unit.container.batching.bench import Bench, HeldEngine, expected, read, scenario, settle
 

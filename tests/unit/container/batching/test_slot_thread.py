@@ -10,10 +10,12 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+import uvloop
 
 from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.costs import LinearCosts
 from container.server.batching.slot_thread import SlotThread
-from tests.unit.container.batching.bench import HeldEngine, Row, expected, read
+from tests.unit.container.batching.bench import HeldEngine, Ledger, Row, expected, read
 
 
 def named(name: str) -> list[threading.Thread]:
@@ -99,3 +101,17 @@ def test_slot_thread_ends_when_the_event_loop_is_gone():
     for thread in named("slot 0"):
         thread.join(5)
     assert not named("slot 0")
+
+
+def test_queue_seconds_are_finer_than_the_milliseconds_of_uvloops_clock():
+    ledger = Ledger()
+
+    async def scenario() -> None:
+        engine, limits = HeldEngine(inline_rows=4), Limits(max_tokens=40, queue_rows=40)
+        batcher = Batcher(engine=engine, probe=[], limits=limits, observer=ledger, costs=LinearCosts(fixed_seconds=1e-6))
+        for number in range(50):
+            await batcher.submit([Row((number, 0), 3)])
+        batcher.close()
+
+    uvloop.run(scenario())
+    assert all(seconds > 0 for seconds in ledger.over) and len(set(ledger.over)) > 40

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 
+from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.refusals import BROKEN
 from container.server.engines.engine import EngineOutOfMemory
+from container.server.types import Unavailable
 from container.tensorrt.faults import DeviceFault, PlanRefused
 from tests.fixtures.recorded_gpu.cuda import Error
 from tests.fixtures.recorded_gpu.tensorrt import arithmetic, embedder
@@ -97,6 +102,25 @@ def test_refuses_a_run_that_cannot_be_queued(machine, tmp_path):
     engine = machine.open(text_archive(tmp_path, embedder([SMALL], refuses_to_run=True), SMALL))
     with pytest.raises(PlanRefused, match="it cannot be queued"):
         answered(engine, texts(4))
+
+
+def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_requests_fail(machine, tmp_path):
+    async def scenario():
+        engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+        costs = engine.warm_up()
+        limits = Limits(max_tokens=64, queue_rows=100)
+        batcher = Batcher(engine=engine, probe=texts(4), limits=limits, costs=costs)
+        (answer,) = await batcher.submit(texts(4, 5))
+        assert len(answer) == 2 and not batcher.broken
+        machine.cuda.sticky = Error.cudaErrorIllegalAddress
+        ends = await asyncio.gather(*(batcher.submit(texts(length)) for length in (4, 5, 6)), return_exceptions=True)
+        assert [type(end) for end in ends] == [Unavailable] * 3
+        assert batcher.broken
+        with pytest.raises(Unavailable, match=BROKEN):
+            batcher.submit(texts(4))
+        batcher.close()
+
+    asyncio.run(scenario())
 
 
 def test_refuses_in_cudas_words_what_fails_on_the_gpu(machine, tmp_path):

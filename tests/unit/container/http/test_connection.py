@@ -107,7 +107,8 @@ async def test_connection_ends_as_the_client_asked():
         (b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n", "close", True),
         (b"GET / HTTP/1.0\r\n\r\n", "close", True),
         (b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n", "keep-alive", False),
-        (b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", "close", True),
+        (b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", "close", True),
+        (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "close", True),
     ):
         talk = Conversation()
         await talk.send(request)

@@ -234,3 +234,14 @@ def test_faults_of_ours_are_answered_500_and_told_with_their_traceback():
     response = ask(plane=Plane(fault=KeyError("secret")))
     assert response.status == 500 and "secret" not in sentence(response)
     assert [str(fault) for fault in FAILED] == ["'secret'"] and FAILED[0].__traceback__ is not None
+
+
+class Panic(BaseException):
+    """What a library of Rust raises when it gives up: no Exception."""
+
+
+def test_panics_of_libraries_are_answered_500_like_faults_of_ours():
+    FAILED.clear()
+    response = ask(plane=Plane(fault=Panic("at 1")))
+    assert response.status == 500
+    assert [str(fault) for fault in FAILED] == ["at 1"]

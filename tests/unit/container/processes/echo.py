@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,8 +53,8 @@ class EchoEngine:
     def close(self) -> None: ...
 
 
-def batcher(engine: EchoEngine, **arguments: Any) -> Batcher:
-    limits = Limits(max_tokens=4096, queue_rows=64)
+def batcher(engine: EchoEngine, *, run_seconds: float = math.inf, **arguments: Any) -> Batcher:
+    limits = Limits(max_tokens=4096, queue_rows=64, run_seconds=run_seconds)
     return Batcher(engine=engine, probe=[tokens(1)], limits=limits, **arguments)
 
 

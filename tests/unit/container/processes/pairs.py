@@ -24,6 +24,10 @@ class Held:
         self.fault: Exception | None = None
         self.changed = asyncio.Event()
 
+    def refuse(self, rows):
+        if self.fault is not None:
+            raise self.fault
+
     def submit(self, rows, *, deadline=None):
         if self.fault is not None:
             raise self.fault

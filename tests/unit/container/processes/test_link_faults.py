@@ -74,6 +74,16 @@ def test_broken_engine_is_announced():
     pairs(test)
 
 
+def test_broken_engine_is_announced_with_the_first_request_that_it_refuses():
+    async def test(pair: Pair) -> None:
+        pair.backend.broken, pair.backend.fault = True, Unavailable("the engine fails")
+        with pytest.raises(Unavailable, match="the engine fails"):
+            await pair.link.submit([tokens(1)])
+        assert pair.broke
+
+    pairs(test)
+
+
 def test_requests_fail_at_once_when_the_owner_goes():
     async def test(pair: Pair) -> None:
         asked = [pair.link.submit([tokens(1)]) for _ in range(3)]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 import uvloop
 
 from container.server.processes.owner import HUNG_BEATS
-from tests.unit.container.processes.echo import Client
-from tests.unit.container.processes.owning import SECONDS, Server, children, process_of, served
+from tests.unit.container.processes.echo import Client, batcher, close_clients
+from tests.unit.container.processes.owning import SECONDS, Server, children, environment, process_of, served
 
 
 def test_ping_is_unhealthy_until_the_engine_is_loaded(archive):
@@ -126,5 +127,72 @@ def test_process_that_never_says_anything_is_killed(archive):
             await asyncio.sleep(0)
         assert server.lines[0]["event"] == "http_process_hangs"
         await server.end()
+
+    uvloop.run(run())
+
+
+def test_engine_that_breaks_while_nobody_waits_makes_every_process_unhealthy(archive):
+    async def test(server: Server) -> None:
+        one, other = await server.clients(2)
+        await server.hold(one, "a dog")
+        server.engine.dead = True
+        one.close()
+        while not any("499" in name for name in await other.samples()):
+            pass
+        server.engine.go_on.set()
+        await healthy(other, is_so=False)
+        assert server.backend.broken
+
+    served(archive, test, beat_seconds=0.05)
+
+
+async def healthy(client: Client, *, is_so: bool) -> None:
+    """Until /ping says so; no timeout around it would do, for Python 3.11 loses cancellations where answers are quick."""
+    latest = time.monotonic() + SECONDS / 2
+    while ((await client.request("GET", "/ping")).status == 200) is not is_so:
+        assert time.monotonic() < latest
+
+
+def test_engine_that_hangs_makes_every_process_unhealthy(archive):
+    async def run() -> None:
+        server = Server(archive, beat_seconds=0.05)
+
+        async def load() -> Any:
+            server.backend = batcher(server.engine, run_seconds=0.2)
+            return server.backend
+
+        server.start(load)
+        one, other = await server.clients(2)
+        await server.hold(one, "a dog")
+        try:
+            await healthy(other, is_so=False)
+            assert server.backend.broken and (await other.ask("a cat")).status == 503
+        finally:
+            server.engine.go_on.set()
+            assert (await one.answer()).status == 200
+            await server.end()
+
+    uvloop.run(run())
+
+
+def test_owner_that_hangs_makes_every_process_unhealthy_until_it_goes_on(archive):
+    async def run() -> None:
+        program = str(Path(__file__).with_name("owning.py"))
+        owner = await asyncio.create_subprocess_exec(
+            sys.executable, program, str(archive), env=environment(archive), stdout=asyncio.subprocess.PIPE
+        )
+        assert owner.stdout is not None
+        try:
+            client = await Client.connected(int(await asyncio.wait_for(owner.stdout.readline(), SECONDS)))
+            await healthy(client, is_so=True)
+            owner.send_signal(signal.SIGSTOP)
+            await healthy(client, is_so=False)
+            owner.send_signal(signal.SIGCONT)
+            await healthy(client, is_so=True)
+            assert (await client.ask("a dog")).status == 200
+        finally:
+            owner.kill()
+            await owner.communicate()
+            await close_clients()
 
     uvloop.run(run())

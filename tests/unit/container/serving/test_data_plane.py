@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from container.server.serving.data_plane import INLINE_CHARACTERS, DataPlane
-from container.server.types import DeadlinePassed, RequestFault, Signature, TooLarge, Unavailable
+from container.server.serving.encoding_budget import EncodingBudget
+from container.server.types import DeadlinePassed, Encoded, RequestFault, Signature, TooLarge, Unavailable
 
 SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
 
@@ -22,8 +23,16 @@ class Backend:
 
     def __init__(self) -> None:
         self.taken: list[tuple[Any, float | None]] = []
+        self.fault: Exception | None = None
+        self.refused: Exception | None = None
+
+    def refuse(self, rows):
+        if self.refused is not None:
+            raise self.refused
 
     def submit(self, rows, *, deadline=None):
+        if self.fault is not None:
+            raise self.fault
         self.taken.append((rows, deadline))
         future = asyncio.get_running_loop().create_future()
         future.set_result((np.zeros((len(rows), 2)),))
@@ -31,17 +40,19 @@ class Backend:
 
 
 class Encoder:
-    def __init__(self) -> None:
+    def __init__(self, longest: int | None = None) -> None:
+        self.longest = longest
         self.threads: list[int] = []
         self.go_on = threading.Event()
         self.go_on.set()
         self.begun = threading.Event()
 
-    def encode(self, texts: Sequence[str]) -> list[str]:
+    def encode(self, texts: Sequence[str]) -> Encoded:
         self.threads.append(threading.get_ident())
         self.begun.set()
         self.go_on.wait(20)
-        return [text.upper() for text in texts]
+        truncated = 0 if self.longest is None else sum(len(text) > self.longest for text in texts)
+        return Encoded([text.upper()[: self.longest] for text in texts], truncated)
 
     def cost(self, texts: Sequence[str]) -> int:
         return sum(map(len, texts))
@@ -75,6 +86,47 @@ def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
     asyncio.run(answer(made, ["a" * INLINE_CHARACTERS, "b"]))
     here = threading.get_ident()
     assert [thread == here for thread in encoder.threads] == [True, False]
+
+
+def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
+    encoder = Encoder()
+    encoder.go_on.clear()
+    made, _ = opened(encoder, budget=EncodingBudget(2 * INLINE_CHARACTERS))
+
+    async def run() -> None:
+        asked = [asyncio.ensure_future(answer(made, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)]
+        await asyncio.to_thread(encoder.begun.wait, 20)
+        assert len(encoder.threads) == 1
+        encoder.go_on.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(run())
+    assert len(encoder.threads) == 3
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
+def test_texts_that_are_cut_are_told_on_the_event_loop_when_the_backend_takes_them(beside):
+    made, backend = opened(Encoder(longest=3))
+    told: list[tuple[int, int]] = []
+    made.watch_truncated(lambda count: told.append((count, threading.get_ident())))
+    texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
+    asyncio.run(answer(made, texts))
+    asyncio.run(answer(made, ["aaa"]))
+    assert told == [(2, threading.get_ident())]
+    backend.fault = Unavailable("It is full.")
+    with pytest.raises(Unavailable):
+        asyncio.run(answer(made, texts))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("text", ["a", "a" * INLINE_CHARACTERS + "b"], ids=["inline", "beside the event loop"])
+def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
+    encoder = Encoder()
+    made, backend = opened(encoder)
+    backend.refused = Unavailable("It is full.")
+    with pytest.raises(Unavailable, match="full"):
+        asyncio.run(answer(made, [text]))
+    assert not encoder.threads and not backend.taken
 
 
 def test_ready_between_open_and_drain_while_the_backend_is_sound():

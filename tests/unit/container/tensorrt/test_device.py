@@ -73,6 +73,20 @@ def test_recording_that_is_given_up_ends_all_the_same(device, cuda):
 
     assert device.recorded(lambda: False) is None and device.recorded(fail) is None
     assert cuda.recording == {} and cuda.count("cudaGetLastError") == 2
+    assert cuda.unready == 0
+
+
+def test_recording_that_is_broken_off_leaves_no_graph(device, cuda):
+    cuda.capture_error = Error.cudaErrorStreamCaptureUnsupported
+    assert device.recorded(lambda: True) is None
+    assert (cuda.count("cudaGraphDestroy"), cuda.unready) == (0, 0)
+
+
+def test_recording_for_which_there_is_no_memory_is_given_back(device, cuda):
+    cuda.fails["cudaGraphInstantiate"] = Error.cudaErrorMemoryAllocation
+    with pytest.raises(DeviceOutOfMemory):
+        device.recorded(lambda: True)
+    assert cuda.recording == {} and cuda.unready == 0
 
 
 def test_closed_device_leaves_nothing(device, cuda):

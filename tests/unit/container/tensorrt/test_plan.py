@@ -88,6 +88,24 @@ def test_refuses_types_that_numpy_lacks(tmp_path, trt):
         _ = loaded(tmp_path, trt, answer="bf16").types
 
 
+def test_refuses_tensors_on_the_host(tmp_path, trt):
+    with pytest.raises(PlanRefused, match=r"the plan does not run: it reads or writes attention_mask on the host, as values"):
+        loaded(tmp_path, trt, on_host=["attention_mask"])
+
+
+def test_words_are_of_the_failure_that_they_are_told_with(tmp_path, trt):
+    plan = loaded(tmp_path, trt)
+    trt.short_of_memory = "context"
+    with pytest.raises(DeviceOutOfMemory):
+        plan.context()
+    with pytest.raises(PlanRefused, match=r"it cannot be queued \(TensorRT says no more\)"):
+        plan.fail("it cannot be queued")
+    plan_logger = trt.engines[0].logger
+    plan_logger.log(1, "out of memory")
+    with pytest.raises(PlanRefused, match=r"the plan does not run: its rows are odd\.$"):
+        plan.refuse("its rows are odd")
+
+
 def test_refuses_for_lack_of_memory_by_that_name(tmp_path, trt):
     trt.short_of_memory = "plan"
     with pytest.raises(DeviceOutOfMemory, match=r"does not load \(.*out of memory"):

@@ -36,7 +36,7 @@ class Alone:
         self._engine.warm_up()
         assert found.tokenizer is not None
         encoder = TextEncoder(found.tokenizer, max_tokens=longest_sequence(found.manifest.optimization_profiles))
-        rows = encoder.encode(texts)
+        rows = encoder.encode(texts).rows
         self._single = [self._engine.prepare([row]) for row in rows]
         self._batches = [(len(batch), self._engine.prepare(batch)) for batch in batches(rows, self._engine.max_rows)]
 

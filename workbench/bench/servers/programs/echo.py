@@ -25,7 +25,7 @@ from container.server.serving.failure_log import FailureLog, stderr
 from container.server.serving.model import Model
 from container.server.serving.served_model import platform_of, signature_of
 from container.server.settings import Settings, process_environment, process_settings
-from container.server.types import Arrays
+from container.server.types import Arrays, Encoded
 from onboarding.manifest import BuilderRecord, Manifest, ProfileRecord, RuntimeIdentity, TensorRecord
 
 WIDTH, MAX_ROWS = 384, 64
@@ -63,9 +63,9 @@ MANIFEST = Manifest.model_validate(
 class EchoEncoder:
     """The same tokens for every text."""
 
-    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+    def encode(self, texts: Sequence[str]) -> Encoded:
         """A row per text."""
-        return [ROW] * len(texts)
+        return Encoded([ROW] * len(texts), 0)
 
     def cost(self, texts: Sequence[str]) -> int:
         """Nothing."""

@@ -53,6 +53,9 @@ class Echo:
         self._waiting: list[tuple[int, asyncio.Future[Arrays]]] = []
         self._loop = asyncio.get_running_loop()
 
+    def refuse(self, rows: int) -> None:
+        """Takes all."""
+
     def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
         """An answer of as many rows."""
         if not self._waiting:
