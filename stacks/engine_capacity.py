@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from onboarding.deployment import Deployment, Target
 from onboarding.manifest import BenchmarkRecord, Manifest
 from onboarding.platform import InstanceType
+from stacks.waiting_capacity import LEAST_COUNTED, counted_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,21 +25,23 @@ class EngineRate:
 def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
     """The rate of the best batch size within the SLO on every GPU that the server uses; a sentence's part when it is not known.
 
-    Where no batch size keeps the SLO it is the lowest rate measured, and `within_slo` is false.
+    Of it counts what requests that come at random leave (`counted_share`). Where no batch size keeps the SLO it is a quarter of
+    the lowest rate measured, and `within_slo` is false.
     """
     best = best_record(deployment, target)
     if isinstance(best, str):
         return best
     gpus, within_slo = gpus_used(deployment, target.instance_type), keeps_slo(deployment, target, best)
+    share = Decimal(str(share_of(deployment, target, best)))
     return EngineRate(
-        requests_per_second=best.rows_per_second * max(1, gpus),
+        requests_per_second=float(Decimal(str(best.rows_per_second)) * max(1, gpus) * share),
         within_slo=within_slo,
         derivation=_derivation(deployment, target, best, gpus, within_slo=within_slo),
     )
 
 
 def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str:
-    """The benchmark of the batch size with the highest rate within the SLO, else of the lowest rate; or why there is none."""
+    """The benchmark of the batch size with the highest rate that counts within the SLO, else the lowest; or why there is none."""
     entry, model = target.lock_entry, target.model.name
     if entry is None:
         return f"model '{model}' is not built"
@@ -51,13 +55,26 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
             f"measure it there (`roundhouse bench {deployment.name} --record`)"
         )
     kept = [each for each in records if keeps_slo(deployment, target, each)]
-    return max(kept, key=_rate) if kept else min(records, key=_rate)
+    if not kept:
+        return min(records, key=_rate)
+    return max(kept, key=lambda each: each.rows_per_second * share_of(deployment, target, each))
 
 
 def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -> bool:
     """Whether an answer at a record's batch size is within the endpoint's SLO; always where it promises none."""
     slo = deployment.endpoint.latency_slo_ms
     return slo is None or latency_ms(deployment, target, record.p99_ms) <= slo
+
+
+def share_of(deployment: Deployment, target: Target, record: BenchmarkRecord) -> float:
+    """The share of a record's rate that counts, above 0 to 1; all of it where no SLO is promised."""
+    slo = deployment.endpoint.latency_slo_ms
+    if slo is None:
+        return 1.0
+    if not keeps_slo(deployment, target, record):
+        return LEAST_COUNTED
+    left_ms = slo - queue_ms(deployment, target) - copies(deployment, target) * record.p99_ms
+    return counted_share(record.batch, left_ms / record.p99_ms)
 
 
 def gpus_used(deployment: Deployment, instance: InstanceType) -> int:
@@ -120,4 +137,14 @@ def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord,
         parts.append(f"on its builder's CPU ({target.lock_entry.manifest.builder.machine})")
     engine = f"the engine alone: {record.runtime} {record.precision}, {', '.join(parts)}"
     times = f" x {gpus} GPUs" if gpus > 1 else ""
-    return f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured ({engine}){times}"
+    counted = _counted(deployment, target, record)
+    return f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured ({engine}){times}{counted}"
+
+
+def _counted(deployment: Deployment, target: Target, record: BenchmarkRecord) -> str:
+    share = share_of(deployment, target, record)
+    if share == 1:
+        return ""
+    if keeps_slo(deployment, target, record):
+        return f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
+    return f" x {share:g}, so that few requests wait"

@@ -12,8 +12,8 @@ from stacks.served_capacity import served
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
-HIGHEST_GPU_PERCENT = 95.0
-"""A metric that ends at 100 must be able to rise above its target."""
+LOWEST_GPU_PERCENT, HIGHEST_GPU_PERCENT = 1.0, 95.0
+"""A target above zero, on a GPU that is used; and a metric that ends at 100 must be able to rise above its target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,5 +78,7 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
         return float(variant.scaling.gpu_utilization_percent), "scaling.gpu_utilization_percent"
     least = min(measured, key=lambda each: each.gpu_utilization_percent or 0.0)
     percent = least.gpu_utilization_percent or 0.0
+    if percent < LOWEST_GPU_PERCENT:
+        return float(variant.scaling.gpu_utilization_percent), f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}"
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
     return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.told}"

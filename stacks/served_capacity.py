@@ -14,6 +14,7 @@ class Served:
     """A load test's outcome that fits a deployment; `told` says how it was measured."""
 
     requests_per_second: float
+    rows_per_request: int
     slo_ms: float
     gpu_utilization_percent: float | None
     told: str
@@ -29,6 +30,7 @@ def served(deployment: Deployment, target: Target) -> Served | None:
         return None
     return Served(
         requests_per_second=found.requests_per_second,
+        rows_per_request=found.rows_per_request,
         slo_ms=found.slo_ms,
         gpu_utilization_percent=found.gpu_utilization_percent,
         told=_told(found),
@@ -36,10 +38,12 @@ def served(deployment: Deployment, target: Target) -> Served | None:
 
 
 def capped(rate: EngineRate, measured: Served) -> EngineRate:
-    """The engine's own rate at a stricter SLO, and never more than was served at the looser one."""
-    least = min(rate.requests_per_second, measured.requests_per_second)
+    """The engine's own rate at a stricter SLO, in requests as large as those served, and never more than was served."""
+    rows = measured.rows_per_request
+    least = min(rate.requests_per_second / rows, measured.requests_per_second)
+    alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
     bound = f"at most the {measured.requests_per_second:.10g} requests/s served ({measured.told})"
-    return EngineRate(requests_per_second=least, within_slo=rate.within_slo, derivation=f"{rate.derivation}; {bound}")
+    return EngineRate(requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}")
 
 
 def _told(found: ServedCapacity) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +20,15 @@ def together(models: Sequence[Held], room_mib: float) -> tuple[Held, ...]:
     """The most models that fit at once: the smallest ones."""
     kept: list[Held] = []
     for each in sorted(models, key=lambda model: (model.mib, model.name)):
-        if taken(kept) + each.mib <= room_mib:
+        if taken([*kept, each]) <= room_mib:
             kept.append(each)
     return tuple(kept)
+
+
+def whichever(models: Sequence[Held], room_mib: float) -> int:
+    """How many models are in memory at least, once so many were asked: as many of the largest ones as fit."""
+    largest_first = sorted(models, key=lambda model: (-model.mib, model.name))
+    return max((count for count in range(len(models) + 1) if taken(largest_first[:count]) <= room_mib), default=0)
 
 
 def packed(models: Sequence[Held], room_mib: float) -> tuple[tuple[Held, ...], ...]:
@@ -33,7 +40,7 @@ def packed(models: Sequence[Held], room_mib: float) -> tuple[tuple[Held, ...], .
     for each in sorted(models, key=lambda model: (-model.mib, model.name)):
         if each.mib > room_mib:
             raise ValueError(f"{each.name} takes {each.mib:g} MiB of {room_mib:g}")
-        free = next((room for room in rooms if taken(room) + each.mib <= room_mib), None)
+        free = next((room for room in rooms if taken([*room, each]) <= room_mib), None)
         if free is None:
             rooms.append([each])
         else:
@@ -42,5 +49,5 @@ def packed(models: Sequence[Held], room_mib: float) -> tuple[tuple[Held, ...], .
 
 
 def taken(models: Sequence[Held]) -> float:
-    """What models take together, in MiB."""
-    return sum(each.mib for each in models)
+    """What models take together, in MiB: the same in whatever order."""
+    return math.fsum(each.mib for each in models)

@@ -39,11 +39,6 @@ def measured_per_minute(requests_per_second: float) -> float:
     return round(requests_per_second * SECONDS_A_MINUTE, 1)
 
 
-def usd_per_hour(variant: Variant) -> float | None:
-    """The price of one instance, of the type that is tried first; None where it is not known."""
-    return variant.instance_type.usd_per_hour
-
-
 def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
     """At its most instances alone a variant may be well: it would have more, if there were any to have."""
     count = most(variant)

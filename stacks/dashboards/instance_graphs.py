@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
-from stacks.alarms.load_alarms import COUNT, usd_per_hour
+from stacks.alarms.load_alarms import COUNT
 from stacks.dashboards.lines import Line
+from stacks.dashboards.prices import WHERE, Prices, instance_prices
 from stacks.dashboards.rows import Row, Shown, computed, hidden
 from stacks.dashboards.widget import Graph
 
@@ -32,28 +33,33 @@ def reported_instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
     return Graph(title="Instances", rows=[_reported(shown)], unit="instances", lines=lines)
 
 
-def cost(shown: Shown, price: float, lines: Sequence[Line] = ()) -> Graph:
-    """Instances times the price of one."""
-    expression = f"FILL({COUNT}, REPEAT) * {price:g}"
-    rows = [*_quotient(shown), computed(expression, shown.label("estimated cost"), "cost")]
-    return Graph(title="Estimated cost, USD an hour", rows=rows, unit="USD an hour", lines=lines)
+def cost(shown: Shown, prices: Prices, lines: Sequence[Line] = ()) -> Graph:
+    """Instances times the price of one; of several instance types the dearest's, as no metric tells them apart."""
+    expression = f"FILL({COUNT}, REPEAT) * {prices.most:g}"
+    rows = [*_quotient(shown), computed(expression, shown.label(_cost_word(prices)), "cost")]
+    return Graph(title=f"Estimated cost, USD an hour ({WHERE})", rows=rows, unit="USD an hour", lines=lines)
 
 
 def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
-    """Of every variant whose price is known and whose instances can be counted, one on the other: those not selected, too."""
+    """Of every variant whose price is known, one on the other: those not selected, too.
+
+    Those of a queue, which counts no invocations, are the instances that reported.
+    """
     rows: list[Row] = []
     for deployment in deployments:
-        for variant in deployment.variants if deployment.endpoint.asynchronous is None else ():
-            price, number = usd_per_hour(variant), len(rows)
-            if price is not None:
-                endpoint = names.endpoint_name(deployment.environment, deployment.name)
+        endpoint, waits = (
+            names.endpoint_name(deployment.environment, deployment.name),
+            deployment.endpoint.asynchronous is not None,
+        )
+        for variant in deployment.variants:
+            prices, number = instance_prices(variant), len(rows)
+            if prices is not None:
                 shown = Shown(endpoint=endpoint, variant=variant.name)
-                rows.append(shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")))
-                rows.append(shown.invocations("InvocationsPerInstance", "Sum", **hidden(f"each{number}")))
-                count = COUNT.replace("requests", f"requests{number}").replace("each", f"each{number}")
+                counted, count = (_reported_count if waits else _answering_count)(shown, number)
                 label = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
-                rows.append(computed(f"FILL({count}, REPEAT) * {price:g}", label, f"cost{number}"))
-    return Graph(title="Estimated cost of all endpoints, USD an hour", rows=rows, unit="USD an hour", stacked=True)
+                rows += [*counted, computed(f"{count} * {prices.most:g}", label, f"cost{number}")]
+    title = f"Estimated cost of all endpoints, USD an hour ({WHERE})"
+    return Graph(title=title, rows=rows, unit="USD an hour", stacked=True)
 
 
 def gpu_use(shown: Shown, gpu_counts: Sequence[int], lines: Sequence[Line] = ()) -> Graph:
@@ -87,6 +93,22 @@ def memory_and_disk(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
         shown.host("DiskUtilization", "Maximum", label=shown.label("disk")),
     ]
     return Graph(title="Host memory and disk, % of the fullest instance", rows=rows, unit="%", lines=lines, most=100)
+
+
+def _cost_word(prices: Prices) -> str:
+    return "estimated cost" if prices.least == prices.most else "estimated cost, if all are of the dearest type"
+
+
+def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
+    rows = [
+        shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")),
+        shown.invocations("InvocationsPerInstance", "Sum", **hidden(f"each{number}")),
+    ]
+    return rows, f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')}, REPEAT)"
+
+
+def _reported_count(shown: Shown, number: int) -> tuple[list[Row], str]:
+    return [shown.host("MemoryUtilization", "SampleCount", **hidden(f"reported{number}"))], f"reported{number}"
 
 
 def _quotient(shown: Shown) -> list[Row]:

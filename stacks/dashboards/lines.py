@@ -8,9 +8,10 @@ from typing import Any
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
-from stacks.alarms.load_alarms import measured_per_minute, usd_per_hour
+from stacks.alarms.load_alarms import measured_per_minute
 from stacks.alarms.queue_alarms import longest_wait_seconds
 from stacks.capacity import variant_capacity
+from stacks.dashboards.prices import instance_prices
 from stacks.engine_capacity import gpus_used
 from stacks.expected_latency import drift_limit
 from stacks.scaling_targets import backlog_target, gpu_target, invocations_target
@@ -115,11 +116,11 @@ def count_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
 
 
 def cost_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
-    """USD an hour at the most instances."""
-    price = usd_per_hour(variant)
-    if price is not None and variant in scaled_variants(deployment):
+    """USD an hour at the most instances, of the dearest type."""
+    prices = instance_prices(variant)
+    if prices is not None and variant in scaled_variants(deployment):
         what = f"{most(variant)} instances"
-        yield Line(what=what, of=(_name(deployment, variant),), value=round(price * most(variant), 4), color=PROMISED)
+        yield Line(what=what, of=(_name(deployment, variant),), value=round(prices.most * most(variant), 4), color=PROMISED)
 
 
 def backlog_lines(deployment: Deployment) -> Iterator[Line]:

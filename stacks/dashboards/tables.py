@@ -8,6 +8,7 @@ from onboarding import names
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from stacks.alarms.load_alarms import measured_per_minute
 from stacks.capacity import variant_capacity
+from stacks.dashboards.prices import instance_prices
 from stacks.engine_capacity import best_record
 from stacks.scaling_targets import backlog_target, invocations_target
 from stacks.scaling_variants import fewest, most, scaled_variants
@@ -34,7 +35,7 @@ def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
     capacity, slo = variant_capacity(deployment, variant), deployment.endpoint.latency_slo_ms
     aim = (invocations_target if deployment.endpoint.asynchronous is None else backlog_target)(deployment, variant)
     word = "" if deployment.endpoint.asynchronous is None else " waiting"
-    price = variant.instance_type.usd_per_hour
+    prices = instance_prices(variant)
     return (
         names.endpoint_name(deployment.environment, deployment.name),
         _role(variant),
@@ -42,13 +43,13 @@ def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
         "none" if slo is None else f"{slo:g}",
         "not measured" if capacity is None else f"{measured_per_minute(capacity.requests_per_second):,.10g}",
         "nothing" if aim is None or variant not in scaled_variants(deployment) else f"{aim.value:,.10g}{word}",
-        "not known" if price is None else f"{price:.2f}",
+        "not known" if prices is None else _range(prices.least, prices.most, ".2f"),
     )
 
 
 def _counts(variant: Variant) -> tuple[str, ...]:
-    low, high, price = fewest(variant), most(variant), variant.instance_type.usd_per_hour
-    return _range(low, high), "not known" if price is None else _range(low * price, high * price, ".2f")
+    low, high, prices = fewest(variant), most(variant), instance_prices(variant)
+    return _range(low, high), "not known" if prices is None else _range(low * prices.least, high * prices.most, ".2f")
 
 
 def _role(variant: Variant) -> str:
