@@ -45,7 +45,7 @@ def precisions(order: Order) -> tuple[Precision, ...]:
     return (plain, "int8") if order.may_be_int8 else (plain,)
 
 
-def check_machine(order: Order, runner: Runner) -> GpuHost | None:
+def check_machine(order: Order, runner: Runner, *, forward_compatible: bool = False) -> GpuHost | None:
     """The GPU that builds; None for a CPU engine. Refuses, before anything is fetched, what this machine cannot make."""
     allowed = ON_CPU if order.is_cpu else ON_GPU
     unknown = sorted(set(precisions(order)) - set(allowed))
@@ -61,7 +61,7 @@ def check_machine(order: Order, runner: Runner) -> GpuHost | None:
             f"{PROGRAM} is not on this machine, and an engine for compute capability {order.compute_capability} needs it; "
             "build it in the GPU builder image, as `roundhouse build` does."
         )
-    host = check_host(order, runner)
+    host = check_host(order, runner, forward_compatible=forward_compatible)
     installed_bindings()
     return host
 

@@ -86,7 +86,7 @@ def made(shop: Shop) -> LockEntry:
     from engine_build.packaging.package import package
     from engine_build.runtimes.ort import version
 
-    check_machine(shop.order, shop.runner)
+    check_machine(shop.order, shop.runner, forward_compatible=shop.settings.forward_compatible)
     if shop.order.is_cpu:
         _check_runtime(shop.order, version())
     backend_file((shop.order.root, shop.code_root))

@@ -15,6 +15,8 @@ class Settings:
 
     source_commit: str | None = None
     image: str | None = None
+    forward_compatible: bool = False
+    """NVIDIA's image found that its own CUDA driver libraries run on the host's driver, and put them first."""
     benchmark_seconds: float = 10.0
     """For all shapes together; one round of each is never left out."""
 
@@ -28,6 +30,7 @@ def settings(environment: Mapping[str, str]) -> Settings:
     return Settings(
         source_commit=value("ROUNDHOUSE_SOURCE_COMMIT"),
         image=value("ROUNDHOUSE_IMAGE", "CODEBUILD_BUILD_IMAGE"),
+        forward_compatible=value("_CUDA_COMPAT_STATUS") == "CUDA Driver OK",
         benchmark_seconds=_seconds(value("ROUNDHOUSE_BENCHMARK_SECONDS")),
     )
 

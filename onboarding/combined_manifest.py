@@ -10,6 +10,8 @@ import hashlib
 import json
 from typing import Literal
 
+from pydantic import Field
+
 from onboarding.manifest import ProfileRecord, RuntimeIdentity, TensorRecord
 from onboarding.values import Task, Value
 
@@ -41,6 +43,8 @@ class CombinedManifest(Value):
     optimization_profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
     warm_up: bool
+    auto_truncate: bool = Field(True, exclude_if=bool)
+    """As in the manifest of one engine: only False is written."""
     files: dict[str, str]
 
     def to_bytes(self) -> bytes:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.values import Value
 
 
@@ -31,6 +32,9 @@ class BuildsSpec(Value):
         6, description="How often a build is started again that found no capacity"
     )
     timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
+    codebuild_gpu: bool = Field(
+        True, description="Build A10G engines in on-demand CodeBuild where the region has it; false: as those of every other GPU"
+    )
     volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(100, description="Disk of a training job that builds")
     poll_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         15,
@@ -70,3 +74,8 @@ class EnvironmentSpec(Value):
     endpoints: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides, by shared endpoint name: a part of its file"
     )
+
+    @property
+    def has_codebuild_gpu(self) -> bool:
+        """Whether engines for an A10G are built in on-demand CodeBuild."""
+        return self.builds.codebuild_gpu and self.region in CODEBUILD_GPU_REGIONS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, SourceSpec
+from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec, SourceSpec
 from onboarding.values import Precision, QuantizationMode
 
 RECIPE_VERSION = 2
@@ -79,7 +79,7 @@ def engine_key(
                 "metric": spec.accuracy.metric,
                 "budget": spec.accuracy.budget.model_dump(mode="json"),
             },
-            "serving": spec.serving.model_dump(mode="json", exclude={"server"}),
+            "serving": _packaged(spec.serving),
         }
     )
 
@@ -106,6 +106,12 @@ def _search(spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Map
 def _compiler(spec: ModelSpec) -> dict[str, Any]:
     options = {"workspace_mib", "optimization_level", "hardware_compatibility", "version_compatible"}
     return spec.engine.model_dump(mode="json", include=options)
+
+
+def _packaged(serving: ServingSpec) -> dict[str, Any]:
+    # `auto_truncate` is younger than its recipe: its default is left out, so that no key of before changes.
+    unsaid = {"server", "auto_truncate"} if serving.auto_truncate else {"server"}
+    return serving.model_dump(mode="json", exclude=unsaid)
 
 
 def _source(source: SourceSpec) -> dict[str, str | None]:

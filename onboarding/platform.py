@@ -102,14 +102,14 @@ CODEBUILD_GPU_REGIONS = (
 """Where CodeBuild has LINUX_GPU_CONTAINER by every list of AWS: that of projects has four regions more than that of fleets."""
 
 
-def build_route(compute_capability: str, *, region: str, fleet: bool = False) -> BuildRoute:
+def build_route(compute_capability: str, *, codebuild_gpu: bool, fleet: bool = False) -> BuildRoute:
     """Where an engine for a compute capability is compiled.
 
-    On-demand CodeBuild has one usable GPU, the A10G (8.6), and in some regions only; everything else needs a fleet that the
-    environment names, or a SageMaker training job on the endpoint's own instance type.
+    On-demand CodeBuild has one usable GPU, the A10G (8.6), where the environment has it at all; everything else needs a fleet
+    that the environment names, or a SageMaker training job on the endpoint's own instance type.
     """
     if compute_capability == "cpu":
         return "cpu"
-    if compute_capability == "8.6" and region in CODEBUILD_GPU_REGIONS:
+    if compute_capability == "8.6" and codebuild_gpu:
         return "gpu"
     return "fleet" if fleet else "training-job"

@@ -9,7 +9,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import CODEBUILD_GPU_REGIONS, ServingPlatform
+from onboarding.platform import ServingPlatform
 
 QUEUED_MINUTES = 480
 
@@ -45,10 +45,10 @@ GPU = BuildRouteProps(
 
 
 def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[BuildRouteProps, ...]:
-    """The routes that have a project. Those of GPUs need TensorRT, and a region where CodeBuild has GPUs, or a fleet."""
+    """The routes that have a project. Those of GPUs need TensorRT, and CodeBuild's GPUs or a fleet."""
     if platform.tensorrt is None:
         return (CPU,)
-    on_demand = (CPU, GPU) if environment.region in CODEBUILD_GPU_REGIONS else (CPU,)
+    on_demand = (CPU, GPU) if environment.has_codebuild_gpu else (CPU,)
     if environment.gpu_fleet_arn is None:
         return on_demand
     # Machine and type are the fleet's; CodeBuild asks for both, and takes neither.

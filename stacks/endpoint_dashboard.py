@@ -10,9 +10,9 @@ from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.alarm_properties import endpoint_alarms
 from stacks.alarms.alarm import alarm_arn
-from stacks.alarms.load_alarms import usd_per_hour
 from stacks.dashboards import instance_graphs, lines, request_graphs
 from stacks.dashboards.cache_graphs import cache_graphs
+from stacks.dashboards.prices import instance_prices
 from stacks.dashboards.queue_graphs import queue_graphs
 from stacks.dashboards.rows import Shown
 from stacks.dashboards.tables import deployed, promises
@@ -85,9 +85,9 @@ def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Gr
     yield request_graphs.requests(shown)
     yield request_graphs.requests_of_each(shown, measured)
     yield instance_graphs.instances(shown, list(lines.count_lines(deployment, variant)))
-    price = usd_per_hour(variant)
-    if price is not None:
-        yield instance_graphs.cost(shown, price, list(lines.cost_lines(deployment, variant)))
+    prices = instance_prices(variant)
+    if prices is not None:
+        yield instance_graphs.cost(shown, prices, list(lines.cost_lines(deployment, variant)))
 
 
 def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:

@@ -14,16 +14,24 @@ _ENGINE_PASSPORT = ("onboarding/__init__.py", "onboarding/manifest.py", "onboard
 # needs no new image.
 _TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
 
-_SERVER = ("container/*", "container/server/**/*", "container/tensorrt/**/*", *_ENGINE_PASSPORT)
+_SERVER = (
+    "container/__init__.py",
+    "container/archive.py",
+    "container/server/**/*",
+    "container/tensorrt/**/*",
+    *_ENGINE_PASSPORT,
+    "requirements/server.txt",
+)
 
 IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "python-server": (*_SERVER, "requirements/server.txt"),
-    "python-server-gpu": (*_SERVER, "requirements/server.txt", "requirements/bindings-*.txt"),
-    "triton": ("container/*", "container/triton/**/*", "requirements/triton.txt", *_ENGINE_PASSPORT),
+    "python-server": ("container/Dockerfile.server", *_SERVER),
+    "python-server-gpu": ("container/Dockerfile.server_gpu", *_SERVER, "requirements/bindings-*.txt"),
+    "triton": ("container/triton/Dockerfile", "requirements/server.txt"),
     "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
     "builder-gpu": ("engine_build/image/gpu/**/*", "requirements/builder.txt", "requirements/bindings-*.txt", *_TRAINING_ENTRY),
 }
-"""Every image, and the patterns of the repository's files that it holds."""
+"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies: a build of the image brings no
+other file, and its tag is their digest."""
 
 FROM_PLATFORM = frozenset({"triton", "python-server-gpu", "builder-gpu"})
 """Images that start from the serving platform's base image: what compiles an engine is what serves it."""

@@ -36,7 +36,10 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
         "VpcId": network.vpc_id,
         "ServiceName": _service_name(environment, "s3"),
         "RouteTableIds": list(network.route_table_ids),
-        "PolicyDocument": {"Version": "2012-10-17", "Statement": [_artifacts(environment), _image_layers(environment)]},
+        "PolicyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [_artifacts(environment), _image_layers(environment), _build_agent(environment)],
+        },
     }
 
 
@@ -71,6 +74,16 @@ def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
     """ECR's own bucket, from which every layer of every image comes by a signed address."""
     bucket = f"arn:{aws_partition(environment.region)}:s3:::prod-{environment.region}-starport-layer-bucket"
     return {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
+
+
+def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
+    """CodeBuild's own bucket: the first process of a build's container fetches its agent there, by way of the build's network.
+
+    Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list (aws-codebuild-docker-images, issue
+    254); no page of AWS names it.
+    """
+    bucket = f"arn:{aws_partition(environment.region)}:s3:::codefactory-{environment.region}-prod-default-build-agent-executor"
+    return {"Sid": "BuildAgent", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
 
 
 def _service_name(environment: EnvironmentSpec, service: str) -> str:

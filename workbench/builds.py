@@ -16,6 +16,7 @@ from workbench.build_following import Following
 from workbench.build_outcome import EnginesNotBuilt, Failure
 from workbench.build_source import commit, upload_source
 from workbench.build_wish import Wanted
+from workbench.choices import choices
 from workbench.errors import RoundhouseError
 from workbench.road import Road
 
@@ -28,8 +29,8 @@ def wanted(road: Road, models: Collection[str] = ()) -> tuple[Wanted, ...]:
     pairs = [(deployment, target) for deployment in road.deployments() for target in deployment.targets]
     unknown = sorted(set(models) - {target.model.name for _, target in pairs})
     if unknown:
-        known = ", ".join(dict.fromkeys(target.model.name for _, target in pairs))
-        raise RoundhouseError(f"--model {unknown[0]}: no such model in environment {road.environment.name}; allowed: {known}.")
+        known = choices(unknown[0], dict.fromkeys(target.model.name for _, target in pairs))
+        raise RoundhouseError(f"--model {unknown[0]}: no such model in environment {road.environment.name}; {known}")
     chosen = {target.engine_key: (d, target) for d, target in reversed(pairs) if not models or target.model.name in models}
     reasons = [(d, t, _why(road, t)) for d, t in reversed(chosen.values())]
     return tuple(Wanted(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None)
@@ -97,7 +98,9 @@ def _engine(order: Wanted) -> dict[str, Any]:
         "engineKey": order.engine_key,
         "model": order.target.model.name,
         "computeCapability": capability,
-        "route": build_route(capability, region=environment.region, fleet=environment.gpu_fleet_arn is not None),
+        "route": build_route(
+            capability, codebuild_gpu=environment.has_codebuild_gpu, fleet=environment.gpu_fleet_arn is not None
+        ),
         "instanceType": order.target.instance_type.name,
     }
 

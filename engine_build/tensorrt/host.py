@@ -28,8 +28,11 @@ class GpuHost:
     memory_mib: int | None
 
 
-def check_host(order: Order, runner: Runner) -> GpuHost:
-    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the order's. Raises InputRefused."""
+def check_host(order: Order, runner: Runner, *, forward_compatible: bool = False) -> GpuHost:
+    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the order's. Raises InputRefused.
+
+    `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may then be older.
+    """
     host = gpu_host(runner)
     wanted = order.compute_capability
     if host.compute_capability != wanted:
@@ -39,9 +42,11 @@ def check_host(order: Order, runner: Runner) -> GpuHost:
             "`roundhouse build` does."
         )
     least = order.platform.minimum_driver
-    if least is not None and int(host.driver.split(".")[0]) < least:
+    if least is not None and int(host.driver.split(".")[0]) < least and not forward_compatible:
         raise InputRefused(
-            f"this machine's driver is {host.driver}, but platform {order.platform.name} needs {least} or newer; update it."
+            f"this machine's driver is {host.driver}, but platform {order.platform.name} needs {least} or newer, and "
+            "NVIDIA's image does not say that its forward compatibility makes up for it; update it, or, "
+            "in CodeBuild, set `builds: {codebuild_gpu: false}` in the environment's file: a training job builds it then."
         )
     check_version(order, trtexec_version(runner), PROGRAM)
     return host

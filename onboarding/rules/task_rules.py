@@ -63,4 +63,22 @@ def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (generation_has_its_own_containers, tensors_come_as_onnx, metric_fits_the_task, cache_is_triton_only)
+@rule("task", "serving")
+def only_texts_are_too_long(case: ModelCase) -> Iterator[Fault]:
+    """Tensors have shapes, which are refused whenever they do not fit."""
+    if case.spec.task == "tensors" and not case.spec.serving.auto_truncate:
+        yield case.document.at_change(("serving", "auto_truncate"), ("task",)).fault(
+            "'serving.auto_truncate' is about texts, and 'task' is tensors, which are never cut",
+            value=False,
+            allowed="no auto_truncate, or a task of texts",
+            way_out="take the line out",
+        )
+
+
+RULES = (
+    generation_has_its_own_containers,
+    tensors_come_as_onnx,
+    metric_fits_the_task,
+    cache_is_triton_only,
+    only_texts_are_too_long,
+)

@@ -114,4 +114,10 @@ REASONED = (
         actions=frozenset({"s3:GetObject"}),
         only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
     ),
+    Reasoned(
+        why="a build in the VPC fetches CodeBuild's agent from CodeBuild's own bucket, under names that CodeBuild alone knows",
+        resource=r"arn:aws:s3:::codefactory-[a-z0-9-]+-prod-default-build-agent-executor/\*",
+        actions=frozenset({"s3:GetObject"}),
+        only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from onboarding.model_spec import AsynchronousSpec
@@ -10,7 +12,7 @@ from stacks.dashboards.overview import GRAVEST
 from stacks.rollout_properties import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import changed, one, with_endpoint, with_instance_type, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
-from tests.synth.scaled import with_served, with_serving, with_variant
+from tests.synth.scaled import with_served, with_variant
 from workbench.local_cloud.cloudwatch.queries import Span, answered
 
 pytestmark = pytest.mark.synth
@@ -151,36 +153,6 @@ def test_alarms_that_only_notify_wait_for_the_endpoint(tmp_path):
     assert resources["NoInstances"]["DependsOn"] == ["Endpoint"]
 
 
-# --- latency
-
-
-def test_latency_is_the_slo_in_microseconds():
-    alarm = alarms(OWN)["Latency"]
-    assert (alarm["MetricName"], alarm["ExtendedStatistic"], alarm["Threshold"], alarm["Period"]) == (
-        "ModelLatency",
-        "p99",
-        50_000,
-        60,
-    )
-    assert "Latency" not in alarms(with_endpoint(OWN, latency_slo_ms=None))
-
-
-def test_drift_is_half_as_much_again_as_the_benchmark_says_or_halfway_to_the_slo():
-    # Batch 8: p99 20 ms, behind another batch of 20 ms, after 0.1 ms in the queue: 40.1 ms; x 1.5 = 60.15, rounded up.
-    assert alarms(with_endpoint(OWN, latency_slo_ms=85.0))["Drift"]["Threshold"] == 61_000
-    # (40.1 + 50) / 2 = 45.05, rounded up.
-    assert alarms(OWN)["Drift"]["Threshold"] == 46_000
-    # Without an SLO the best rate is batch 8's, too; with 200 ms as well.
-    assert alarms(with_endpoint(OWN, latency_slo_ms=None))["Drift"]["Threshold"] == 61_000
-    assert "Drift" not in alarms(with_endpoint(OWN, latency_slo_ms=1.0))
-    # Two copies share the GPU: 0.1 + 20 + 2 x 20 = 60.1 ms.
-    assert alarms(with_endpoint(with_serving(OWN, instances_per_gpu=2), latency_slo_ms=None))["Drift"]["Threshold"] == 91_000
-
-
-def test_drift_is_not_watched_where_nothing_was_measured():
-    assert "Drift" not in alarms(with_locks(OWN, benchmark=()))
-
-
 # --- hosts
 
 
@@ -269,8 +241,8 @@ def test_loading_waits_twice_as_long_as_the_slowest_model_takes():
 
 def test_oldest_request_waits_longer_than_an_instance_takes_to_come(tmp_path):
     alarm = alarms(example(tmp_path, {MODEL: wishes(QUEUE)}))["OldestRequest"]
-    # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, 60 s + 4 x 2.5 s.
-    assert alarm["Threshold"] == 300 + 1800 + 65 + 70
+    # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, SageMaker's own 480 s.
+    assert alarm["Threshold"] == 300 + 1800 + 65 + 480
     assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": "cloud-example"}]
 
 
@@ -286,6 +258,20 @@ def test_names_are_told_apart_in_one_account(tmp_path):
 
 def test_no_kind_ends_in_another_kind():
     assert not [(a, b) for a in GRAVEST for b in GRAVEST if a.endswith(f"-{b}")]
+
+
+@pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())])
+def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
+    for alarm in alarms(deployment).values():
+        queries = alarm.get("Metrics", [alarm])
+        stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
+        periods = {each["Period"] for each in stats} or {alarm["Period"]}
+        assert len(periods) == 1 and max(periods) % 60 == 0 and max(periods) * alarm["EvaluationPeriods"] <= 86_400
+        assert len(alarm["AlarmName"]) <= 255 and len(stats) <= 10
+        if "Metrics" in alarm:
+            named = set(re.findall(r"\b[a-z]\w*\b", returned(alarm)["Expression"]))
+            assert named == {query["Id"] for query in queries} - {"watched"}
+            assert "SEARCH" not in returned(alarm)["Expression"] and sum(query["ReturnData"] for query in queries) == 1
 
 
 @pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())])

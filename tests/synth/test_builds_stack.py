@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onboarding import names
-from onboarding.platform import serving_platforms
+from onboarding.platform import build_route, serving_platforms
 from stacks.build_properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
 from stacks.build_roles import job_statements, machine_statements, project_statements
 from stacks.build_states.training import training_job
@@ -45,6 +45,14 @@ def test_no_gpu_project_is_where_codebuild_has_no_gpus():
     elsewhere = DEV.model_copy(update={"region": "eu-north-1"})
     assert routes(elsewhere) == ["cpu"]
     assert routes(elsewhere.model_copy(update={"gpu_fleet_arn": FLEET})) == ["cpu", "fleet"]
+
+
+def test_an_environment_may_do_without_codebuilds_gpus():
+    without = DEV.model_copy(update={"builds": DEV.builds.model_copy(update={"codebuild_gpu": False})})
+    assert routes(without) == ["cpu"]
+    assert build_route("8.6", codebuild_gpu=without.has_codebuild_gpu) == "training-job"
+    assert build_route("8.6", codebuild_gpu=without.has_codebuild_gpu, fleet=True) == "fleet"
+    assert build_route("8.6", codebuild_gpu=DEV.has_codebuild_gpu, fleet=True) == "gpu"
 
 
 @pytest.mark.parametrize(("spec", "key"), [(DEV, "alias/roundhouse-dev"), (whole(), KEY)])

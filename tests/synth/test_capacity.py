@@ -30,18 +30,41 @@ def rate(deployment):
 @pytest.mark.parametrize(
     ("slo_ms", "expected"),
     # A request waits 0.1 ms in the queue and for the batch under way, then runs: twice 5, 20 and 90 ms, and 0.1.
-    [(10.1, 200), (40.0, 200), (40.1, 400), (180.1, 400), (None, 400)],
+    # Behind batches of one that is too long for the first: a quarter of it counts.
+    [(10.1, 50), (40.0, 200), (40.1, 400), (180.1, 400), (None, 400)],
 )
 def test_capacity_is_the_best_rate_whose_wait_and_run_are_within_the_slo(slo_ms, expected):
     # Batch 32 gives 355.6 rows a second, less than batch 8 does, so it is never the best.
     assert rate(with_endpoint(embedder(), latency_slo_ms=slo_ms)) == expected
 
 
-def test_capacity_that_misses_the_slo_is_the_lowest_rate_and_says_so():
+def test_capacity_that_misses_the_slo_is_a_quarter_of_the_lowest_rate_and_says_so():
     capacity = instance_capacity(with_endpoint(embedder(), latency_slo_ms=10))
     assert capacity is not None
-    assert (capacity.requests_per_second, capacity.within_slo) == (200, False)
+    assert (capacity.requests_per_second, capacity.within_slo) == (50, False)
     assert "10.1 ms behind the batch under way, OVER the SLO of 10 ms" in capacity.derivation
+    assert capacity.derivation.endswith("x 0.25, so that few requests wait")
+
+
+def test_capacity_behind_batches_of_one_is_what_half_of_it_keeps_the_slo_of():
+    # 20 ms alone: the SLO lets a request wait (50 - 0.1 - 20) / 20 = 1.495 runs. e^(-theta x 1.495) = 1 / 100: theta = 3.0804;
+    # theta / (e^theta - 1) = 0.14837, twice that counts, and 50 x 0.296 = 14.8.
+    lone = embedder(benchmark=(benchmark("tensorrt", "int8", 1, 20),))
+    capacity = instance_capacity(lone)
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (14.8, True)
+    assert capacity.derivation.endswith("x 0.296, as requests come at random and pile up behind batches of 1")
+    assert rate(with_endpoint(lone, latency_slo_ms=None)) == rate(with_endpoint(lone, latency_slo_ms=100)) == 50
+
+
+def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
+    lone, pair = (
+        benchmark("tensorrt", "int8", 1, 20),
+        benchmark("tensorrt", "int8", 2, 70).model_copy(update={"rows_per_second": 60.0}),
+    )
+    both = with_endpoint(embedder(benchmark=(lone, pair)), latency_slo_ms=150)
+    # Behind batches of two (150 - 0.1 - 70) / 70 = 1.14 runs may be waited for, and behind single ones 6.5.
+    assert rate(both) == 50
+    assert rate(with_endpoint(both, latency_slo_ms=300)) == 60
 
 
 def test_python_server_waits_for_no_queue_delay():
@@ -118,7 +141,8 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
     late = with_locks(of_targets(deployment, (fast,)), benchmark=(benchmark("tensorrt", "int8", 32, 60),)).targets
     both = of_targets(deployment, (*slower, *late))
     capacity = instance_capacity(both)
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (50, False)
+    # 20 ms twice are within 50 ms, and of 50 a second behind batches of one 0.298 count: no queue delay, so 1.5 runs to wait.
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (14.9, False)
     (warning,) = capacity_warnings(both, both.own)
     assert "sentence-embedder-int8" in warning and "OVER the SLO of 50 ms" in warning
 
@@ -197,6 +221,14 @@ def test_served_capacity_at_a_looser_slo_is_only_a_bound():
     assert capacity is not None and capacity.requests_per_second == 310
     assert "400 rows/s measured" in capacity.derivation and "; at most the 310 requests/s served" in capacity.derivation
     assert rate(with_endpoint(with_served(embedder(), 900.0, slo_ms=80.0), latency_slo_ms=50)) == 400
+
+
+def test_engines_own_rows_are_as_many_to_a_request_as_were_served():
+    # 100 requests of 8 rows at the looser SLO, and 400 rows a second alone at today's: 50 such requests.
+    large = with_endpoint(with_served(embedder(), 100.0, slo_ms=80.0, rows_per_request=8), latency_slo_ms=50)
+    capacity = instance_capacity(large)
+    assert capacity is not None and capacity.requests_per_second == 50
+    assert " / 8 rows of a request; at most the 100 requests/s served (" in capacity.derivation
 
 
 def test_served_capacity_at_a_stricter_slo_counts_as_it_is():

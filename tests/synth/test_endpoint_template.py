@@ -88,13 +88,13 @@ def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine(tmp_path):
     slow = deployment.own.pools[2].targets[0].engine_key
 
     def slowed(target):
-        seconds = 100.0 if target.engine_key == slow else 2.5
+        seconds = 150.0 if target.engine_key == slow else 2.5
         manifest = target.lock_entry.manifest.model_copy(update={"load_seconds": seconds})
         return dataclasses.replace(target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest}))
 
     found = variants(endpoint_template(deployment.with_targets(slowed), IMAGES))
-    assert found["AllTraffic"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 460
-    assert found["beside"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 70
+    assert found["AllTraffic"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 660
+    assert found["beside"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 480
 
 
 # --- instance pools
@@ -268,8 +268,8 @@ endpoint: shared
 
 def test_start_up_timeout_grows_with_the_measured_load_and_stays_in_bounds():
     (entry,) = (target.lock_entry for target in one("dev", "sentence-embedder").targets)
-    manifests = [entry.manifest.model_copy(update={"load_seconds": seconds}) for seconds in (0.0, 30.0, 5000.0)]
-    assert [start_up_timeout_seconds([manifest]) for manifest in manifests] == [60, 180, 3600]
+    manifests = [entry.manifest.model_copy(update={"load_seconds": seconds}) for seconds in (0.0, 30.0, 120.0, 5000.0)]
+    assert [start_up_timeout_seconds([manifest]) for manifest in manifests] == [480, 480, 540, 3600]
 
 
 def test_download_timeout_grows_with_the_archive_and_stays_in_bounds():

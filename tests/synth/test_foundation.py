@@ -156,9 +156,11 @@ def test_isolated_subnets_get_their_endpoints():
     assert set(found) == {f"com.amazonaws.us-east-1.{service}" for service in ("s3", *INTERFACES.values())}
     gateway = found["com.amazonaws.us-east-1.s3"]
     assert (gateway["VpcEndpointType"], gateway["RouteTableIds"]) == ("Gateway", ["rtb-0123456789abcdef0"])
-    artifacts, layers = gateway["PolicyDocument"]["Statement"]
+    artifacts, layers, agent = gateway["PolicyDocument"]["Statement"]
     assert artifacts["Resource"][0] == "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
     assert layers["Resource"] == ["arn:aws:s3:::prod-us-east-1-starport-layer-bucket/*"]
+    assert agent["Resource"] == ["arn:aws:s3:::codefactory-us-east-1-prod-default-build-agent-executor/*"]
+    assert layers["Action"] == agent["Action"] == ["s3:GetObject"]
     for service in INTERFACES.values():
         interface = found[f"com.amazonaws.us-east-1.{service}"]
         assert (interface["SubnetIds"], interface["SecurityGroupIds"]) == (

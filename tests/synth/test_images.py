@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 import yaml
 
 from onboarding.platform import serving_platforms
-from stacks.image_builds import base_image, base_image_uri, build_arguments, needed_images
+from stacks.image_builds import DOCKERFILES, base_image, base_image_uri, build_arguments, needed_images
 from stacks.image_tag import IMAGE_CONTENTS, read_image_files
 from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
 from tests.synth.deployments import ROOT, environment, locked
@@ -56,13 +59,42 @@ def test_the_log_group_ends_and_is_made_before_the_first_build(stack):
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
     """And no argument is given that its Dockerfile does not ask for."""
-    from stacks.image_builds import DOCKERFILES
-
     lines = [line.split()[1] for line in (ROOT / DOCKERFILES[image]).read_text().splitlines() if line.startswith("ARG ")]
     needed = {line for line in lines if "=" not in line}
     given = set(build_arguments(environment("dev"), serving_platforms()["triton-26.05"], image))
     assert needed <= given <= {line.split("=")[0] for line in lines}
     assert DOCKERFILES[image] in read_image_files(ROOT)[image]
+
+
+def copied(dockerfile: str, tensorrt: str) -> list[str]:
+    """What a Dockerfile copies out of its build context."""
+    text = re.sub(r"\\\n\s*", "", dockerfile).replace("${TENSORRT}", tensorrt)
+    lines = [
+        [word for word in shlex.split(line)[1:] if not word.startswith("--")] for line in text.splitlines() if "COPY" in line[:4]
+    ]
+    return [source for *sources, _ in lines for source in sources]
+
+
+@pytest.mark.parametrize("platform", [each for each in serving_platforms().values() if each.tensorrt is not None])
+@pytest.mark.parametrize("image", IMAGE_CONTENTS)
+def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, platform):
+    """And nothing else, but other TensorRTs' bindings: each file more would change the tag, and every endpoint, for nothing."""
+    held = read_image_files(ROOT)[image]
+    sources = copied(held[DOCKERFILES[image]].decode(), platform.tensorrt)
+    assert sources
+    of = {source: [path for path in held if path == source or path.startswith(f"{source}/")] for source in sources}
+    assert [source for source, paths in of.items() if not paths] == []
+    more = set(held) - {DOCKERFILES[image], *(path for paths in of.values() for path in paths)}
+    assert [path for path in more if not path.startswith("requirements/bindings-")] == []
+
+
+@pytest.mark.parametrize("image", IMAGE_CONTENTS)
+def test_images_on_a_distributions_python_install_over_what_it_installed(image):
+    """pip refuses to remove what apt put there: "Cannot uninstall …, RECORD file not found"."""
+    text = (ROOT / DOCKERFILES[image]).read_text()
+    steps = [step for step in re.sub(r"\\\n\s*", "", text).splitlines() if step.startswith("RUN") and "--require-hashes" in step]
+    assert len(steps) == 1
+    assert ("--ignore-installed" in steps[0]) == ("FROM ${TRITON_IMAGE}" in text)
 
 
 def test_refuses_a_gpu_image_of_a_platform_without_tensorrt():

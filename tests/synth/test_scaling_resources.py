@@ -140,6 +140,21 @@ def test_unmeasured_variant_that_joins_is_told_of_and_a_shadow_is_not():
     assert "variant b" in warning
 
 
+def test_schedule_that_nothing_takes_back_is_told_of():
+    day, night = (ScheduledFloorSpec(schedule=f"cron(0 {hour} * * ? *)", min=count) for hour, count in ((7, 4), (19, 1)))
+    cpu = with_locks(one("local", "sentence-embedder"), benchmark=())
+    (_, told) = scaling_warnings(with_scaling(cpu, min=1, max=6, schedule=(day, night)))
+    assert "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back" in told
+    lowered = night.model_copy(update={"max": 1})
+    for spared in (
+        with_scaling(cpu, min=1, max=6, schedule=(day, lowered)),
+        with_scaling(cpu, min=1, max=6, schedule=(day,)),
+        with_scaling(cpu, min=1, max=6),
+    ):
+        assert len(scaling_warnings(spared)) == 1
+    assert scaling_warnings(with_scaling(embedder(), min=1, max=6, schedule=(day, night))) == ()
+
+
 def test_asynchronous_endpoint_scales_on_its_queue_alone():
     resources = scaling_resources(asynchronous(min=1, max=4))
     assert list(resources) == ["ScalableTarget", "BacklogPolicy"]
@@ -170,7 +185,9 @@ def test_asynchronous_endpoint_that_a_schedule_empties_comes_up_too():
 def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
     deployment = with_locks(asynchronous(min=0, max=4), benchmark=())
     assert list(scaling_resources(deployment)) == ["ScalableTarget", "FromZeroPolicy", "FromZeroAlarm"]
-    assert "no benchmark" in scaling_warnings(deployment)[0]
+    unmeasured, stays = scaling_warnings(deployment)
+    assert "no benchmark" in unmeasured and "brings one instance, and nothing takes it back to 0" in stays
+    assert scaling_warnings(asynchronous(min=0, max=4)) == ()
 
 
 def test_cpu_endpoint_scales_on_invocations_alone():

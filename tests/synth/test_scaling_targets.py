@@ -95,6 +95,14 @@ def test_gpu_target_stays_below_what_the_metric_can_reach():
     assert "measured at the knee, of 99 %" in target.derivation
 
 
+@pytest.mark.parametrize("percent", [0.0, 0.04, 0.9])
+def test_gpu_target_is_the_wish_where_the_gpu_rested_at_the_knee(percent):
+    resting = with_served(embedder(), 300.0, gpu_utilization_percent=percent)
+    target = gpu_target(resting, resting.own)
+    assert target is not None and target.value == 70
+    assert target.derivation.startswith("70 % (scaling.gpu_utilization_percent, as the GPU rested: roundhouse bench 0.1.0, ")
+
+
 def test_gpu_target_of_several_models_is_the_least_and_only_if_all_were_measured():
     deployment = one("dev", "text-shared")
     first, second = deployment.targets

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 
 import pytest
 
@@ -116,6 +118,19 @@ def test_the_document_names_every_statement_of_every_role(tmp_path):
     document = role_table.DOCUMENT.read_text(encoding="utf-8")
     assert document == role_table.generated(document, role_table.table(templates))
     assert set(role_table.WHY) == role_table.statement_ids(templates)
+
+
+def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path_factory):
+    """A key's policy that hands the account fewer actions than a role has makes the rest of the role's a dead letter."""
+    (policy,) = re.findall(r"```json\n(.*?)```", role_table.DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    (given,) = (set(each["Action"]) for each in json.loads(policy) if each["Sid"] == "RolesOfThisAccount")
+    stages = [everything(tmp_path_factory.mktemp(kind), SETTINGS + OWN_KEY, KINDS[kind])[1] for kind in KINDS]
+    templates = [stack.template for stacks in stages for stack in stacks.values()]
+    statements = [
+        each for template in templates for kind, _, each in security.allowing(template) if kind.startswith("AWS::IAM::")
+    ]
+    asked = {action for each in statements for action in security.listed(each["Action"]) if action.startswith("kms:")}
+    assert asked == given
 
 
 def test_settings_name_a_whole_network():

@@ -99,6 +99,19 @@ def test_networks_of_one_source_are_made_once(built, tmp_path, name):
     assert runner.ran("pip") == 0
 
 
+def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(built, tmp_path):
+    store = shutil.copytree(built.store, tmp_path / "store")
+    root = write_tree(tmp_path / "root", model("tiny-fp32", "fp32", serving={"auto_truncate": False}))
+    runner = StandInRunner()
+    result = run(root, tmp_path / "out", store=FolderStore(store), runner=runner, model="tiny-fp32")
+    manifest = result.entry.manifest
+    assert (result.status, runner.ran("pip"), manifest.auto_truncate) == ("built", 0, False)
+    assert manifest.files["tiny-fp32/1/cpu_twin.py"] == built.result.entry.manifest.files["tiny/1/model.py"]
+    known = run(built.root, tmp_path / "cuts", store=FolderStore(store), runner=StandInRunner(), model="tiny-fp32").entry.manifest
+    assert known.auto_truncate and known.engine_key != manifest.engine_key
+    assert known.network_keys == manifest.network_keys
+
+
 def test_damaged_network_in_the_store_is_made_anew(built, wheel, tmp_path):
     store = shutil.copytree(built.store, tmp_path / "store")
     for path in store.glob("networks/*/*-model.onnx"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 BUILDSPEC = Path(__file__).resolve().parents[3] / "engine_build" / "buildspec.yml"
+SHELL = yaml.safe_load(BUILDSPEC.read_text())["env"]["shell"]
 PROGRAM = """
 import json, os, sys
 print(json.dumps(sys.argv[1:]), file=sys.stderr)
@@ -34,7 +36,12 @@ def built(tmp_path):
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {"PATH": path, "RESULT": result, "CODE": str(code), **given}
         done = subprocess.run(
-            ("/bin/sh", "-c", script), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            (shutil.which(SHELL) or SHELL, "-c", script),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         arguments, *errors = done.stderr.splitlines()
         assert errors == []
@@ -64,6 +71,12 @@ def test_a_failed_build_exports_its_reason(built):
 
 def test_a_killed_build_exports_none(built):
     assert built("", 137)[::2] == (137, "")
+
+
+def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
+    """CodeBuild ignores their entry point; BASH_ENV is how they reach a shell that nobody types into."""
+    (tmp_path / "bashrc").write_text("export ROUNDHOUSE_MODEL=from-the-image\n")
+    assert "from-the-image" in built("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]
 
 
 def test_the_reason_is_a_variable_that_codebuild_tells():

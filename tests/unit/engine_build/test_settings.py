@@ -18,6 +18,14 @@ def test_settings_come_from_the_environment():
     assert (found.source_commit, found.image, found.benchmark_seconds) == ("abc", "image", 2.0)
 
 
+@pytest.mark.parametrize(
+    ("said", "is_so"),
+    [("CUDA Driver OK", True), ("CUDA Driver UNAVAILABLE (cuInit(0) returned 803)", False), ("", False)],
+)
+def test_forward_compatibility_is_what_nvidias_image_says(said, is_so):
+    assert settings({"_CUDA_COMPAT_STATUS": said}).forward_compatible is is_so
+
+
 def test_empty_variable_counts_as_unset():
     assert settings({"ROUNDHOUSE_SOURCE_COMMIT": ""}) == settings({})
 

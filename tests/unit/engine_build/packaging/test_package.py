@@ -11,11 +11,24 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.networks.network_store import Network
-from engine_build.packaging.archive import CARRIED, CPU_TWIN, PASSPORT, TOKENIZER, backend_file, entry_of, model_repository, pack
+from engine_build.packaging.archive import (
+    CARRIED,
+    CARRIED_FILES,
+    CPU_TWIN,
+    OVER_LONG,
+    PASSPORT,
+    TOKENIZER,
+    UNTRUNCATED,
+    backend_file,
+    entry_of,
+    model_repository,
+    pack,
+)
 from engine_build.packaging.package import quantization, served
 from engine_build.packaging.repository import repository
 from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
+from onboarding.model_spec import ServingSpec
 from onboarding.names import engine_card_data_path, engine_card_path
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, shop
@@ -123,6 +136,22 @@ def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
     assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
 
 
+def test_archive_that_refuses_long_texts_carries_the_refusing_model_before_the_one_that_cuts(engine, tokenizer, tmp_path):
+    refusing = ServingSpec(auto_truncate=False)
+    for is_cpu, folder, name in ((True, "embedder/1", CPU_TWIN), (False, "embedder_tokenizer/1", TOKENIZER)):
+        plain, laid = (
+            repository(golden.served(**changes), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
+            for changes in ({}, {"serving": refusing})
+        )
+        assert set(laid.files) - set(plain.files) == {f"{folder}/{name}", f"{folder}/{OVER_LONG}"}
+        digests = model_repository(tmp_path / str(is_cpu), laid.files)
+        carried = {"model.py": f"{UNTRUNCATED}/{name}", name: name, OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}", PASSPORT: PASSPORT}
+        assert {each: digests[f"{folder}/{each}"] for each in carried} == {
+            each: sha256_of(ROOT / CARRIED / source) for each, source in carried.items()
+        }
+        assert (laid.engine_file, laid.tokenizer_file) == (plain.engine_file, plain.tokenizer_file)
+
+
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
     manifest = built.result.entry.manifest
     assert [(each.name, each.datatype, each.shape) for each in manifest.inputs] == [("text", "BYTES", (-1, 1))]
@@ -174,7 +203,7 @@ def test_refuses_an_archive_of_another_engine(built):
         entry_of(built.store / built.result.entry.archive.path, "0" * 20)
 
 
-@pytest.mark.parametrize("missing", [CPU_TWIN, TOKENIZER, PASSPORT])
+@pytest.mark.parametrize("missing", CARRIED_FILES)
 def test_refuses_a_source_tree_without_what_archives_carry(tmp_path, missing):
     shutil.copytree(ROOT / CARRIED, tmp_path / CARRIED)
     assert backend_file((tmp_path / "none", tmp_path), PASSPORT) == tmp_path / CARRIED / PASSPORT

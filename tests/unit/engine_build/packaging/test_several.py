@@ -107,6 +107,16 @@ def test_bytes_follow_from_the_archives_alone_in_any_order(two, tmp_path):
     assert first == again and (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
 
 
+def test_archives_that_refuse_long_texts_stay_so_together(tmp_path):
+    shown = golden.served(serving=ServingSpec(auto_truncate=False))
+    paths = [published(tmp_path, capability, shown=shown, auto_truncate=False) for capability in ("8.6", "8.9")]
+    assert several(paths, tmp_path / "out.tar.gz").manifest.auto_truncate is False
+    held = unpacked(tmp_path / "out.tar.gz")
+    assert b'"auto_truncate": false' in held[MANIFEST_NAME]
+    carried = {"tokenizer.py", "over_long.py", "model.py", "passport.py", "one_passport.py"}
+    assert {name.removeprefix(f"{TOKENIZER}/1/") for name in held if name.endswith(".py")} == carried
+
+
 def test_tensors_are_the_plans_alone(tmp_path):
     shown = golden.served(**golden.VISION)
     paths = [published(tmp_path, capability, shown=shown) for capability in ("8.0", "12.0", "9.0")]
@@ -138,6 +148,7 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
             "disagree on the TensorRT build: .*10.16.1.11.*10.9.0.34",
         ),
         ({"model": "other"}, "disagree on the model: embedder and other"),
+        ({"auto_truncate": False}, "disagree on whether long texts are cut: True and False"),
         ({"network_keys": {"float": "2"}}, "disagree on the network"),
         ({"tokenizer": b"[]"}, "tokenizer.json differs between .*: another tokenizer"),
         ({"optimization_profiles": TWICE}, "disagree on the optimization profiles"),

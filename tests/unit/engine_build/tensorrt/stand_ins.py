@@ -71,6 +71,9 @@ class StandInEngine:
     def get_tensor_mode(self, name):
         return "in" if name in self.plan["inputs"] else "out"
 
+    def get_tensor_location(self, name):
+        return "device"
+
     def get_tensor_dtype(self, name):
         return "int64" if name in self.plan["inputs"] else self.plan.get("output_type", "float")
 

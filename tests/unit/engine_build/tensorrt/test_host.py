@@ -72,11 +72,19 @@ def test_machine_of_the_order_is_taken():
     assert check_host(order(minimum_driver=None, tensorrt="10.16.1"), Machine(A10G.replace("580", "470"))).driver == "470.95.05"
 
 
+def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
+    assert check_host(order(), Machine(A10G.replace("580.95", "535.10")), forward_compatible=True).driver == "535.10.05"
+
+
 @pytest.mark.parametrize(
     ("changes", "machine", "reason"),
     [
         ({"compute_capability": "8.9"}, Machine(A10G), r"A10G has compute capability 8\.6, but engine c0ffee is for 8\.9"),
-        ({}, Machine(A10G.replace("580.95", "575.10")), r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or newer"),
+        (
+            {},
+            Machine(A10G.replace("580.95", "575.10")),
+            r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or newer.*codebuild_gpu: false",
+        ),
         ({"tensorrt": "10.14.1.48"}, Machine(A10G), r"trtexec is of TensorRT 10\.16\.1\.11, but .* serves 10\.14\.1\.48"),
         ({}, Machine(A10G, banner="trtexec: error\n"), "trtexec does not name its TensorRT"),
         ({}, Machine(A10G, programs=()), "nvidia-smi is not on this machine"),

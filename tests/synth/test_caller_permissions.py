@@ -1,0 +1,63 @@
+"""docs/security.md names every action that the workbench asks AWS for with the caller's own credentials."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import botocore.session
+import pytest
+
+from tests.synth.deployments import ROOT
+from tests.synth.role_table import DOCUMENT
+
+pytestmark = pytest.mark.synth
+
+PREFIXES = {
+    "cloudformation": "cloudformation",
+    "codebuild": "codebuild",
+    "ecr": "ecr",
+    "logs": "logs",
+    "s3": "s3",
+    "sagemaker": "sagemaker",
+    "sagemaker-runtime": "sagemaker",
+    "stepfunctions": "states",
+}
+"""IAM's name of each service that the workbench has a client of."""
+OTHERWISE = {"s3:HeadObject": "s3:GetObject", "s3:HeadBucket": "s3:ListBucket", "s3:ListObjectsV2": "s3:ListBucket"}
+"""Operations that IAM knows by another name."""
+NO_COMMAND = {"local_cloud", "bench"}
+"""What plays AWS itself, and benches of this repository, whose endpoints are made in the local cloud."""
+
+
+def operations() -> dict[str, str]:
+    """IAM's action of every operation of those services, by the method of boto3's client."""
+    session, found = botocore.session.get_session(), {}
+    for service, prefix in PREFIXES.items():
+        for operation in session.get_service_model(service).operation_names:
+            action = f"{prefix}:{operation}"
+            found[botocore.xform_name(operation)] = OTHERWISE.get(action, action)
+    return found
+
+
+def called() -> Iterator[str]:
+    """The methods that the workbench's commands call, and the paginators that they ask for."""
+    for path in (ROOT / "container" / "client.py", *(ROOT / "workbench").rglob("*.py")):
+        if NO_COMMAND & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                paged = node.func.attr == "get_paginator" and isinstance(node.args[0], ast.Constant)
+                yield str(node.args[0].value) if paged else node.func.attr
+
+
+def test_the_document_names_every_action_that_callers_need():
+    (section,) = re.findall(r"\n## What you need yourself\n(.*?)(?:\n## |\Z)", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    told = set(re.findall(r"`(\w+:\w+)`", section))
+    known = {method: action for method, action in operations().items() if "_" in method}
+    asked = {known[method] for method in called() if method in known}
+    assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= asked
+    assert asked - told == set()
+    # The key is asked by S3, the bootstrap roles by the CDK; and S3 copies by PutObject.
+    assert {each for each in told - asked if not each.startswith(("kms:", "sts:"))} == set()
