@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onboarding.deployment import Deployment, Target
 from onboarding.names import endpoint_name, target_model
 from workbench.aws import Client
+from workbench.choices import choices
 from workbench.errors import AnswerWrong, DeskError, RoundhouseError
 
 if TYPE_CHECKING:
@@ -147,8 +148,8 @@ def _deployment(deployments: Sequence[Deployment], endpoint: str) -> Deployment:
     for deployment in deployments:
         if endpoint in (deployment.name, endpoint_name(deployment.environment, deployment.name)):
             return deployment
-    known = ", ".join(deployment.name for deployment in deployments)
-    raise RoundhouseError(f"{endpoint!r}: no such endpoint in this environment; allowed: {known}.")
+    known = [deployment.name for deployment in deployments]
+    raise RoundhouseError(f"{endpoint!r}: no such endpoint in this environment; {choices(endpoint, known)}")
 
 
 def _target(deployment: Deployment, model: str | None) -> Target:
@@ -157,7 +158,7 @@ def _target(deployment: Deployment, model: str | None) -> Target:
     for target in deployment.targets:
         if target.model.name == model:
             return target
-    known = ", ".join(target.model.name for target in deployment.targets)
+    known = [target.model.name for target in deployment.targets]
     if model is None:
-        raise RoundhouseError(f"{deployment.name}: is shared by several models; name one with --model: {known}.")
-    raise RoundhouseError(f"--model {model}: endpoint {deployment.name} does not serve it; allowed: {known}.")
+        raise RoundhouseError(f"{deployment.name}: is shared by several models; name one with --model; {choices(None, known)}")
+    raise RoundhouseError(f"--model {model}: endpoint {deployment.name} does not serve it; {choices(model, known)}")

@@ -47,13 +47,14 @@ def session_clients(region: str) -> Clients:
 def calling(what: str) -> Iterator[None]:
     """Turns an AWS client's error into one sentence, CloudFault."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
     except ClientError as error:
         code, said = answered(error)
         raise CloudFault(f"{what}: {said}", reason=code, is_answer=True) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         kind, said = unanswered(error)
         raise CloudFault(f"{what}: {said}", reason=kind) from error
     except KeyError as error:
@@ -79,7 +80,10 @@ def _session(region: str) -> Any:
     """A session whose credentials are there, so that what is wrong with them is said before anything is asked."""
     import boto3
 
+    from workbench.aws_pages import refuse_pages
+
     session: Any = boto3.Session(region_name=region)
+    refuse_pages(session)
     credentials = session.get_credentials()
     if credentials is not None:
         credentials.get_frozen_credentials()

@@ -51,7 +51,7 @@ class Execution:
             found = states.describe_execution(executionArn=self.arn)
             for child in self._children(states):
                 self._look_at(states, child["executionArn"])
-        self.status, self.cause = found["status"], str(found.get("cause") or "")
+            self.status, self.cause = found["status"], str(found.get("cause") or "")
 
     def stop(self, settle: Callable[[], object] = lambda: time.sleep(1.0)) -> None:
         """Stops the execution, then what it has started. Twice: what was being started at that moment is there after `settle`."""
@@ -89,13 +89,13 @@ class Execution:
     def _stop_jobs(self) -> None:
         codebuild_client = self.clients("codebuild")
         with calling("Looking for CodeBuild projects"):
-            projects = codebuild_client.batch_get_projects(names=[self._project(route) for route in ("cpu", "gpu", "fleet")])
-        for project in projects["projects"]:
-            codebuild.stop_all(codebuild_client, project["name"], (VARIABLE, self.tag))
+            names_there = [each["name"] for each in codebuild_client.batch_get_projects(names=self._projects())["projects"]]
+        for name in names_there:
+            codebuild.stop_all(codebuild_client, name, (VARIABLE, self.tag))
         training_jobs.stop_all(self.clients("sagemaker"), f"-{self.tag}-")
 
-    def _project(self, route: str) -> str:
-        return names.builder_project(self.environment, route)
+    def _projects(self) -> list[str]:
+        return [names.builder_project(self.environment, route) for route in ("cpu", "gpu", "fleet")]
 
 
 def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, Any]) -> Execution:
@@ -114,7 +114,7 @@ def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, An
                 raise
             command = f"`roundhouse deploy --env {environment.name}`"
             raise DeskError(f"{name}: is not there yet; {command} makes it, then builds and deploys what is missing.") from error
-    return Execution(arn=answer["executionArn"], environment=environment, clients=clients)
+        return Execution(arn=answer["executionArn"], environment=environment, clients=clients)
 
 
 def _engine(states: Client, execution: Mapping[str, Any], before: EngineState | None) -> EngineState:

@@ -7,6 +7,7 @@ from pathlib import Path
 from onboarding.deployment import Target
 from onboarding.names import artifact_bucket, engine_card_data_path, engine_card_path
 from workbench.aws import object_bytes
+from workbench.choices import choices
 from workbench.errors import RoundhouseError
 from workbench.road import Road
 
@@ -32,6 +33,6 @@ def fetch_card(road: Road, model: str, folder: Path) -> Path:
 def _target(road: Road, model: str) -> Target:
     targets = {target.model.name: target for deployment in road.deployments() for target in deployment.targets}
     if model not in targets:
-        known = ", ".join(sorted(targets))
-        raise RoundhouseError(f"{model}: no such model in environment {road.environment.name}; allowed: {known}.")
+        known = choices(model, sorted(targets))
+        raise RoundhouseError(f"{model!r}: no such model in environment {road.environment.name}; {known}")
     return targets[model]

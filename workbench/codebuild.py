@@ -51,7 +51,7 @@ def start(codebuild: Client, order: BuildOrder) -> str:
                 {"name": name, "value": value, "type": "PLAINTEXT"} for name, value in order.variables.items()
             ],
         )
-    build_id: str = answer["build"]["id"]
+        build_id: str = answer["build"]["id"]
     return build_id
 
 

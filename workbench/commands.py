@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from workbench import interruption
+from workbench.choices import counted
 from workbench.errors import DeskError, RoundhouseError
 from workbench.places import Places, places
 from workbench.report import Report
@@ -24,7 +25,14 @@ PLAIN_WIDTH = 140
 
 def here(root: Path | None = None) -> Places:
     """The places of the folder that the command was called in."""
-    return places(Path.cwd(), root)
+    return places(_current_folder(), root)
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise DeskError("The current folder is gone; change into one that is there (`cd`), then try again.") from error
 
 
 def reporting(form: str = "text") -> Report:
@@ -42,7 +50,7 @@ def new(root: Path | None, *, name: str, task: str, package: str, path: str | No
     at = here(root)
     file = write_new_model(at.tree, name=name, task=task, package=package, path=path)
     report = reporting()
-    report.say(f"Wrote {_short(file, at.tree)}. Next: read its comments, then `roundhouse check`.")
+    report.say(f"Wrote {_short(file, _current_folder())}. Next: read its comments, then `roundhouse check`.")
 
 
 def check(root: Path | None, form: str) -> int:
@@ -51,17 +59,19 @@ def check(root: Path | None, form: str) -> int:
     from onboarding.tree import read_tree
     from workbench.tables import faults_table
 
-    tree = read_tree(here(root).tree)
+    at = here(root).tree
+    tree = read_tree(at)
     judgement, report = judged(tree), reporting(form)
+    elsewhere = "" if root is not None or _current_folder().is_relative_to(at) else f" in {at}"
     faults = (*tree.faults, *judgement.faults)
     count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
     if form == "json":
         print_json([fault.model_dump(mode="json") for fault in faults])
     elif faults:
         report.console.print(faults_table(faults))
-        report.say(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}.")
+        report.say(f"{counted(len(faults), 'fault')}{elsewhere}.")
     else:
-        report.say(f"{count} files, no fault.")
+        report.say(f"{counted(count, 'file')}{elsewhere}, no fault.")
     for note in judgement.notes:
         report.say(f"Note: {note}")
     return CHECK_FAILED if faults else 0
@@ -97,11 +107,10 @@ def deploy(root: Path | None, environment: str, endpoints: tuple[str, ...] = ())
 
     report = reporting()
     done = walk(open_road(here(root), report, environment, endpoints=endpoints), rebuild_gone=False)
-    built = f"{len(done.built)} engines built, " if done.built else "nothing built, "
-    pushed = f"{len(done.images)} images pushed, " if done.images else ""
-    report.say(
-        f"Done: {pushed}{built}{len(done.deployed.changed)} stacks changed, {len(done.deployed.unchanged)} with no changes."
-    )
+    built = f"{counted(len(done.built), 'engine')} built, " if done.built else "nothing built, "
+    pushed = f"{counted(len(done.images), 'image')} pushed, " if done.images else ""
+    changed = counted(len(done.deployed.changed), "stack")
+    report.say(f"Done: {pushed}{built}{changed} changed, {len(done.deployed.unchanged)} with no changes.")
 
 
 def invoke(
@@ -163,9 +172,9 @@ def card(root: Path | None, environment: str, model: str) -> None:
     from workbench.cards import fetch_card
     from workbench.road import open_road
 
-    at, report = here(root), reporting()
+    at, report, start = here(root), reporting(), _current_folder()
     page = fetch_card(open_road(at, report, environment), model, at.build / "cards")
-    report.say(f"{_short(page, at.code)}: open it in a browser; its numbers are in {_short(page.with_suffix('.json'), at.code)}.")
+    report.say(f"{_short(page, start)}: open it in a browser; its numbers are in {_short(page.with_suffix('.json'), start)}.")
 
 
 def up(port: int | None) -> None:
@@ -248,7 +257,7 @@ def crash_log(error: Exception) -> str:
 
 
 def _short(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def print_json(value: Any) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+from yaml import YAMLError
+
+from onboarding.yaml_text import loaded
 from workbench.errors import RoundhouseError
 
-NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,39}[a-z0-9])?")
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
 TASKS = ("text-embedding", "text-classification")
 """Tasks that a first file can be written for."""
@@ -70,7 +74,7 @@ def write_new_model(tree: Path, *, name: str, task: str, package: str, path: str
         name=name,
         task=task,
         package=package,
-        path=folder,
+        path=_as_yaml(folder),
         calibration=CALIBRATION,
         held_out=HELD_OUT,
         accuracy=ACCURACY[task],
@@ -84,8 +88,17 @@ def write_new_model(tree: Path, *, name: str, task: str, package: str, path: str
     except FileExistsError as error:
         raise RoundhouseError(f"{file}: is there already and is kept; choose another name, or edit it.") from error
     except OSError as error:
-        raise RoundhouseError(f"{file}: cannot be written ({error.strerror}).") from error
+        raise RoundhouseError(f"{file}: cannot be written ({error.strerror}); free it or make it writable.") from error
     return file
+
+
+def _as_yaml(text: str) -> str:
+    """A value as YAML reads it back: plain where that will do, else in quotes."""
+    try:
+        plain = loaded(f"{text}  # a comment") == text
+    except (YAMLError, ValueError):
+        plain = False
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def endpoint_lines(tree: Path) -> str:
@@ -102,7 +115,10 @@ def _require_datasets(tree: Path) -> None:
 
 def _require_sound(name: str, task: str, package: str) -> None:
     if NAME.fullmatch(name) is None:
-        raise RoundhouseError(f"{name!r}: is no model name; allowed: small letters, digits and '-', a letter first, at most 41.")
+        allowed = "small letters, digits and '-' between them, a letter first, at most 41"
+        raise RoundhouseError(f"{name!r}: is no model name; allowed: {allowed}.")
+    if loaded(name) != name:
+        raise RoundhouseError(f"{name!r}: YAML reads this word as something else; choose another name.")
     if task not in TASKS:
         raise RoundhouseError(f"--task {task}: no first file is known for it; allowed: {', '.join(TASKS)}.")
     if PACKAGE.fullmatch(package) is None:

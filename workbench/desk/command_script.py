@@ -20,10 +20,18 @@ Both a shell script and a Python module: a shebang would break on long paths and
 
 
 def install_command(root: Path, environment: Path) -> Path:
-    """Writes bin/roundhouse, and the path file that lets it import this repository."""
+    """Writes bin/roundhouse, and the path file that lets it import this repository, where they are not as they should be."""
     packages = next((environment / "lib").glob("python3.*")) / "site-packages"
-    (packages / "roundhouse.pth").write_text(f"{root}\n", encoding="utf-8")
     script = environment / "bin" / "roundhouse"
-    script.write_text(SCRIPT.format(python=environment / "bin" / "python"), encoding="utf-8")
-    script.chmod(0o755)
+    _write(packages / "roundhouse.pth", f"{root}\n")
+    if _write(script, SCRIPT.format(python=environment / "bin" / "python")):
+        script.chmod(0o755)
     return script
+
+
+def _write(file: Path, text: str) -> bool:
+    """Whether the file had to be written."""
+    if file.is_file() and file.read_text(encoding="utf-8") == text:
+        return False
+    file.write_text(text, encoding="utf-8")
+    return True

@@ -52,6 +52,8 @@ class Workshop:
 def prepare(workshop: Workshop, chosen: Sequence[Recipe] = RECIPES, *, dev: bool = False) -> tuple[str, ...]:
     """Makes whatever is missing and returns its names. Raises DeskError with the first fault; what was made whole stays."""
     steps = tuple(r for r in chosen if workshop.missing(r) or (dev and workshop.missing_dev(r)))
+    if recipes.WORKBENCH in chosen and not workshop.missing(recipes.WORKBENCH):
+        install_command(workshop.root, workshop.root / recipes.WORKBENCH.folder)
     if not steps:
         return ()
     if workshop.missing(UV) and steps != (NODE,):
@@ -93,7 +95,7 @@ def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
     if workshop.missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
         _all(workshop, recipe, recipes.making(recipe, workshop.root, workshop.python))
-        if recipe.name == "workbench":
+        if recipe is recipes.WORKBENCH:
             install_command(workshop.root, folder)
         (folder / STAMP).write_text(recipe.digest(workshop.root, workshop.python), encoding="utf-8")
     if dev and workshop.missing_dev(recipe):

@@ -36,11 +36,12 @@ class Recipe:
 
 UV = Recipe(name="uv", folder=".venvs/uv", inputs=("requirements/uv.txt",))
 NODE = Recipe(name="cdk", folder="node_modules", inputs=("package.json", "package-lock.json"))
+WORKBENCH = Recipe(name="workbench", folder=".venv", inputs=("requirements/workbench.txt",), dev="requirements/dev.txt")
 RECIPES = (
     Recipe(
         name="builder", folder=".venvs/builder", inputs=("requirements/builder.txt",), extra=(TORCH,), dev="requirements/test.txt"
     ),
-    Recipe(name="workbench", folder=".venv", inputs=("requirements/workbench.txt",), dev="requirements/dev.txt"),
+    WORKBENCH,
     NODE,
     Recipe(name="triton", folder=".venvs/triton", inputs=("requirements/triton.txt",)),
     Recipe(name="server", folder=".venvs/server", inputs=("requirements/server.txt",), dev="requirements/test.txt"),

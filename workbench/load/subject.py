@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from workbench.choices import choices
 from workbench.errors import RoundhouseError
 from workbench.load.asked import Asked
 from workbench.load.report.circumstances import cores
@@ -79,7 +80,7 @@ def _server(at: Places, wishes: Wishes) -> tuple[str, Destination, ModelSpec | N
 
     tree = sound_tree(at)
     if wishes.model not in tree.models:
-        raise RoundhouseError(f"--model {wishes.model}: no such model; allowed: {', '.join(sorted(tree.models))}.")
+        raise RoundhouseError(f"--model {wishes.model}: no such model; {choices(wishes.model, sorted(tree.models))}")
     model = tree.models[wishes.model]
     return f"{model.name} at {urlsplit(url).netloc}", Destination(url=url), model, _slo(tree, model)
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from workbench.errors import RoundhouseError
 
 MINUTE = 60.0
+MOST = 100_000.0
+"""Users, or requests a second: what is due and unanswered is kept in memory."""
 
 
 class Loop(StrEnum):
@@ -79,10 +81,19 @@ def phase(text: str, loop: Loop, number: int) -> Phase:
     made = Phase(
         name=f"phase {number}", loop=loop, start=fields["start"], seconds=fields["seconds"], spawn=fields.get("spawn", 0.0)
     )
-    if made.seconds <= 0 or made.start < 0 or made.spawn < 0 or made.highest <= 0:
-        raise RoundhouseError(f"{wanted}; seconds above 0, the others 0 or more, and not both of them 0.")
+    if made.seconds <= 0 or made.start < 0 or made.spawn < 0:
+        raise RoundhouseError(f"{wanted}; seconds above 0, the others 0 or more.")
     if loop is Loop.closed and made.start != int(made.start):
         raise RoundhouseError(f"{wanted}; users are whole.")
+    return bounded(made, f"--phase {text!r}")
+
+
+def bounded(made: Phase, said: str) -> Phase:
+    """The phase, where it sends something, and no more than a load process can keep in mind. Raises RoundhouseError."""
+    if made.highest <= 0:
+        raise RoundhouseError(f"{said}: sends nothing; begin with more than 0, or add some each minute.")
+    if not made.highest <= MOST:
+        raise RoundhouseError(f"{said}: comes to {made.highest:,.6g} {_unit(made.loop)}; at most {MOST:,.0f} can be sent.")
     return made
 
 

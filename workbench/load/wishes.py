@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from workbench.errors import RoundhouseError
-from workbench.load.traffic import Arrivals, Loop, Phase, phase
+from workbench.load.traffic import MOST, Arrivals, Loop, Phase, bounded, phase
 
 SECONDS = 30.0
 USERS = 8
@@ -72,6 +72,10 @@ def require_sound(wishes: Wishes) -> None:
         (bool(wishes.phases) and (wishes.rate, wishes.users, wishes.spawn, wishes.seconds) != (None,) * 4, PHASES_ALONE),
         (wishes.loop is None and (wishes.spawn, wishes.seconds) != (None, None), SEARCH_STEPS),
         (wishes.loop is None and (wishes.stop, wishes.most_requests) != (None, None), "--stop and --max-requests: " + NEEDS_LOAD),
+        (
+            wishes.first_rate is not None and wishes.first_rate > MOST,
+            f"--first-rate: at most {MOST:,.0f} requests can be sent a second",
+        ),
         (wishes.loop is not None and wishes.first_rate is not None, "--first-rate: belongs to the search, which takes no phases"),
         (wishes.loop is not Loop.closed and wishes.expected_interval_ms is not None, INTERVAL),
         ((wishes.endpoint is None) == (wishes.url is None), "ENDPOINT or --url: give one of them"),
@@ -108,6 +112,9 @@ def phases(wishes: Wishes) -> tuple[Phase, ...]:
     if wishes.phases:
         return tuple(phase(text, loop, number) for number, text in enumerate(wishes.phases, 1))
     users = USERS if wishes.users is None else wishes.users
-    start = float(users) if loop is Loop.closed else wishes.rate
+    rate = 0.0 if wishes.rate is None else wishes.rate
+    start, said = (float(users), f"--users {users}") if loop is Loop.closed else (rate, f"--rate {rate:g}")
     seconds = SECONDS if wishes.seconds is None else wishes.seconds
-    return (phase(f"start={start},spawn={0.0 if wishes.spawn is None else wishes.spawn},seconds={seconds}", loop, 1),)
+    spawn = 0.0 if wishes.spawn is None else wishes.spawn
+    made = Phase(name="phase 1", loop=loop, start=start, seconds=seconds, spawn=spawn)
+    return (bounded(made, f"{said} --spawn {spawn:g} --seconds {seconds:g}" if spawn else said),)

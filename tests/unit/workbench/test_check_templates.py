@@ -125,6 +125,14 @@ def test_other_files_are_left_out_and_named(tmp_path):
     assert len(report.files.templates) == 1
 
 
+def test_only_what_looks_like_a_template_is_one_by_its_name_ending_in_template(tmp_path):
+    place = folder(tmp_path, a_template_json=SOUND, nginx_conf_template="server { listen 80; }", serving_template="option.a=b\n")
+    (place / "stack.template").write_text("Resources: [", encoding="utf-8")
+    report = check_templates(place)
+    assert [name for name, _ in report.files.skipped] == ["nginx.conf.template", "serving.template"]
+    assert [each.file for each in report.findings] == ["stack.template"]
+
+
 def test_unreadable_file_is_named(tmp_path):
     place = folder(tmp_path, a_template_json=SOUND)
     (place / "b.template.json").symlink_to(place / "nowhere")

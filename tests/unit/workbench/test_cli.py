@@ -6,12 +6,15 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from tests.unit.workbench.engines import REPOSITORY, copied_tree
 from workbench import cli
+from workbench.choices import choices
 from workbench.errors import RoundhouseError
 from workbench.new_model import write_new_model
 from workbench.places import places
@@ -51,6 +54,10 @@ def test_help_loads_nothing_heavy():
     assert out.strip() == "[]"
 
 
+def test_the_list_of_verbs_says_each_whole():
+    assert "..." not in _run("--help").output.split("Commands:")[1]
+
+
 def test_check_finds_no_fault_in_this_repository_and_its_copy(tree):
     assert "no fault" in _run("check").output
     assert _run("check", "--root", str(tree)).exit_code == 0
@@ -77,6 +84,12 @@ def test_new_writes_a_file_that_passes_check(tree, task):
     assert json.loads(checked.output) == []
 
 
+@pytest.mark.parametrize("path", ["a b: #c", "1.5", "- x", "ä/'q'", "[", "true"])
+def test_new_writes_a_path_that_yaml_reads_back(tree, path):
+    file = write_new_model(tree, name="my-embedder", task="text-embedding", package="a==1", path=path)
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["source"]["path"] == path
+
+
 def test_refuses_to_overwrite_a_model(tree):
     before = (tree / "models" / "sentence-embedder.yaml").read_bytes()
     with pytest.raises(RoundhouseError, match="is there already and is kept"):
@@ -88,6 +101,9 @@ def test_refuses_to_overwrite_a_model(tree):
     ("change", "said"),
     [
         ({"name": "Bad Name"}, "is no model name"),
+        ({"name": "ends-"}, "is no model name"),
+        ({"name": "no"}, "YAML reads this word as something else"),
+        ({"name": "null"}, "YAML reads this word as something else"),
         ({"package": "a"}, "is not pinned"),
         ({"task": "poetry"}, "allowed: text-embedding"),
     ],
@@ -133,3 +149,54 @@ def test_refuses_an_unknown_environment_in_one_sentence(capsys, monkeypatch):
 
 def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
     assert _exit(capsys, monkeypatch, "build")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("build", "--env", "dev", "--model", "sentence-embeder"), "; did you mean 'sentence-embedder'?"),
+        (("card", "sentence-embeder", "--env", "dev"), "; did you mean 'sentence-embedder'?"),
+        (("invoke", "text-shard", "--env", "dev", "hi"), "; did you mean 'text-shared'?"),
+        (("bench", "text-shard", "--env", "dev"), "; did you mean 'text-shared'?"),
+        (("bench", "--url", "http://127.0.0.1:9", "--model", "sentence-embeder"), "; did you mean 'sentence-embedder'?"),
+        (
+            ("invoke", "text-shared", "--env", "dev", "--model", "sentence-embedder-int", "hi"),
+            "; did you mean 'sentence-embedder-int8'?",
+        ),
+        (("invoke", "zzz", "--env", "dev", "hi"), "allowed: sentence-embedder, text-shared."),
+    ],
+)
+def test_an_unknown_name_is_offered_the_nearest_one(capsys, monkeypatch, words, said):
+    code, err = _exit(capsys, monkeypatch, *words)
+    assert code == 1 and err.strip().endswith(said)
+
+
+def test_names_that_are_allowed_are_cut_where_they_are_many():
+    said = choices("model-5", [f"model-{number:03d}" for number in range(200)])
+    assert said.startswith("allowed: model-000, ") and "and 188 more; did you mean 'model-" in said and len(said) < 250
+    assert choices("x", []) == "there is none."
+
+
+def test_check_outside_says_which_folder_it_read(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert f" in {REPOSITORY}, no fault." in _run("check").output
+    monkeypatch.chdir(REPOSITORY / "docs")
+    assert " in " not in _run("check").output
+
+
+def test_refuses_a_current_folder_that_is_gone(capsys, monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, said = _exit(capsys, monkeypatch, "check")
+    assert code == 5 and "The current folder is gone" in said
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_disk_behind_standard_output_is_said(form):
+    command = [sys.executable, "-m", "workbench", "check", "--format", form]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, check=False)
+    assert done.returncode == 5
+    assert done.stderr == "No space left on device, while the command wrote its output or a file; free some, then try again.\n"

@@ -82,6 +82,15 @@ def test_the_roundhouse_command_is_installed(workshop):
     assert (workshop.root / ".venv/lib/python3.11/site-packages/roundhouse.pth").read_text().strip() == str(workshop.root)
 
 
+def test_an_environment_that_is_whole_gets_the_roundhouse_command_of_today(workshop):
+    prepare(workshop)
+    script = workshop.root / ".venv" / "bin" / "roundhouse"
+    today = script.read_text()
+    script.write_text("of an earlier day")
+    assert prepare(workshop) == ()
+    assert script.read_text() == today
+
+
 def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependencies():
     commands = [str(command) for recipe in RECIPES for command in making(recipe, Path("/r"), Path("/usr/bin/python3.11"))]
     installs = [command for command in commands if "pip install" in command]

@@ -11,6 +11,8 @@ from workbench.load.traffic import Loop
 from workbench.load.wording import counted, milliseconds, rate
 
 SLO_PERCENTILE = 99.0
+BELOW_P99 = (95.0, 50.0)
+"""What fewer answers prove: p99 is not below these."""
 BUSY = 0.9
 """Share of a core from which on a load process is taken to be the limit."""
 LAG_SHARE = 0.2
@@ -77,6 +79,10 @@ def _missed(measured: Measured, slo_ms: float) -> Verdict | None:
     p99 = measured.latency.milliseconds(SLO_PERCENTILE)
     if p99 is not None and p99 > slo_ms:
         return Verdict(outcome=Outcome.missed, reason=f"p99 {milliseconds(p99)} above {slo_ms:g} ms")
+    lower = ((each, measured.latency.milliseconds(each)) for each in BELOW_P99 if p99 is None)
+    for percentile, took in lower:
+        if took is not None and took > slo_ms:
+            return Verdict(outcome=Outcome.missed, reason=f"even p{percentile:g} {milliseconds(took)} is above {slo_ms:g} ms")
     behind = measured.intended - sum(each.answered for each in measured.within)
     if measured.phase.loop is Loop.open and behind > max(LEAST_PILED_UP, (1 - SENT_SHARE) * measured.intended):
         offered, answered = rate(measured.offered_per_second), rate(measured.answered_per_second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.load.judgement.verdict import SENT_SHARE
 from workbench.load.report.result import LoadResult, Numbers, PhaseResult
 from workbench.load.wording import counted, milliseconds, rate
 
@@ -35,7 +36,10 @@ def _saturation(result: LoadResult) -> str:
 def _nothing_held(result: LoadResult, slo: str) -> str:
     if not result.phases:
         return "Nothing was measured."
-    lowest = min(result.phases, key=lambda each: each.start)
+    judged = [each for each in result.phases if each.outcome is not None]
+    if not judged:
+        return f"No step was run to its end, so nothing is known of {slo}."
+    lowest = min(judged, key=lambda each: each.start)
     told = "" if lowest.reason is None else f": {lowest.reason}"
     if lowest.loop == "closed":
         return f"No rate holds {slo}{told}."
@@ -45,12 +49,21 @@ def _nothing_held(result: LoadResult, slo: str) -> str:
 def _phases(result: LoadResult) -> str:
     chief = result.chief
     if chief is None:
-        return "No request was answered."
+        failed = next((each for each in result.phases if each.failed), None)
+        return "No request was answered." if failed is None else f"No request was answered: {_faults(failed)}."
     which = "" if len(result.phases) == 1 else f" in {chief.name}, the last of {len(result.phases)}"
-    told = f"{rate(chief.answered_per_second)} answers a second{which}: {numbers(chief.latency_ms)}, {_faults(chief)}."
+    told = (
+        f"{rate(chief.answered_per_second)} answers a second{_lost(chief)}{which}: {numbers(chief.latency_ms)}, {_faults(chief)}."
+    )
     if chief.loop == "closed":
         told += _closed(chief)
     return told
+
+
+def _lost(chief: PhaseResult) -> str:
+    """What was offered, where much less was answered."""
+    is_short = chief.loop == "open" and chief.answered_per_second < SENT_SHARE * chief.offered_per_second
+    return f" of {rate(chief.offered_per_second)} requests offered" if is_short else ""
 
 
 def _closed(chief: PhaseResult) -> str:

@@ -81,7 +81,8 @@ def _tiles(result: LoadResult) -> Markup:
     saturated = result.saturation is not None and result.saturation.rate is not None
     per_second = chief.start if saturated else chief.answered_per_second
     rows = f"{rate(per_second * result.inputs['rows_per_request'])} {result.inputs['rows']}/s"
-    at = f"at {rate(per_second)} requests a second"
+    is_offered = chief.loop == "open" and not saturated
+    at = f"at {rate(chief.offered_per_second if is_offered else per_second)} requests a second{' offered' if is_offered else ''}"
     tiles = [
         _tile("Saturation" if saturated else "Throughput", f"{rate(per_second)}/s", f"requests; {rows}"),
         *(_tile(name, milliseconds(chief.latency_ms[name]), at) for name in ("p50", "p95", "p99")),

@@ -51,10 +51,12 @@ def test_failures_are_percent_and_counts():
 def test_cost_is_instances_times_the_price_of_one():
     body = opened(dashboard_body([OWN, SHARED]))
     assert shown(body, "Instances") == {"instances that answer": 4.0, "instances that reported": 4.0}
-    assert shown(body, "Estimated cost of all endpoints, USD an hour") == pytest.approx(
+    assert shown(body, "Estimated cost of all endpoints, USD an hour (prices of us-east-1)") == pytest.approx(
         {"dev-sentence-embedder": 4 * 1.4084, "dev-text-shared": 2 * 1.4084}
     )
-    assert shown(endpoint_dashboard_body(OWN), "Estimated cost, USD an hour") == pytest.approx({"estimated cost": 5.6336})
+    assert shown(endpoint_dashboard_body(OWN), "Estimated cost, USD an hour (prices of us-east-1)") == pytest.approx(
+        {"estimated cost": 5.6336}
+    )
 
 
 def test_cache_hits_are_percent_and_waits_milliseconds():

@@ -65,6 +65,27 @@ def test_refuses_wishes_that_exclude_each_other(wishes, said):
         require_sound(Wishes(**wishes))
 
 
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"rate": 0.0}, r"--rate 0: sends nothing"),
+        ({"phases": ("start=0,seconds=5",), "rate": None}, "--phase 'start=0,seconds=5': sends nothing"),
+        ({"rate": 1e308}, r"--rate 1e\+308: comes to 1e\+308 requests a second; at most 100,000 can be sent"),
+        ({"rate": 5.0, "spawn": 1e300}, r"--rate 5 --spawn 1e\+300 --seconds 30: comes to"),
+        ({"closed_loop": True, "users": 100_001}, r"--users 100001: comes to 100,001 users; at most"),
+        ({"phases": ("start=1,spawn=1e9,seconds=60",), "rate": None}, r"--phase 'start=1,spawn=1e9,seconds=60': comes to"),
+    ],
+)
+def test_refuses_a_load_of_nothing_and_one_that_no_memory_holds(wishes, said):
+    with pytest.raises(RoundhouseError, match=said):
+        phases(Wishes(url=URL, **{"closed_loop": "phases" in wishes} | wishes))
+
+
+def test_refuses_a_first_rate_that_no_memory_holds():
+    with pytest.raises(RoundhouseError, match="--first-rate: at most 100,000"):
+        require_sound(Wishes(url=URL, first_rate=1e6))
+
+
 def test_a_bare_server_takes_a_models_inputs_and_slo(at):
     found = ordered(at, url=URL, model="sentence-embedder")
     assert (found.slo_ms, found.destination.url, found.destination.region) == (50, f"{URL}/invocations", None)

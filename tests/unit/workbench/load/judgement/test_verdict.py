@@ -48,6 +48,12 @@ def test_refuses_to_judge_by_too_few_answers():
     assert "400 answers; p99 needs 1,000" in found.reason
 
 
+def test_few_answers_are_enough_to_miss_where_a_lower_percentile_is_above():
+    found = verdict(measured(second(0, 30.0, count=100), rate=100.0), 20)
+    assert (found.outcome, found.reason) == (Outcome.missed, "even p50 30.0 ms is above 20 ms")
+    assert "even p95 30.0 ms" in verdict(measured(second(0, 30.0, count=400), rate=400.0), 20).reason
+
+
 def test_the_tool_is_blamed_for_its_own_lateness():
     late = second(0, 30.0, service=encoded(5.0, 1000), lag=encoded(25.0, 1000))
     found = verdict(measured(late), 20)

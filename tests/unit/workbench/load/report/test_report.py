@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.unit.workbench.load.seconds import loaded, measured, searched, second
+from tests.unit.workbench.load.seconds import HERE, asked, loaded, measured, searched, second
+from workbench.load.conducting import Done
 from workbench.load.latencies import Latencies
 from workbench.load.report.charts import Line, chart, straight
 from workbench.load.report.page import load_page
+from workbench.load.report.summary import load_result
 from workbench.load.traffic import Loop
 
 VOID = {"meta", "br"}
@@ -66,6 +68,18 @@ def test_headline_says_when_nothing_held():
     assert searched(*missed).headline.startswith("No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030")
 
 
+def test_headline_of_a_search_broken_off_in_its_first_step_judges_nothing():
+    found = load_result(asked(), Done(phases=[steps()[1]], verdicts=[None], broken_off=True, workers=1), HERE)
+    assert found.headline.startswith("No step was run to its end, so nothing is known of p99 ≤ 20 ms. Broken off:")
+
+
+def test_headline_and_page_say_what_was_offered_where_little_was_answered():
+    found = loaded(measured(second(0, intended=20_000, sent=20_000)))
+    assert found.headline.startswith("1,000 answers a second of 20,000 requests offered: p50")
+    assert "at 20,000 requests a second offered" in shown(found)
+    assert "offered" not in loaded(measured(second(0))).headline
+
+
 def test_headline_of_a_closed_loop_says_what_it_leaves_out():
     said = loaded(measured(second(0), loop=Loop.closed)).headline
     assert "A closed loop: users wait for answers before they ask again" in said
@@ -78,7 +92,8 @@ def test_headline_says_errors():
 
 def test_headline_of_nothing_answered():
     nothing = measured(second(0, count=0, faults={"no connection": 3}))
-    assert loaded(nothing).headline == "No request was answered."
+    assert loaded(nothing).headline == "No request was answered: 3 errors (most: no connection)."
+    assert loaded(measured(second(0, count=0))).headline == "No request was answered."
     assert "no connection" in shown(loaded(nothing))
 
 
