@@ -10,8 +10,10 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from stacks.build_machine import build_machine
-from stacks.build_properties import (
+from stacks.access.exact_role import exact_role
+from stacks.access.statements import Statement
+from stacks.builds.machine import build_machine
+from stacks.builds.properties import (
     BuildRouteProps,
     build_routes,
     log_group_name,
@@ -19,10 +21,8 @@ from stacks.build_properties import (
     project_properties,
     training_image,
 )
-from stacks.build_roles import job_statements, machine_statements, project_statements
-from stacks.exact_role import exact_role
+from stacks.builds.roles import job_statements, machine_statements, project_statements
 from stacks.log_group import log_group
-from stacks.statements import Statement
 
 
 class BuildsStack(Stack):

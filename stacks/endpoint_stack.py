@@ -10,8 +10,8 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from stacks.endpoint_template import endpoint_faults, endpoint_template
-from stacks.endpoint_warnings import endpoint_warnings
+from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.warnings import endpoint_warnings
 from stacks.template_synthesizer import TemplateSynthesizer
 from stacks.template_text import DEFAULT_QUALIFIER
 

@@ -15,8 +15,8 @@ from onboarding.platform import serving_platforms
 from stacks.builds_stack import BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
-from stacks.image_builds import base_image
-from stacks.image_tag import image_tags
+from stacks.images.builds import base_image
+from stacks.images.tag import image_tags
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
 from stacks.template_text import DEFAULT_QUALIFIER, QUALIFIER_CONTEXT

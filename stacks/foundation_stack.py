@@ -14,10 +14,10 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks import arns
-from stacks.lifecycle import bucket_rules, image_rules
-from stacks.topic_policy import CLOUDWATCH, of_alarms, topic_policy
-from stacks.vpc_endpoints import vpc_endpoints
+from stacks.access import arns
+from stacks.access.topic_policy import CLOUDWATCH, of_alarms, topic_policy
+from stacks.foundation.lifecycle import bucket_rules, image_rules
+from stacks.foundation.vpc_endpoints import vpc_endpoints
 
 REPOSITORIES = {
     "PythonServer": "python-server",

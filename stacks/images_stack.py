@@ -8,8 +8,8 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from stacks.exact_role import exact_role
-from stacks.image_project import image_project, image_statements
+from stacks.access.exact_role import exact_role
+from stacks.images.project import image_project, image_statements
 from stacks.log_group import log_group
 
 

@@ -12,7 +12,7 @@ from constructs import Construct
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.dashboard import dashboard_body
+from stacks.dashboards.environment import dashboard_body
 
 
 class ObservabilityStack(Stack):

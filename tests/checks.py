@@ -17,7 +17,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
     ("our templates", (str(BIN / "python"), "-m", "tests.synth.template_rules.own")),
-    ("template data", (str(BIN / "python"), "-m", "workbench.template_data")),
+    ("template data", (str(BIN / "python"), "-m", "workbench.templates.data")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import endpoint_name, target_model
-from workbench.aws import Client
+from workbench.aws.clients import Client
 from workbench.choices import choices
 from workbench.errors import AnswerWrong, DeskError, RoundhouseError
 
@@ -65,7 +65,7 @@ def _asked(to: Address) -> Iterator[None]:
     """Turns the client's faults into this command's."""
     from container.client import AnswerFault, EndpointFault
     from container.wire import InputFault
-    from workbench.aws import calling
+    from workbench.aws.clients import calling
 
     try:
         yield

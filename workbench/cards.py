@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onboarding.deployment import Target
 from onboarding.names import artifact_bucket, engine_card_data_path, engine_card_path
-from workbench.aws import object_bytes
+from workbench.aws.clients import object_bytes
 from workbench.choices import choices
 from workbench.errors import RoundhouseError
 from workbench.road import Road

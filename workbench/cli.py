@@ -9,9 +9,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from workbench import bench_command, image_command, interruption, prune_command, template_command
+from workbench import bench_command, interruption
 from workbench.cli_options import Env, Form, Format, Root
 from workbench.errors import RoundhouseError
+from workbench.images import command as image_command
+from workbench.pruning import command as prune_command
+from workbench.templates import command as template_command
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not built · "

@@ -79,15 +79,15 @@ def check(root: Path | None, form: str) -> int:
 
 def build(root: Path | None, environment: str, models: tuple[str, ...], form: str) -> None:
     """Builds what is missing."""
-    from workbench import builds
-    from workbench.build_outcome import EnginesNotBuilt, outcome
+    from workbench.builds import engines
+    from workbench.builds.outcome import EnginesNotBuilt, outcome
     from workbench.road import open_road
 
     report = reporting(form)
     road = open_road(here(root), report, environment)
-    orders = builds.wanted(road, models)
+    orders = engines.wanted(road, models)
     try:
-        entries = builds.build_all(road, orders)
+        entries = engines.build_all(road, orders)
     except EnginesNotBuilt as error:
         if form == "json":
             print_json(outcome(error.built, error.failures))
@@ -102,7 +102,7 @@ def build(root: Path | None, environment: str, models: tuple[str, ...], form: st
 
 def deploy(root: Path | None, environment: str, endpoints: tuple[str, ...] = ()) -> None:
     """Walks the road of one environment, or of some of its endpoints."""
-    from workbench.deploying import deploy as walk
+    from workbench.deployment.deploying import deploy as walk
     from workbench.road import open_road
 
     report = reporting()
@@ -226,8 +226,8 @@ def stop_cloud(at: Places) -> bool:
 
 def status(root: Path | None, environment: str, form: str) -> None:
     """Shows the local cloud, engines, locks and endpoints."""
-    from workbench.endpoint_table import endpoint_lines, endpoints_table
-    from workbench.state import state_of
+    from workbench.status.state import state_of
+    from workbench.status.table import endpoint_lines, endpoints_table
     from workbench.tables import state_table, unknown_lines
 
     report = reporting(form)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench import settings
-from workbench.aws import Clients, session_clients
+from workbench.aws.clients import Clients, session_clients
 from workbench.errors import DeskError
 from workbench.places import Places
 from workbench.processes import Processes, Run

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from onboarding.fault import Fault
 from workbench.asking import Scores, Vector, cosine
-from workbench.state import NOT_UP, State
-
-if TYPE_CHECKING:
-    from workbench.load.report.result import LoadResult
+from workbench.status.state import NOT_UP, State
 
 
 def faults_table(faults: Sequence[Fault]) -> Table:
@@ -79,20 +76,4 @@ def arrays_table(arrays: Mapping[str, Any]) -> Table:
         head = ", ".join(f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.reshape(-1)[:6])
         more = ", …" if array.size > 6 else ""
         table.add_row(escape(name), " × ".join(map(str, array.shape)), str(array.dtype), escape(f"{head}{more}"))
-    return table
-
-
-def load_table(result: LoadResult) -> Table:
-    """One row per phase of a load test; the chief one stands out."""
-    from workbench.load.wording import milliseconds, rate
-
-    table = Table()
-    for column in ("Phase", "Offered/s", "Answered/s", "p50", "p95", "p99", "Errors", "SLO"):
-        table.add_column(column, justify="left" if column in ("Phase", "SLO") else "right")
-    for phase in result.phases:
-        offered = rate(phase.offered_per_second) if phase.loop == "open" else "–"
-        times = (milliseconds(phase.latency_ms[name]) for name in ("p50", "p95", "p99"))
-        outcome = "–" if phase.outcome is None else phase.outcome
-        cells = (escape(phase.name), offered, rate(phase.answered_per_second), *times, f"{phase.failed:,}", outcome)
-        table.add_row(*cells, style="bold" if phase is result.chief else None)
     return table

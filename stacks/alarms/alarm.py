@@ -8,7 +8,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
-from stacks import arns
+from stacks.access import arns
 
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 OVER, AT_LEAST, UNDER = "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"

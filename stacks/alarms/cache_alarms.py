@@ -8,8 +8,8 @@ from onboarding.deployment import Deployment, Variant
 from onboarding.planning.memory_plan import memory_plans
 from onboarding.planning.packing import whichever
 from stacks.alarms.alarm import INVOCATIONS, MICROSECONDS_A_SECOND, UNDER, Alarm, Computed, Condition, Metric, percent
-from stacks.endpoint_timeouts import DOWNLOAD_MIB_PER_SECOND, locked_entries
-from stacks.scaling_properties import dimensions
+from stacks.rollout.timeouts import DOWNLOAD_MIB_PER_SECOND, locked_entries
+from stacks.scaling.properties import dimensions
 
 PERIOD = 300
 LASTING = 3

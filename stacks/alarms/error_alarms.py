@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import INVOCATIONS, Alarm, Computed, Condition, Metric, percent
-from stacks.rollout_properties import step_percent
-from stacks.scaling_properties import dimensions
+from stacks.rollout.config import step_percent
+from stacks.scaling.properties import dimensions
 
 SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors", "InvocationModelErrors"
 FAILURES, PROCESSED = "InvocationFailures", "InvocationsProcessed"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from onboarding.deployment import Deployment, Variant
 from onboarding.planning.memory_plan import memory_plans
 from stacks.alarms.alarm import HOST, UNDER, Alarm, Computed, Condition, Metric
-from stacks.engine_capacity import gpus_used
-from stacks.scaling_properties import dimensions
-from stacks.scaling_variants import fewest
+from stacks.capacity.engine import gpus_used
+from stacks.scaling.properties import dimensions
+from stacks.scaling.variants import fewest
 
 MEMORY_PERCENT, DISK_PERCENT = 90, 85
 FULL = Condition(threshold=MEMORY_PERCENT, points=5, periods=5)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import INVOCATIONS, MICROSECONDS_A_MILLISECOND, Alarm, Computed, Condition, Metric
-from stacks.expected_latency import drift_limit
-from stacks.scaling_properties import dimensions
+from stacks.capacity.latency import drift_limit
+from stacks.scaling.properties import dimensions
 
 FEW_REQUESTS = 300
 """A minute, below which p99 is one of the slowest three: chance alone would take sound versions back."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import AT_LEAST, INVOCATIONS, Alarm, Computed, Condition, Metric
-from stacks.capacity import variant_capacity
-from stacks.scaling_properties import dimensions
-from stacks.scaling_targets import SECONDS_A_MINUTE, invocations_target
-from stacks.scaling_variants import most, scaled_variants
+from stacks.capacity.variant import variant_capacity
+from stacks.scaling.properties import dimensions
+from stacks.scaling.targets import SECONDS_A_MINUTE, invocations_target
+from stacks.scaling.variants import most, scaled_variants
 
 COUNT = "FLOOR(requests / each + 0.5)"
 """Instances: every request adds 1 to the one metric, and 1/instances to the other."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onboarding import names
 from onboarding.deployment import Deployment
 from stacks.alarms.alarm import INVOCATIONS, Alarm, Condition, Metric
-from stacks.endpoint_timeouts import ready_seconds
+from stacks.rollout.timeouts import ready_seconds
 
 SCALING_SECONDS = 300
 """Until scaling has seen the backlog and asked for an instance."""

@@ -10,12 +10,12 @@ from onboarding.deployment import Deployment, Variant
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
 from stacks.alarms.load_alarms import measured_per_minute
 from stacks.alarms.queue_alarms import longest_wait_seconds
-from stacks.capacity import variant_capacity
+from stacks.capacity.engine import gpus_used
+from stacks.capacity.latency import drift_limit
+from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.prices import instance_prices
-from stacks.engine_capacity import gpus_used
-from stacks.expected_latency import drift_limit
-from stacks.scaling_targets import backlog_target, gpu_target, invocations_target
-from stacks.scaling_variants import fewest, most, scaled_variants
+from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
+from stacks.scaling.variants import fewest, most, scaled_variants
 
 PROMISED, MEASURED, WANTED = "#d62728", "#9467bd", "#2ca02c"
 """Colors of an SLO or a limit, of what a benchmark measured, and of what scaling aims at."""

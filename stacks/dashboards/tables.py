@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from onboarding import names
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from stacks.alarms.load_alarms import measured_per_minute
-from stacks.capacity import variant_capacity
+from stacks.capacity.engine import best_record
+from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.prices import instance_prices
-from stacks.engine_capacity import best_record
-from stacks.scaling_targets import backlog_target, invocations_target
-from stacks.scaling_variants import fewest, most, scaled_variants
+from stacks.scaling.targets import backlog_target, invocations_target
+from stacks.scaling.variants import fewest, most, scaled_variants
 
 KEY_DIGITS = 12
 PROMISES = ("Endpoint", "Variant", "Instance type", "SLO, ms", "Measured, requests/min each", "Scales at", "USD/h each")

@@ -73,7 +73,7 @@ def unknown_type(template: Template) -> Iterator[Problem]:
             value=resource.type,
             way_out=f"did you mean {match}?"
             if close
-            else "look it up; a newer type is learnt by `python -m workbench.template_data`",
+            else "look it up; a newer type is learnt by `python -m workbench.templates.data`",
             severity="error" if close or "::" not in resource.type else "warning",
         )
 

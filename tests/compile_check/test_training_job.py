@@ -14,7 +14,7 @@ from engine_build import training_job
 from engine_build.training_job import Places
 from tests.unit.engine_build.test_training_job import ENTRY
 from tests.unit.engine_build.tiny import model, write_tree
-from workbench.source_zip import source_zip
+from workbench.builds.source_zip import source_zip
 
 pytestmark = pytest.mark.compile_check
 

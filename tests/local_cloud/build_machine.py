@@ -8,11 +8,11 @@ import zipfile
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks import arns
-from stacks.build_machine import build_machine
-from stacks.build_properties import CPU, machine_properties, project_properties
+from stacks.access import arns
+from stacks.builds.machine import build_machine
+from stacks.builds.properties import CPU, machine_properties, project_properties
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, ROLE, until
-from workbench.build_execution import Execution
+from workbench.builds.execution import Execution
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
 BUILDSPEC = """

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from stacks.build_machine import build_machine
+from stacks.builds.machine import build_machine
 from tests.local_cloud.conftest import PYTHON
 from tests.synth.deployments import environment
 

@@ -10,10 +10,11 @@ import pytest
 from onboarding.lock import read_lock
 from onboarding.names import target_model
 from tests.local_cloud.tiny_road import road_at, sound_network, vector, walk
-from workbench import asking, build_execution, builds
-from workbench.build_following import Following
-from workbench.build_outcome import EnginesNotBuilt
-from workbench.build_source import upload_source
+from workbench import asking
+from workbench.builds import engines, execution
+from workbench.builds.following import Following
+from workbench.builds.outcome import EnginesNotBuilt
+from workbench.builds.source import upload_source
 
 pytestmark = pytest.mark.local_cloud
 FOUR = ("one", "two", "three", "four")
@@ -27,14 +28,14 @@ def tiny(tmp_path):
 
 def build_by_training_job(road, model):
     """What `roundhouse build` does, with the route that a GPU other than an A10G would have."""
-    (order,) = builds.wanted(road, (model,))
+    (order,) = engines.wanted(road, (model,))
     engine = {
         "engineKey": order.engine_key, "model": model, "computeCapability": "cpu", "route": "training-job",
         "instanceType": "ml.c5.xlarge",
     }  # fmt: skip
     given = {"source": upload_source(road), "commit": "c0ffee", "waves": [[engine]]}
     following = Following(road=road, orders={order.engine_key: order})
-    following.to_the_end(build_execution.start(road.clients, road.environment, given))
+    following.to_the_end(execution.start(road.clients, road.environment, given))
     assert following.failures == []
     return following.built
 

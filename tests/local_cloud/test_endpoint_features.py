@@ -12,10 +12,10 @@ from rich.console import Console
 from onboarding.names import artifact_bucket
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import QUESTION, Caller, road_at, sound_network, walk
-from workbench.aws import object_bytes
-from workbench.endpoint_table import endpoints_table
+from workbench.aws.clients import object_bytes
 from workbench.report import Report
-from workbench.state import state_of
+from workbench.status.state import state_of
+from workbench.status.table import endpoints_table
 
 pytestmark = pytest.mark.local_cloud
 

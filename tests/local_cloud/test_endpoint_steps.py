@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from stacks.endpoint_change import with_scaling_again
+from stacks.endpoint.change import with_scaling_again
 from tests.local_cloud.load import steady_load
 from tests.local_cloud.tiny_road import Caller, road_at, sick_engine, sound_network, walk
-from workbench.deployed_templates import deployed_templates
+from workbench.deployment.deployed_templates import deployed_templates
 from workbench.errors import DeployFailed
 
 pytestmark = pytest.mark.local_cloud

@@ -13,10 +13,10 @@ from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
 from tests.local_cloud.tiny_road import road_at, sound_network, walk
-from workbench import marks
-from workbench.prune import prune
-from workbench.prune_table import prune_table, sentences
-from workbench.unreferenced import Verdict
+from workbench.pruning import marks
+from workbench.pruning.prune import prune
+from workbench.pruning.table import prune_table, sentences
+from workbench.pruning.unreferenced import Verdict
 
 pytestmark = pytest.mark.local_cloud
 

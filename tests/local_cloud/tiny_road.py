@@ -22,8 +22,9 @@ from container.wire import text_request
 from onboarding.lock import LockEntry, read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
 from tests.local_cloud.account import MOMENT_SECONDS, until
-from workbench import asking, deploying
-from workbench.aws import object_bytes
+from workbench import asking
+from workbench.aws.clients import object_bytes
+from workbench.deployment import deploying
 from workbench.local_cloud import lifecycle
 from workbench.local_cloud.settings import SECONDS_PER_MINUTE
 from workbench.places import Places

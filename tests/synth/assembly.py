@@ -13,7 +13,7 @@ from aws_cdk import App
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.environment_stage import EnvironmentStage, Sources
-from stacks.image_tag import read_image_files
+from stacks.images.tag import read_image_files
 from tests.synth.deployments import ROOT
 
 BUILDSPEC = ROOT / "engine_build" / "buildspec.yml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from onboarding.model_spec import AsynchronousSpec
-from stacks.alarm_properties import alarms
+from stacks.alarms.properties import alarms
 from tests.synth.deployments import one, with_endpoint, with_instance_type
 from tests.synth.scaled import with_variant
 

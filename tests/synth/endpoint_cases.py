@@ -8,7 +8,7 @@ from typing import Any
 from onboarding.deployment import Deployment
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.endpoint_template import Template, endpoint_template
+from stacks.endpoint.template import Template, endpoint_template
 from tests.synth.deployments import with_locks
 from tests.unit.onboarding.trees import Change, tree_root
 

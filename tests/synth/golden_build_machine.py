@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
-from stacks.build_machine import build_machine
+from stacks.builds.machine import build_machine
 from tests.synth.deployments import environment
 
 FOLDER = Path(__file__).parent / "golden"

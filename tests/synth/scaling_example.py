@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onboarding.planning.memory_plan import memory_plans
 from onboarding.planning.sentences import packing_change, planning_notes
-from stacks.scaling_properties import scaling_resources
+from stacks.scaling.properties import scaling_resources
 from tests.synth.deployments import ROOT, one, with_locks
 from tests.synth.scaled import with_served
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from onboarding.model_spec import AsynchronousSpec
-from stacks.alarm_properties import alarms, endpoint_alarms, rollback_alarm_ids
+from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
-from stacks.rollout_properties import WAIT_SECONDS, deployment_config
+from stacks.rollout.config import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import changed, one, with_endpoint, with_instance_type, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
 from tests.synth.scaled import with_served, with_variant

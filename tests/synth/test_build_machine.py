@@ -15,12 +15,12 @@ from botocore.validate import ParamValidator
 from onboarding.environment_spec import BuildsSpec
 from onboarding.names import training_job_prefix
 from onboarding.platform import instance_types
-from stacks.build_machine import build_machine
-from stacks.build_states.engine import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WAIT_SECONDS
-from stacks.build_states.job import LOOKED_AT_AFTER, PASSING
-from stacks.build_states.language import REFUSED_FOR_NOW
-from stacks.build_states.reason import NO_QUOTA
-from stacks.build_states.training import training_job
+from stacks.builds.machine import build_machine
+from stacks.builds.states.engine import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WAIT_SECONDS
+from stacks.builds.states.job import LOOKED_AT_AFTER, PASSING
+from stacks.builds.states.language import REFUSED_FOR_NOW
+from stacks.builds.states.reason import NO_QUOTA
+from stacks.builds.states.training import training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import FOLDER, IMAGE, KEY, NETWORK, definitions, text, whole
 

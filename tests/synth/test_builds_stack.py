@@ -9,9 +9,9 @@ import pytest
 
 from onboarding import names
 from onboarding.platform import build_route, serving_platforms
-from stacks.build_properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
-from stacks.build_roles import job_statements, machine_statements, project_statements
-from stacks.build_states.training import training_job
+from stacks.builds.properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
+from stacks.builds.roles import job_statements, machine_statements, project_statements
+from stacks.builds.states.training import training_job
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import FLEET, IMAGE, KEY, NETWORK, whole

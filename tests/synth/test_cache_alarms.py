@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.alarm_properties import alarms
+from stacks.alarms.properties import alarms
 from tests.unit.onboarding.planning.test_plans import ROOM, with_models
 
 pytestmark = pytest.mark.synth

@@ -8,8 +8,8 @@ import pytest
 
 from onboarding.manifest import BuilderRecord, ProfileRecord
 from onboarding.platform import instance_types
-from stacks.capacity import capacity_warnings, instance_capacity, variant_capacity
-from stacks.engine_capacity import was_measured_on
+from stacks.capacity.engine import was_measured_on
+from stacks.capacity.variant import capacity_warnings, instance_capacity, variant_capacity
 from tests.synth.deployments import benchmark, changed, of_targets, one, unlocked, with_endpoint, with_instance_type, with_locks
 from tests.synth.scaled import with_own_pools, with_served, with_serving, with_variant
 

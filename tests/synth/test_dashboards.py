@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from stacks.dashboard import MOST_DRAWN, SELECTED, dashboard_body
+from stacks.dashboards.endpoint import endpoint_dashboard_body
+from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
 from stacks.dashboards.widget import laid_out, with_headings
-from stacks.endpoint_dashboard import endpoint_dashboard_body
 from stacks.template_rules.checking import checked
 from stacks.template_rules.dashboard_body import dashboard_metrics, with_defaults
 from stacks.template_rules.metric_facts import METRICS, metric_facts

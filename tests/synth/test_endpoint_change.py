@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stacks.endpoint_change import CONFIG, ENDPOINT, update_steps, with_scaling_again
-from stacks.endpoint_template import refusal_template
-from stacks.scaling_properties import POLICY, TARGET
+from stacks.endpoint.change import CONFIG, ENDPOINT, update_steps, with_scaling_again
+from stacks.endpoint.template import refusal_template
+from stacks.scaling.properties import POLICY, TARGET
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
 
 pytestmark = pytest.mark.synth

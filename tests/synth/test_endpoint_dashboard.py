@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from stacks.alarm_properties import alarms
-from stacks.endpoint_dashboard import dashboard_name, endpoint_dashboard, endpoint_dashboard_body
+from stacks.alarms.properties import alarms
+from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard, endpoint_dashboard_body
 from stacks.template_rules.checking import checked
 from stacks.template_rules.template import Template
 from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there

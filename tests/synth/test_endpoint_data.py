@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from stacks.endpoint_template import endpoint_template
+from stacks.endpoint.template import endpoint_template
 from tests.synth.endpoint_cases import (
     BESIDE,
     CAPTURE,

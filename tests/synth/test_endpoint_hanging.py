@@ -11,8 +11,8 @@ from aws_cdk import App, Stage
 from cfnlint.api import ManualArgs
 from cfnlint.api import lint as cfn_lint
 
+from stacks.endpoint.template import endpoint_template
 from stacks.endpoint_stack import EndpointStack
-from stacks.endpoint_template import endpoint_template
 from tests.synth.endpoint_cases import BESIDE, CAPTURE, CLOUD, IMAGES, MODEL, POOLS, QUEUE, beside, endpoints, wishes
 
 pytestmark = pytest.mark.synth

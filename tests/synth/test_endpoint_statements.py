@@ -10,15 +10,15 @@ import pytest
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import NetworkSpec
 from onboarding.model_spec import AsynchronousSpec, DataCaptureSpec
-from stacks.endpoint_statements import (
+from stacks.access.statements import Statement
+from stacks.endpoint.statements import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,
     endpoint_statements,
     version_policy,
     version_statements,
 )
-from stacks.endpoint_template import endpoint_template
-from stacks.statements import Statement
+from stacks.endpoint.template import endpoint_template
 from tests.synth.deployments import changed, of_targets, one, with_endpoint, with_engine_key, with_scaling
 from tests.synth.endpoint_cases import BESIDE, IMAGES, MODEL, beside, example, of_type, properties, statements, template
 from tests.synth.scaled import with_variant

@@ -9,10 +9,10 @@ import pytest
 
 from onboarding.manifest import TensorRecord
 from stacks.content_name import content_name
-from stacks.endpoint_outputs import output_id, target_model_ids
-from stacks.endpoint_template import endpoint_faults, endpoint_template
-from stacks.endpoint_timeouts import download_timeout_seconds, start_up_timeout_seconds
-from stacks.endpoint_warnings import endpoint_warnings
+from stacks.endpoint.outputs import output_id, target_model_ids
+from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.warnings import endpoint_warnings
+from stacks.rollout.timeouts import download_timeout_seconds, start_up_timeout_seconds
 from tests.synth.deployments import one
 from tests.synth.endpoint_cases import (
     BESIDE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.endpoint_template import endpoint_template
-from stacks.endpoint_warnings import endpoint_warnings, unwatched_alarms
-from stacks.rollout_properties import deployment_config
+from stacks.endpoint.template import endpoint_template
+from stacks.endpoint.warnings import endpoint_warnings, unwatched_alarms
+from stacks.rollout.config import deployment_config
 from tests.synth.deployments import one, with_endpoint, with_locks
 from tests.synth.endpoint_cases import (
     BESIDE,

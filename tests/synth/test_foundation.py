@@ -10,8 +10,8 @@ from aws_cdk import App
 from aws_cdk.assertions import Template
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from stacks.foundation.vpc_endpoints import INTERFACES
 from stacks.foundation_stack import FoundationStack
-from stacks.vpc_endpoints import INTERFACES
 from tests.synth.assembly import SynthesizedStack, synthesized
 from tests.synth.deployments import ROOT, environment
 

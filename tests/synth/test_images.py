@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from onboarding.platform import serving_platforms
-from stacks.image_builds import DOCKERFILES, base_image, base_image_uri, build_arguments, needed_images
-from stacks.image_tag import IMAGE_CONTENTS, read_image_files
+from stacks.images.builds import DOCKERFILES, base_image, base_image_uri, build_arguments, needed_images
+from stacks.images.tag import IMAGE_CONTENTS, read_image_files
 from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
 from tests.synth.deployments import ROOT, environment, locked
 

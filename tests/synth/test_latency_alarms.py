@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from stacks.alarm_properties import alarms
+from stacks.alarms.properties import alarms
 from tests.synth.deployments import one, with_endpoint, with_locks
 from tests.synth.scaled import with_serving
 from tests.synth.test_alarms import watched_values

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.dashboard import dashboard_body
+from stacks.dashboards.endpoint import endpoint_dashboard_body
+from stacks.dashboards.environment import dashboard_body
 from stacks.dashboards.prices import Prices, instance_prices
 from stacks.dashboards.tables import promises
-from stacks.endpoint_dashboard import endpoint_dashboard_body
 from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, named, titled
 from tests.synth.scaled import with_own_pools
-from workbench.endpoint_state import endpoint_state
+from workbench.status.endpoints import endpoint_state
 
 pytestmark = pytest.mark.synth
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stacks.content_name import content_name
-from stacks.image_tag import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
+from stacks.images.tag import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
 
 pytestmark = pytest.mark.synth
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onboarding.manifest import BenchmarkRecord
-from stacks.scaling_targets import gpu_target, invocations_target
+from stacks.scaling.targets import gpu_target, invocations_target
 from tests.synth.deployments import benchmark, one, with_endpoint, with_instance_type, with_locks
 from tests.synth.scaled import with_served, with_serving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.scaling_targets import backlog_target, gpu_target, invocations_target
+from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
 from tests.synth.deployments import benchmark, changed, of_targets, one, with_instance_type, with_locks, with_scaling
 from tests.synth.scaled import served_capacity, with_own, with_own_pools, with_served, with_variant
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from onboarding.deployment import Deployment
 from onboarding.model_spec import AsynchronousSpec
-from stacks.alarm_properties import endpoint_alarms
 from stacks.alarms.alarm import AT_LEAST, OVER, Alarm, Computed, Metric
+from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 

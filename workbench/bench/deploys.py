@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from workbench import deploying
 from workbench.bench.measure import Bar, Measure
 from workbench.bench.scale.cloud import Desk, archived_entry
 from workbench.bench.scale.many_models import many_models
+from workbench.deployment import deploying
 from workbench.places import Places
 from workbench.processes import Processes
 from workbench.road import LOCAL

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from workbench import settings
-from workbench.aws import session_clients
+from workbench.aws.clients import session_clients
 from workbench.bench.here import circumstances
 from workbench.bench.measure import Bar, Circumstances, Measure
 from workbench.bench.scaling.chart import drawing

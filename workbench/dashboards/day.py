@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onboarding.deployment import Deployment, Variant
-from stacks.capacity import variant_capacity
-from stacks.expected_latency import expected_latency
-from stacks.scaling_targets import invocations_target
-from stacks.scaling_variants import fewest, most
+from stacks.capacity.latency import expected_latency
+from stacks.capacity.variant import variant_capacity
+from stacks.scaling.targets import invocations_target
+from stacks.scaling.variants import fewest, most
 
 MINUTES = 24 * 60
 BEGINS_AT, ROLLOUT_AT, SPIKE_AT = 17 * 60, 10 * 60 + 30, 15 * 60 + 45

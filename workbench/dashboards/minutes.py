@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onboarding.deployment import Deployment, Variant
-from stacks.engine_capacity import gpus_used
+from stacks.capacity.engine import gpus_used
 from workbench.dashboards.day import Minute
 
 PERCENTILES = ((0.0, 0.22), (50.0, 0.32), (95.0, 0.55), (99.0, 0.66), (100.0, 0.9))

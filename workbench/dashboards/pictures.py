@@ -12,10 +12,10 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from stacks import arns
-from stacks.alarm_properties import alarms
-from stacks.dashboard import dashboard_body
-from stacks.endpoint_dashboard import dashboard_name, endpoint_dashboard_body
+from stacks.access import arns
+from stacks.alarms.properties import alarms
+from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
+from stacks.dashboards.environment import dashboard_body
 from workbench.dashboards.day import MINUTES
 from workbench.dashboards.example import with_example_locks
 from workbench.dashboards.opened import Body, opened

@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 
 from onboarding.deployment import Deployment, Target
-from workbench import asking, commands, deploying
+from workbench import asking, commands
+from workbench.builds.source_zip import folder_digest
 from workbench.demo.judging import Answer, least_cosine, require_sound, worst_cosine
 from workbench.demo.reference_vectors import reference_vectors
 from workbench.demo.result import search_table, summary_table
 from workbench.demo.search import TEXTS
+from workbench.deployment import deploying
 from workbench.errors import DeployFailed
 from workbench.local_cloud import lifecycle
 from workbench.local_cloud.address import CloudAddress
@@ -20,7 +22,6 @@ from workbench.places import Places
 from workbench.processes import Processes
 from workbench.report import Report
 from workbench.road import LOCAL, Road, cloud_state, open_road
-from workbench.source_zip import folder_digest
 
 SERVERS = {"python": "Python server", "triton": "Triton"}
 

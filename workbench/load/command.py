@@ -6,11 +6,11 @@ import json
 
 from workbench.load.benching import bench
 from workbench.load.recording.recording import Recorded, record
+from workbench.load.report.table import load_table
 from workbench.load.wishes import Wishes, require_sound
 from workbench.places import Places
 from workbench.report import Report
 from workbench.road import open_road
-from workbench.tables import load_table
 
 BROKEN_OFF = 130
 

@@ -1,1 +1,1 @@
-"""What AWS takes, as data: written by `python -m workbench.template_data --write` from AWS's own schemas, never by hand."""
+"""What AWS takes, as data: written by `python -m workbench.templates.data --write` from AWS's own schemas, never by hand."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.check_templates import check_templates
+from workbench.templates.check import check_templates
 
 ENVIRONMENTS = ("dev", "local")
 LEFT_OUT = {"W9013": "an environment file names its account: synth looks nothing up"}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stacks.endpoint_template import endpoint_template
+from stacks.endpoint.template import endpoint_template
 from stacks.template_rules.checking import checked
 from stacks.template_rules.stack_facts import StackFacts
 from stacks.template_rules.template import Template

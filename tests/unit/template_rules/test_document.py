@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacks.template_rules.rules import all_rules
-from workbench import template_data
+from workbench.templates import data as template_data
 
 pytestmark = pytest.mark.unit
 

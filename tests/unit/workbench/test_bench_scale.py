@@ -14,17 +14,17 @@ import pytest
 from onboarding.lock import lock_path
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.endpoint_template import endpoint_faults
+from stacks.endpoint.template import endpoint_faults
 from workbench.bench import synth
 from workbench.bench.child import Taken, measured
 from workbench.bench.process_tree import process_trees, resident_bytes
 from workbench.bench.scale.application import Application
 from workbench.bench.scale.cloud import PROGRAM, archive, archived_entry
 from workbench.bench.scale.many_models import many_models
+from workbench.deployment.verification import lock_fault
 from workbench.local_cloud.archive import unpack_model
 from workbench.places import places
 from workbench.processes import Command, Processes
-from workbench.verification import lock_fault
 
 pytestmark = pytest.mark.unit
 

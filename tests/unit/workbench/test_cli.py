@@ -131,7 +131,7 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     from rich.console import Console
 
     from workbench.report import Report
-    from workbench.state import state_of
+    from workbench.status.state import state_of
 
     state = state_of(places(code), Report(console=Console(quiet=True)), "local")
     assert state.cloud is None

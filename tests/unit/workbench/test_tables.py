@@ -8,7 +8,8 @@ from rich.console import Console
 
 from onboarding.fault import Fault
 from tests.unit.workbench.load.seconds import measured, searched, second
-from workbench.tables import arrays_table, faults_table, likeness_table, load_table
+from workbench.load.report.table import load_table
+from workbench.tables import arrays_table, faults_table, likeness_table
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from rich.console import Console
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, engine_archive_path
-from workbench import cdk
 from workbench.bench.scale.many_models import measured_entry
-from workbench.deploying import EARLY_STACKS
+from workbench.deployment import cdk
+from workbench.deployment.deploying import EARLY_STACKS
 from workbench.local_cloud import lifecycle
 from workbench.local_cloud.images import OVERRIDES_FILE
 from workbench.places import Places

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from workbench.aws import Clients
+from workbench.aws.clients import Clients
 
 NAME, VARIANT, BUCKET = "scaling-walk", "AllTraffic", "scaling-walk"
 ACCOUNT = "000000000000"

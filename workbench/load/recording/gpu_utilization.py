@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.aws import Client, calling
+from workbench.aws.clients import Client, calling
 
 PERIOD = datetime.timedelta(minutes=1)
 LAST_SECONDS = 180.0

@@ -127,7 +127,7 @@ def _percent(
     road: Road, deployment: Deployment, target: Target, while_held: tuple[Moment, Moment], utilization: Utilization
 ) -> float | None:
     """None on a CPU, in the local cloud, and where no metric came."""
-    from stacks.engine_capacity import gpus_used
+    from stacks.capacity.engine import gpus_used
 
     gpus = gpus_used(deployment, target.instance_type)
     if gpus == 0 or road.is_local:

@@ -8,7 +8,7 @@ from typing import Any
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path, engine_record_path
-from workbench.aws import Client, Clients, calling, object_bytes
+from workbench.aws.clients import Client, Clients, calling, object_bytes
 from workbench.errors import RoundhouseError
 
 MANIFEST_VARIABLE = "ROUNDHOUSE_MANIFEST_SHA256"

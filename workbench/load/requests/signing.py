@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.aws import frozen_credentials
+from workbench.aws.clients import frozen_credentials
 from workbench.load.requests.destination import Body, Destination, Headers, Signed
 
 SERVICE = "sagemaker"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onboarding.model_spec import AsynchronousSpec
-from stacks.alarm_properties import alarms
+from stacks.alarms.properties import alarms
 from stacks.template_rules.metric_facts import HOST, INVOCATIONS
 from tests.synth.deployments import one, with_endpoint
 from tests.synth.scaled import with_variant

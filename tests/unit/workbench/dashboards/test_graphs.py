@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.dashboard import dashboard_body
-from stacks.endpoint_dashboard import endpoint_dashboard_body
+from stacks.dashboards.endpoint import endpoint_dashboard_body
+from stacks.dashboards.environment import dashboard_body
 from tests.synth.deployments import one
 from tests.synth.scaled import with_variant
 from workbench.dashboards.day import MINUTES

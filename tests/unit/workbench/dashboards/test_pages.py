@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from stacks.dashboard import dashboard_body
+from stacks.dashboards.environment import dashboard_body
 from tests.synth.deployments import one, unlocked, with_endpoint
 from tests.synth.scaled import with_variant
 from workbench.dashboards.__main__ import main

@@ -9,7 +9,7 @@ import pytest
 from onboarding.lock import LockEntry
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.capacity import instance_capacity
+from stacks.capacity.variant import instance_capacity
 from tests.unit.workbench.engines import copied_tree
 from tests.unit.workbench.load.recording.desk import S3, desk, desk_of
 from tests.unit.workbench.load.seconds import measured, searched, second

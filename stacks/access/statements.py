@@ -1,0 +1,147 @@
+"""IAM policy statements, each no wider than its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from stacks.access import arns
+
+Statement = dict[str, Any]
+
+
+def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
+    """Pull these images; the registry's log-in is a statement of its own."""
+    actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    return (_allow("PullImage", actions, [arns.repository(environment, image) for image in images]),)
+
+
+def registry_log_in() -> tuple[Statement, ...]:
+    """Log in to the registry, which knows no resource."""
+    return (_allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
+
+
+def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
+    """Push to these repositories, and see which tags and layers are there."""
+    actions = [
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:CompleteLayerUpload",
+        "ecr:DescribeImages",
+        "ecr:GetDownloadUrlForLayer",
+        "ecr:InitiateLayerUpload",
+        "ecr:PutImage",
+        "ecr:UploadLayerPart",
+    ]
+    return (
+        _allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
+        *registry_log_in(),
+    )
+
+
+def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
+    """Pull from one repository of another account; the registry's log-in is a statement of its own."""
+    actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    return (_allow("PullBaseImage", actions, [repository_arn]),)
+
+
+def object_reads(environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects") -> tuple[Statement, ...]:
+    """Read these objects."""
+    objects = [arns.bucket_object(environment, path) for path in paths]
+    return (_allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
+
+
+def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """List the bucket, which makes a missing object a 404 instead of a 403."""
+    return (_allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),)
+
+
+def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
+    """Write these objects."""
+    objects = [arns.bucket_object(environment, path) for path in paths]
+    return (_allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
+
+
+def key_use(environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3") -> tuple[Statement, ...]:
+    """Use the environment's key through one service only: its own key, or the one behind the foundation's alias."""
+    sid = "UseKey" if service == "s3" else f"UseKeyThrough{service.capitalize()}"
+    through = {"StringEquals": {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}}
+    if environment.kms_key_arn is not None:
+        return (_allow(sid, actions, [environment.kms_key_arn], through),)
+    # The key's id is known only after its creation; the alias pins it without an export that would tie the stacks together.
+    alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.key_alias(environment)}}
+    return (_allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**through, **alias}),)
+
+
+def topic_publish(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Publish to the environment's topic, which is encrypted: SNS asks for a data key in the publisher's name."""
+    return (
+        _allow("PublishToTopic", ["sns:Publish"], [arns.alarm_topic(environment)]),
+        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"], service="sns"),
+    )
+
+
+def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]:
+    """Hand one role, an ARN or the `Fn::GetAtt` of one, to one service such as sagemaker.amazonaws.com."""
+    return (_allow("PassRole", ["iam:PassRole"], [role], {"StringEquals": {"iam:PassedToService": service}}),)
+
+
+def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
+    """Write one log group.
+
+    IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of managing access permissions".
+    """
+    resource = arns.log_group(environment, group)
+    actions = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+    return (_allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
+
+
+def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
+    """Write a log group that the stack itself makes, so that nobody else need be able to."""
+    streams = f"{arns.log_group(environment, group)}:log-stream:*"
+    return (_allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),)
+
+
+def host_metrics() -> tuple[Statement, ...]:
+    """Publish the host's metrics; the action knows no resource, so the namespace narrows it."""
+    namespace = {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}}
+    return (_allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
+
+
+def alarm_looks(environment: EnvironmentSpec, alarms: Sequence[str]) -> tuple[Statement, ...]:
+    """See the state of these alarms."""
+    resources = [arns.arn(environment, "cloudwatch", f"alarm:{alarm}") for alarm in alarms]
+    return (_allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
+
+
+def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Attach to the environment's VPC, if it names one; EC2's describe actions know no resource."""
+    if environment.network is None:
+        return ()
+    describe = ["DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs"]
+    attach = ["Create", "Delete"]
+    return (
+        _allow("DescribeNetwork", [f"ec2:Describe{noun}" for noun in describe], ["*"]),
+        _allow(
+            "AttachToNetwork",
+            [f"ec2:{verb}NetworkInterface{suffix}" for verb in attach for suffix in ("", "Permission")],
+            _network_arns(environment, environment.network),
+        ),
+    )
+
+
+def _network_arns(environment: EnvironmentSpec, network: NetworkSpec) -> list[str]:
+    subnets = [arns.arn(environment, "ec2", f"subnet/{subnet}") for subnet in network.subnet_ids]
+    groups = [arns.arn(environment, "ec2", f"security-group/{group}") for group in network.security_group_ids]
+    return [arns.arn(environment, "ec2", "network-interface/*"), *subnets, *groups]
+
+
+def _allow(
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str | dict[str, Any]],
+    condition: dict[str, dict[str, str]] | None = None,
+) -> Statement:
+    statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+    return statement if condition is None else {**statement, "Condition": condition}

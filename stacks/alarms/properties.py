@@ -1,0 +1,56 @@
+"""CloudFormation properties of an endpoint's alarms, and which of them take a new version back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from onboarding.deployment import Deployment, Variant
+from stacks.alarms.alarm import Alarm, alarm_name, properties
+from stacks.alarms.cache_alarms import cache_alarms
+from stacks.alarms.error_alarms import error_alarms
+from stacks.alarms.host_alarms import host_alarms
+from stacks.alarms.latency_alarms import latency_alarms
+from stacks.alarms.load_alarms import load_alarms
+from stacks.alarms.queue_alarms import queue_alarms
+from stacks.rollout.config import MOST_ALARMS
+from stacks.scaling.variants import variant_id
+
+ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
+"""SageMaker watches ten: with many variants those that are first here."""
+
+
+def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """Every `AWS::CloudWatch::Alarm` of an endpoint, by logical id."""
+    return {logical_id(each): properties(deployment, each) for each in endpoint_alarms(deployment)}
+
+
+def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
+    """Alarms that take a new version back, the gravest first: what only a client can have caused must not."""
+    return tuple(map(logical_id, _taking_back(deployment)))
+
+
+def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
+    """The names of those that SageMaker watches during a rollout."""
+    return tuple(alarm_name(deployment, each.kind, each.variant) for each in _taking_back(deployment)[:MOST_ALARMS])
+
+
+def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
+    """Every alarm, by variant, then those of the endpoint as a whole."""
+    of_variants = [each for variant in deployment.variants for each in _of_variant(deployment, variant)]
+    return (*of_variants, *queue_alarms(deployment))
+
+
+def logical_id(alarm: Alarm) -> str:
+    """The own variant's is the part alone, so that it never changes."""
+    return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
+
+
+def _taking_back(deployment: Deployment) -> list[Alarm]:
+    found = [each for each in endpoint_alarms(deployment) if each.rolls_back]
+    return [each for part in ROLLBACK_ORDER for each in found if each.part == part]
+
+
+def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
+    for kind in (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms):
+        yield from kind(deployment, variant)

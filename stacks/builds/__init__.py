@@ -1,0 +1,1 @@
+"""What builds engines: projects, roles, and the state machine that starts them."""

@@ -1,0 +1,89 @@
+"""The states that build an engine in a CodeBuild project: on a CPU, on the one GPU that CodeBuild rents, or in a fleet."""
+
+from __future__ import annotations
+
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
+from stacks.builds.states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
+from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from stacks.builds.states.reason import explained, overrun
+
+VARIABLES = {
+    "ROUNDHOUSE_MODEL": "$states.input.engine.model",
+    "ROUNDHOUSE_COMPUTE_CAPABILITY": "$states.input.engine.computeCapability",
+    "ROUNDHOUSE_SOURCE_COMMIT": "$states.input.commit",
+    "ROUNDHOUSE_EXECUTION": EXECUTION_TAG,
+}
+"""Variables of one build, beside those of its project."""
+QUEUED = (
+    "the build never began: CodeBuild had no machine for it while it waited in its queue; deploy again later, or ask for a "
+    "higher quota in AWS Service Quotas"
+)
+"""What is said of a build that reached the time limit of CodeBuild's queue."""
+
+
+def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
+    """From StartBuild on; the input's route is one of the environment's projects."""
+    return {
+        "StartBuild": call(
+            environment,
+            "codebuild:startBuild",
+            _start(environment),
+            Output=_started(environment),
+            Catch=[refusal(environment)],
+            Next="WaitForBuild",
+        ),
+        "WaitForBuild": wait("LookAtBuild"),
+        "LookAtBuild": call(
+            environment,
+            "codebuild:batchGetBuilds",
+            {"Ids": [jsonata("$states.input.job")]},
+            Output=_looked_at(environment),
+            Retry=PATIENTLY,
+            Catch=[refusal(environment, lasts=True)],
+            Next="BuildEnded",
+        ),
+        "BuildEnded": ended(going=["IN_PROGRESS"], succeeded="SUCCEEDED", wait_in="WaitForBuild"),
+    }
+
+
+def _start(environment: EnvironmentSpec) -> State:
+    prefix = literal(names.builder_project(environment, ""))
+    token = "$states.input.execution & $states.input.engine.engineKey & $states.input.attempt"
+    variables = [{"Name": name, "Value": jsonata(value), "Type": "PLAINTEXT"} for name, value in VARIABLES.items()]
+    return {
+        "ProjectName": jsonata(f"{prefix} & $states.input.engine.route"),
+        "SourceTypeOverride": "S3",
+        "SourceLocationOverride": jsonata("$states.input.source"),
+        "EnvironmentVariablesOverride": variables,
+        # A start whose answer was lost is not a second build.
+        "IdempotencyToken": jsonata(f'$hash({token}, "SHA-256")'),
+    }
+
+
+def _started(environment: EnvironmentSpec) -> str:
+    fields = {"job": "$states.result.Build.Id", "log": '"of build " & $states.result.Build.Id'}
+    return with_fields({**fields, **first_wait(environment)})
+
+
+def _looked_at(environment: EnvironmentSpec) -> str:
+    """Status, reason and log. The buildspec exports the build's own reason; CodeBuild's messages only name a command."""
+    first = f"""
+  $build := $states.result.Builds[0];
+  $own := $build.ExportedEnvironmentVariables[Name = "ROUNDHOUSE_REASON"].Value;
+  $messages := [$build.Phases.Contexts.Message[$ != ""]];
+  $status := $exists($build) ? $build.BuildStatus : "GONE";
+  $began := "BUILD" in $build.Phases.PhaseType;
+  $told := $count($messages) > 0 ? $messages[0] : "the build ended as " & $status;
+  $late := $began ? {literal(overrun(environment))} : {literal(QUEUED)};
+  $reason := $boolean($own) ? $own : $status = "TIMED_OUT" ? $late : {explained(environment, "$told")};
+  $place := $build.Logs.DeepLink ? $build.Logs.DeepLink : $build.Logs.GroupName & " " & $build.Logs.StreamName;
+"""
+    fields = {
+        "status": "$status",
+        "reason": "$reason",
+        "retriable": f'$not($began) and ($status = "FAULT" or {may_pass("$told")})',
+        "log": "$place",
+        **next_wait(environment),
+    }
+    return with_fields(fields, first=first)

@@ -1,0 +1,134 @@
+"""The states that build an engine in a SageMaker training job, on an instance of the type that will serve it.
+
+A training job, not a processing job: training knows every GPU type that hosting knows, processing no A100, H200 or B200;
+it keeps unfinished work between tries, and says why it failed in the build's own words. Processing would be a second way to fewer
+places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
+from stacks.access import arns
+from stacks.builds.states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
+from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from stacks.builds.states.reason import explained, overrun
+
+JOB_ROLE = "${JobRole}"
+"""Replaced by the role's ARN where the state machine is deployed."""
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+"""SageMaker's own; a stream begins with its job's name."""
+EXIT_CODE = r"/,? ?exit code: \d+$/i"
+"""What SageMaker puts behind the failure file's words, or writes in their place."""
+
+
+def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, State]:
+    """From StartTrainingJob on."""
+    named = {"job": _name(environment), "log": f"{literal(LOG_GROUP + ' ')} & {_name(environment)}"}
+    started = with_fields({**named, **first_wait(environment)})
+    already = {"ErrorEquals": ["SageMaker.ResourceInUseException"], "Output": started, "Next": "WaitForTrainingJob"}
+    return {
+        "StartTrainingJob": call(
+            environment,
+            "sagemaker:createTrainingJob",
+            training_job(environment, image_uri),
+            Output=started,
+            # The name is this try's own: whose job it is when it is there already is certain.
+            Catch=[already, refusal(environment)],
+            Next="WaitForTrainingJob",
+        ),
+        "WaitForTrainingJob": wait("LookAtTrainingJob"),
+        "LookAtTrainingJob": call(
+            environment,
+            "sagemaker:describeTrainingJob",
+            {"TrainingJobName": jsonata("$states.input.job")},
+            Output=_looked_at(environment),
+            Retry=PATIENTLY,
+            Catch=[refusal(environment, lasts=True)],
+            Next="TrainingJobEnded",
+        ),
+        "TrainingJobEnded": ended(going=["InProgress", "Stopping"], succeeded="Completed", wait_in="WaitForTrainingJob"),
+    }
+
+
+def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
+    """Arguments of CreateTrainingJob.
+
+    The volume has no key: every GPU type has disks of its own, which are encrypted by hardware and refuse one. The container has
+    a network: it fetches its sources and publishes to S3 itself.
+    """
+    builds, bucket = environment.builds, f"s3://{names.artifact_bucket(environment)}"
+    wishes = {
+        "environment": environment.name,
+        "model": jsonata("$states.input.engine.model"),
+        "compute_capability": jsonata("$states.input.engine.computeCapability"),
+        "publish": bucket,
+        "commit": jsonata("$states.input.commit"),
+        "image": image_uri,
+    }
+    source = {
+        "S3DataType": "S3Prefix",
+        "S3Uri": jsonata('"s3://" & $states.input.source'),
+        "S3DataDistributionType": "FullyReplicated",
+    }
+    checkpoints = literal(f"{bucket}/{names.checkpoint_prefix('')}")
+    return {
+        "TrainingJobName": jsonata(_name(environment)),
+        "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
+        "RoleArn": JOB_ROLE,
+        "HyperParameters": wishes,
+        "InputDataConfig": [{"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}],
+        "OutputDataConfig": {"S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results", "KmsKeyId": _output_key(environment)},
+        "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & $states.input.engine.engineKey")},
+        "ResourceConfig": {
+            "InstanceType": jsonata("$states.input.engine.instanceType"),
+            "InstanceCount": 1,
+            "VolumeSizeInGB": builds.volume_gib,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
+        "EnableNetworkIsolation": False,
+        "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
+        **_network(environment),
+    }
+
+
+def _output_key(environment: EnvironmentSpec) -> str:
+    """Always named: without one SageMaker takes the account's own for S3, whatever the bucket says (API, `OutputDataConfig`)."""
+    return arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
+
+
+def _network(environment: EnvironmentSpec) -> dict[str, Any]:
+    if environment.network is None:
+        return {}
+    network = environment.network
+    return {"VpcConfig": {"Subnets": list(network.subnet_ids), "SecurityGroupIds": list(network.security_group_ids)}}
+
+
+def _name(environment: EnvironmentSpec) -> str:
+    """At most 16 + 20 + 8 + 2 characters beside 15 of ours: SageMaker takes 63."""
+    prefix = literal(names.training_job_prefix(environment))
+    return f'{prefix} & $states.input.engine.engineKey & "-" & {EXECUTION_TAG} & "-" & $states.input.attempt'
+
+
+def _looked_at(environment: EnvironmentSpec) -> str:
+    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other machine would change it.
+
+    A program that left no words, as one that was killed, leaves its exit code alone.
+    """
+    ended_as = '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'
+    first = rf"""
+  $job := $states.result;
+  $given := $boolean($job.FailureReason) ? $job.FailureReason : {ended_as};
+  $own := $contains($given, /^AlgorithmError/) ? $trim($replace($replace($given, /^AlgorithmError:/, ""), {EXIT_CODE}, "")) : "";
+  $wordless := $replace($given, /^AlgorithmError:[ ,]*/, "the program left no word but ");
+  $said := $job.SecondaryStatus = "MaxRuntimeExceeded" ? {literal(overrun(environment))} : {explained(environment, "$wordless")};
+"""
+    fields = {
+        "status": "$job.TrainingJobStatus",
+        "reason": '$own != "" ? $own : $said',
+        "retriable": f"$not($contains($given, /^AlgorithmError/)) and {may_pass('$given')}",
+        **next_wait(environment),
+    }
+    return with_fields(fields, first=first)

@@ -1,0 +1,1 @@
+"""What the foundation is made of."""

@@ -1,0 +1,90 @@
+"""The VPC endpoints that isolated subnets need, as CloudFormation properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from onboarding.platform import aws_partition
+from stacks.access import arns
+
+INTERFACES = {
+    "EcrApi": "ecr.api",
+    "EcrDkr": "ecr.dkr",
+    "Kms": "kms",
+    "Logs": "logs",
+    "Monitoring": "monitoring",
+    "SagemakerApi": "sagemaker.api",
+    "SagemakerRuntime": "sagemaker.runtime",
+    "Sts": "sts",
+}
+"""Services, by construct id."""
+
+
+def vpc_endpoints(environment: EnvironmentSpec) -> dict[str, dict[str, Any]]:
+    """Properties of every `AWS::EC2::VPCEndpoint`, by construct id; none unless the environment's network asks for them."""
+    network = environment.network
+    if network is None or not network.vpc_endpoints:
+        return {}
+    interfaces = {f"{name}Endpoint": _interface(environment, network, service) for name, service in INTERFACES.items()}
+    return {"S3Endpoint": _s3(environment, network), **interfaces}
+
+
+def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
+    return {
+        "VpcEndpointType": "Gateway",
+        "VpcId": network.vpc_id,
+        "ServiceName": _service_name(environment, "s3"),
+        "RouteTableIds": list(network.route_table_ids),
+        "PolicyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [_artifacts(environment), _image_layers(environment), _build_agent(environment)],
+        },
+    }
+
+
+def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str) -> dict[str, Any]:
+    own = {"Sid": "OfThisAccount", "Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}
+    condition = {"StringEquals": {"aws:PrincipalAccount": environment.account}}
+    return {
+        "VpcEndpointType": "Interface",
+        "VpcId": network.vpc_id,
+        "ServiceName": _service_name(environment, service),
+        "SubnetIds": list(network.subnet_ids),
+        "SecurityGroupIds": list(network.security_group_ids),
+        "PrivateDnsEnabled": True,
+        "PolicyDocument": {"Version": "2012-10-17", "Statement": [{**own, "Condition": condition}]},
+    }
+
+
+def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
+    """The artifact bucket and no other: what runs in these subnets cannot carry data to a stranger's bucket."""
+    actions = ["AbortMultipartUpload", "GetBucketLocation", "GetObject", "GetObjectVersion", "ListBucket", "PutObject"]
+    return {
+        "Sid": "Artifacts",
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": [f"s3:{action}" for action in actions],
+        "Resource": [arns.bucket(environment), arns.bucket_object(environment, "*")],
+        "Condition": {"StringEquals": {"aws:PrincipalAccount": environment.account}},
+    }
+
+
+def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
+    """ECR's own bucket, from which every layer of every image comes by a signed address."""
+    bucket = f"arn:{aws_partition(environment.region)}:s3:::prod-{environment.region}-starport-layer-bucket"
+    return {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
+
+
+def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
+    """CodeBuild's own bucket: the first process of a build's container fetches its agent there, by way of the build's network.
+
+    Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list (aws-codebuild-docker-images, issue
+    254); no page of AWS names it.
+    """
+    bucket = f"arn:{aws_partition(environment.region)}:s3:::codefactory-{environment.region}-prod-default-build-agent-executor"
+    return {"Sid": "BuildAgent", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
+
+
+def _service_name(environment: EnvironmentSpec, service: str) -> str:
+    return f"com.amazonaws.{environment.region}.{service}"

@@ -1,0 +1,1 @@
+"""An endpoint's scaling: targets with their derivations, bounds, schedules."""

@@ -1,0 +1,1 @@
+"""AWS as the workbench meets it: its clients, what its failures mean, and pages that are not its answers."""

@@ -1,0 +1,1 @@
+"""Engines built in an environment: started, followed, recorded."""

@@ -1,0 +1,1 @@
+"""Container images of an environment: which are missing, and their build."""

@@ -1,0 +1,1 @@
+"""Engines and networks that no lock names."""

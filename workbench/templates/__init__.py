@@ -1,0 +1,1 @@
+"""Template rules, run on folders of templates."""
