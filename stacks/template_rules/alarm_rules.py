@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ MILLISECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(?:ms\b|milliseconds?\b)", re.IGNO
 SHORTEST_LIKELY_MICROSECONDS, LONGEST_MICROSECONDS = 5000, 60_000_000
 """A promise of 5 ms or less is rarer than 5000 that was meant as milliseconds; and SageMaker waits 60 s for an answer."""
 GREATER = ("GreaterThanThreshold", "GreaterThanOrEqualToThreshold")
+CHOICE = re.compile(r"\s*IF\([^,()]*,\s*(\w+)\s*,\s*(\w+)\s*\)\s*")
 NAMED_ALARM = re.compile(r"(?:ALARM|OK|INSUFFICIENT_DATA)\(\s*[\"']?([^\"')]+)[\"']?\s*\)")
 
 
@@ -237,15 +238,28 @@ def _periods(template: Template) -> Iterator[tuple[Resource, str, float, Any]]:
 
 
 def _watched(template: Template) -> Iterator[Watched]:
-    """The metric that each alarm compares with its threshold; none for metric math."""
+    """The metrics that each alarm compares with its threshold, each once; of metric math those that a choice is made of."""
     for alarm in template.of_type(ALARM):
         properties = dict(alarm.properties)
         if text(properties.get("Namespace")) in METRICS:
             yield Watched(alarm, "", properties, text(properties.get("ExtendedStatistic", properties.get("Statistic"))))
-        queries = [each for _, each in objects(properties.get("Metrics")) if boolean(each.get("ReturnData", True)) is not False]
-        stat = fields(queries[0].get("MetricStat")) if len(queries) == 1 else {}
-        if stat:
-            yield Watched(alarm, "Metrics", fields(stat.get("Metric")), text(stat.get("Stat")))
+        seen: list[dict[str, Any]] = []
+        for stat in _compared(objects(properties.get("Metrics"))):
+            metric = fields(stat.get("Metric"))
+            if metric not in seen:
+                seen.append(metric)
+                yield Watched(alarm, "Metrics", metric, text(stat.get("Stat")))
+
+
+def _compared(queries: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The statistics that come out of an alarm's queries as they went in: the one returned, or either of `IF(…, p99, p95)`."""
+    found = [query for _, query in queries]
+    returned = [each for each in found if boolean(each.get("ReturnData", True)) is not False]
+    if len(returned) != 1:
+        return []
+    chosen = CHOICE.fullmatch(text(returned[0].get("Expression")) or "")
+    meant = returned if chosen is None else [each for each in found if each.get("Id") in chosen.groups()]
+    return [stat for each in meant if (stat := fields(each.get("MetricStat")))]
 
 
 def _promised_milliseconds(alarm: Resource) -> set[float]:

@@ -27,6 +27,19 @@ def latency(document):
     return next(each for each in alarms if each.get("MetricName") == "ModelLatency")
 
 
+def slo(document):
+    """The alarm on the SLO, which is metric math."""
+    return next(
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::CloudWatch::Alarm" and str(each["Properties"].get("AlarmName")).endswith("-latency")
+    )
+
+
+def in_milliseconds(alarm):
+    alarm["Threshold"] /= 1000
+
+
 def task(document, **fields):
     """Changes the first task of the state machine."""
     machine = properties(document, MACHINE)
@@ -83,6 +96,7 @@ FAULTS = {
         "RH041",
         lambda d: properties(d, MODEL).update(ExecutionRoleArn="arn:aws:iam::999922223333:role/a"),
     ),
+    "SLO in milliseconds": ("RH194", lambda d: in_milliseconds(slo(d))),
     "latency in milliseconds": ("RH186", lambda d: latency(d).update(Unit="Milliseconds")),
     "alarm that tells another region": (
         "RH199",
