@@ -87,8 +87,7 @@ class Batcher:
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._drainers: list[asyncio.Future[None]] = []
-        self.broken = False
-        self.closed = False
+        self.broken = self.closed = self._hung = False
 
     @property
     def waiting(self) -> int:
@@ -125,8 +124,8 @@ class Batcher:
             raise self._refusal(rows)
 
     async def drained(self) -> None:
-        """Returns when nothing waits and nothing runs."""
-        while self._queue.live or self._slots.running:
+        """Returns when nothing waits and nothing runs, or what runs hangs."""
+        while not self._hung and (self._queue.live or self._slots.running):
             self._drainers.append(asyncio.get_running_loop().create_future())
             await self._drainers[-1]
 
@@ -289,9 +288,10 @@ class Batcher:
 
     def _hangs(self) -> None:
         """A slot does not come back: no request is sent after it."""
-        self.broken = True
+        self.broken = self._hung = True
         self._failed(hung(self._limits.run_seconds), 0)
         self._refuse_waiting(BROKEN, "broken")
+        self._wake_drainers()
 
     def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
         for job in self._queue.jobs():

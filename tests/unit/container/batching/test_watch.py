@@ -49,6 +49,20 @@ async def test_batch_that_never_comes_back_breaks_the_batcher():
 
 
 @scenario
+async def test_nobody_waits_for_an_engine_that_hangs_to_be_drained():
+    bench = watched()
+    await bench.asked(0, [1])
+    before = asyncio.ensure_future(bench.batcher.drained())
+    await passes(SECONDS)
+    assert not before.done()
+    await passes(SECOND_LOOK_SECONDS)
+    assert before.done()
+    await bench.batcher.drained()
+    bench.batcher.close()
+    await bench.release_all()
+
+
+@scenario
 async def test_one_of_several_slots_that_hangs_is_enough():
     bench = watched(slots=2, max_rows=1)
     first, second = bench.ask(0, [1]), bench.ask(1, [1])
