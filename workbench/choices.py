@@ -14,8 +14,3 @@ def choices(name: str | None, known: Iterable[str]) -> str:
         return "there is none."
     meant = "" if name is None else did_you_mean(name, names, "")
     return f"allowed: {listed(names)}" + (f"; {meant}" if meant else ".")
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from workbench import interruption
-from workbench.choices import counted
 from workbench.errors import DeskError, RoundhouseError
 from workbench.places import Places, places
 from workbench.report import Report
+from workbench.wording import counted
 
 if TYPE_CHECKING:
     from workbench.load.wishes import Wishes

@@ -42,8 +42,3 @@ def rate(value: float) -> str:
 def count(value: float) -> str:
     """A number of things."""
     return f"{value:,.0f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 request`, `2 requests`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

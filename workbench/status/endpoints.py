@@ -10,6 +10,7 @@ from onboarding.names import endpoint_name
 from onboarding.planning.memory_plan import MemoryPlan, memory_plans
 from onboarding.planning.sentences import packing_change, plan_notes, planning_faults
 from stacks.capacity.variant import Capacity, capacity_warnings, variant_capacity
+from stacks.dashboards.prices import instance_prices
 from stacks.scaling.targets import TargetValue, backlog_target, gpu_target, invocations_target
 from stacks.scaling.variants import fewest, most, scaled_variants
 
@@ -107,11 +108,10 @@ def _floor(floor: ScheduledFloorSpec) -> str:
 
 def _cost(variant: Variant) -> Cost:
     """Of several instance types the cheapest at the least, the dearest at the most."""
-    prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
-    known = [price for price in prices if price is not None]
-    if len(known) < len(prices):
+    prices = instance_prices(variant)
+    if prices is None:
         return Cost(least=None, most=None)
-    return Cost(least=round(min(known) * fewest(variant), 4), most=round(max(known) * most(variant), 4))
+    return Cost(least=round(prices.least * fewest(variant), 4), most=round(prices.most * most(variant), 4))
 
 
 def _memory(plan: MemoryPlan) -> MemoryState:

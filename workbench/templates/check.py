@@ -9,36 +9,24 @@ from typing import Any
 
 from onboarding.nearest import did_you_mean, listed
 from stacks.template_rules.catalogue import hosting_region_names
-from stacks.template_rules.checking import checked
+from stacks.template_rules.checking import Checked, checked
 from stacks.template_rules.finding import Finding, order
 from stacks.template_rules.rule import ChangeRule
 from stacks.template_rules.rules import all_rules
 from stacks.template_rules.template import Template
 from workbench.errors import RoundhouseError
-from workbench.load.wording import counted
 from workbench.templates.files import TemplateFiles, template_files
+from workbench.wording import counted
 
 FORM = 1
 """Version of the JSON: it changes when a key changes its meaning or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemplateReport:
-    """What a check of templates came to."""
+class TemplateReport(Checked):
+    """What a check of templates came to, and the files it was made of."""
 
     files: TemplateFiles
-    findings: tuple[Finding, ...]
-    acknowledged: tuple[Finding, ...]
-
-    @property
-    def errors(self) -> int:
-        """How many errors stand."""
-        return sum(finding.severity == "error" for finding in self.findings)
-
-    @property
-    def warnings(self) -> int:
-        """How many warnings stand."""
-        return len(self.findings) - self.errors
 
     def refuses(self, *, strict: bool) -> bool:
         """True when an error stands; strictly, a warning too."""

@@ -8,7 +8,8 @@ from enum import StrEnum
 from workbench.load.judgement.measured import Measured
 from workbench.load.latencies import enough
 from workbench.load.traffic import Loop
-from workbench.load.wording import counted, milliseconds, rate
+from workbench.load.wording import milliseconds, rate
+from workbench.wording import counted
 
 SLO_PERCENTILE = 99.0
 BELOW_P99 = (95.0, 50.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from workbench.load.judgement.verdict import SENT_SHARE
 from workbench.load.report.result import LoadResult, Numbers, PhaseResult
-from workbench.load.wording import counted, milliseconds, rate
+from workbench.load.wording import milliseconds, rate
+from workbench.wording import counted
 
 TOLD = ("p50", "p95", "p99")
 

@@ -9,7 +9,8 @@ from engine_build.card.table import Column, Line, code, pairs, section, table
 from workbench.load.report.headline import numbers
 from workbench.load.report.plots import plots
 from workbench.load.report.result import LoadResult, PhaseResult
-from workbench.load.wording import count, counted, milliseconds, rate
+from workbench.load.wording import count, milliseconds, rate
+from workbench.wording import counted
 
 COLOURS = """
 main { max-width: 1120px; }
