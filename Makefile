@@ -22,26 +22,26 @@ check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
 
 bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="engine_build" for some)
-	@.venv/bin/python -m workbench.bench $(BENCH)
+	@.venv/bin/python -m benchmarks $(BENCH)
 
 doctor: ## what this machine lacks, and the lines that install it
-	@$(PYTHON) workbench/desk/doctor.py
+	@$(PYTHON) roundhouse/dev/doctor.py
 
 environments: doctor ## make the locked environments that are not there
-	@$(PYTHON) -m workbench.desk.environments
+	@$(PYTHON) -m roundhouse.dev.environments
 
 environments-dev: doctor
-	@$(PYTHON) -m workbench.desk.environments --dev
+	@$(PYTHON) -m roundhouse.dev.environments --dev
 
 lock: doctor ## write requirements/*.txt anew from requirements/*.in
-	@$(PYTHON) -m workbench.desk.environments --lock
+	@$(PYTHON) -m roundhouse.dev.environments --lock
 
 schema: environments ## write schemas/*.schema.json anew
 	@.venv/bin/python -m onboarding.schema --write
 
 platform-data: doctor ## compare our platform data with the SageMaker SDK's
-	@$(PYTHON) -m workbench.desk.environments --platform
-	@.venvs/platform/bin/python -m workbench.platform_data
+	@$(PYTHON) -m roundhouse.dev.environments --platform
+	@.venvs/platform/bin/python -m roundhouse.platform_data
 
 clean: down ## remove every environment and everything built
 	@rm -rf .venv .venvs node_modules build cdk.out

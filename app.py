@@ -1,6 +1,8 @@
-"""Synthesises one stage an environment: `cdk synth [-c env=NAME] [-c endpoint=NAME[,NAME …]] [-c root=DIR]`.
+"""Synthesises one stage an environment: `cdk synth [-c env=NAME] [-c endpoint=NAME[,NAME …]] [-c
+root=DIR]`.
 
-Reads its arguments and every file once. Where endpoints are named, only their stacks and the foundation are synthesised.
+Reads its arguments and every file once. Where endpoints are named, only their stacks and the
+foundation are synthesised.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ REPOSITORY = Path(__file__).resolve().parent
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
 CONTEXT_KEYS = ("env", "endpoint", "root")
 CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
-"""Context keys that the cdk command line writes down as plain words; all its others hold a colon, a slash or an @."""
+"""Context keys that the cdk command line writes down as plain words; all its others hold a colon, a
+slash or an @.
+"""
 
 
 def main() -> int:
     """Exit code 1, and every reason on standard error, when there is nothing right to deploy."""
     if len(sys.argv) > 1:
         given = " ".join(sys.argv[1:])
-        return _refuse(f"app.py takes no argument, given {given}; context goes through cdk: npx cdk synth -c env=dev.")
+        return _refuse(
+            f"app.py takes no argument, given {given}; context goes through cdk: npx cdk synth -c env=dev."
+        )
     missing = _missing()
     if missing is not None:
         return _refuse(missing)
@@ -64,23 +70,31 @@ def _asked(app: App) -> Asked:
     faults = [*_unknown_keys(app), *_root_faults(app)]
     if faults:
         raise FaultsError(faults)
-    root, environment, endpoints = (app.node.try_get_context(key) for key in ("root", "env", "endpoint"))
+    root, environment, endpoints = (
+        app.node.try_get_context(key) for key in ("root", "env", "endpoint")
+    )
     return Asked(
         root=REPOSITORY if root is None else Path(str(root)).resolve(),
         environment=None if environment is None else str(environment).strip(),
-        endpoints=() if endpoints is None else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(","))),
+        endpoints=()
+        if endpoints is None
+        else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(","))),
     )
 
 
 def _unknown_keys(app: App) -> Iterator[Fault]:
-    """A key that nobody reads would leave out what it was meant to choose: every environment would be synthesised."""
+    """A key that nobody reads would leave out what it was meant to choose: every environment would
+    be synthesised.
+    """
     from onboarding.fault import Fault
     from onboarding.nearest import did_you_mean
 
     for key in app.node.get_all_context():
         if key not in CONTEXT_KEYS and key not in CDK_WORDS and not set(key) & set(":/@"):
             begun = next((known for known in CONTEXT_KEYS if key.lower().startswith(known)), None)
-            way_out = did_you_mean(key, CONTEXT_KEYS, "take it out of the command line, cdk.json or ~/.cdk.json")
+            way_out = did_you_mean(
+                key, CONTEXT_KEYS, "take it out of the command line, cdk.json or ~/.cdk.json"
+            )
             yield Fault(
                 file=f"context key {key}",
                 what="is not read here",
@@ -95,7 +109,12 @@ def _root_faults(app: App) -> Iterator[Fault]:
     root = app.node.try_get_context("root")
     if root is not None and (not str(root).strip() or not Path(str(root)).is_dir()):
         way_out = "name the folder that holds models/ and environments/, or leave it out for this repository"
-        yield Fault(file="context key root", what="is no folder", value=str(root) or "nothing", way_out=way_out)
+        yield Fault(
+            file="context key root",
+            what="is no folder",
+            value=str(root) or "nothing",
+            way_out=way_out,
+        )
 
 
 def _hang_stages(app: App, asked: Asked) -> None:
@@ -105,12 +124,24 @@ def _hang_stages(app: App, asked: Asked) -> None:
 
     tree = _sound_tree(asked.root)
     buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")
-    images_buildspec = (REPOSITORY / "engine_build" / "image" / "buildspec.yml").read_text(encoding="utf-8")
-    sources = Sources(image_files=read_image_files(REPOSITORY), buildspec=buildspec, images_buildspec=images_buildspec)
+    images_buildspec = (REPOSITORY / "engine_build" / "image" / "buildspec.yml").read_text(
+        encoding="utf-8"
+    )
+    sources = Sources(
+        image_files=read_image_files(REPOSITORY),
+        buildspec=buildspec,
+        images_buildspec=images_buildspec,
+    )
     for name in sorted(tree.environments) if asked.environment is None else [asked.environment]:
         resolved = deployments(tree, name, asked.endpoints)
         environment = tree.environments[name]
-        EnvironmentStage(app, environment=environment, deployments=resolved, sources=sources, is_whole=not asked.endpoints)
+        EnvironmentStage(
+            app,
+            environment=environment,
+            deployments=resolved,
+            sources=sources,
+            is_whole=not asked.endpoints,
+        )
 
 
 def _sound_tree(root: Path) -> Tree:
@@ -121,7 +152,15 @@ def _sound_tree(root: Path) -> Tree:
     if tree.faults:
         raise FaultsError(tree.faults)
     if not tree.environments:
-        raise FaultsError([Fault(file="environments", what="holds no environment", way_out="add environments/<name>.yaml")])
+        raise FaultsError(
+            [
+                Fault(
+                    file="environments",
+                    what="holds no environment",
+                    way_out="add environments/<name>.yaml",
+                )
+            ]
+        )
     return tree
 
 

@@ -1,1 +1,3 @@
-"""What answers: the Python serving image, the Triton packaging and the caller; knows engines, not deployments."""
+"""What answers: the Python serving image, the Triton packaging and the caller; knows engines, not
+deployments.
+"""

@@ -44,20 +44,27 @@ class EngineArchive:
 
     @property
     def runs_host_code(self) -> bool:
-        """Whether the plan must run the code inside it: it was compiled version-compatible, by the manifest's own record."""
+        """Whether the plan must run the code inside it: it was compiled version-compatible, by the
+        manifest's own record.
+        """
         return HOST_CODE in _compiled_with(self.manifest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What a process can serve: runtimes, each with a compute capability; and why it lacks others, by runtime name."""
+    """What a process can serve: runtimes, each with a compute capability; and why it lacks others,
+    by runtime name.
+    """
 
     pairs: tuple[tuple[RuntimeIdentity, str], ...]
     absences: Mapping[str, str] = field(default_factory=dict)
 
 
 def verified_archive(root: Path, *, running: Running, manifest_sha256: str | None) -> EngineArchive:
-    """The archive under `root`, once the whole digest chain holds and the engine is this server's. Raises ArchiveRefused."""
+    """The archive under `root`, once the whole digest chain holds and the engine is this server's.
+
+    Raises ArchiveRefused.
+    """
     manifest = _manifest(root, manifest_sha256)
     _refuse_foreign_engine(manifest, running)
     _refuse_changed_files(root, manifest)
@@ -67,7 +74,9 @@ def verified_archive(root: Path, *, running: Running, manifest_sha256: str | Non
 def _manifest(root: Path, expected: str | None) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
-        raise ArchiveRefused(f"Refused: {MANIFEST_NAME} is missing in {root}; only archives that roundhouse built are served.")
+        raise ArchiveRefused(
+            f"Refused: {MANIFEST_NAME} is missing in {root}; only archives that roundhouse built are served."
+        )
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if expected is not None and found != expected:
@@ -90,7 +99,9 @@ def _refuse_foreign_engine(manifest: Manifest, running: Running) -> None:
     here = [(runtime, capability) for runtime, capability in running.pairs if runtime.name == name]
     fitting = [capability for runtime, capability in here if _is_build(version, runtime.version)]
     if not fitting:
-        told = ", ".join(dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs))
+        told = ", ".join(
+            dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs)
+        )
         raise ArchiveRefused(
             f"Refused: the engine was made for {name} {version}, this server runs {told}{lacking}; build it for this platform."
         )
@@ -102,7 +113,9 @@ def _refuse_foreign_engine(manifest: Manifest, running: Running) -> None:
 
 
 def _version(manifest: Manifest) -> str:
-    """The exact build where the manifest has it: a platform may name its TensorRT without the last number."""
+    """The exact build where the manifest has it: a platform may name its TensorRT without the last
+    number.
+    """
     return manifest.runtime.version if manifest.plan is None else manifest.plan.tensorrt
 
 
@@ -115,7 +128,11 @@ def _is_build(wanted: str, found: str) -> bool:
 def _runs_on(manifest: Manifest, capability: str) -> bool:
     if manifest.compute_capability == capability:
         return True
-    return capability != CPU and PORTABLE in _compiled_with(manifest) and float(capability) >= LEAST_PORTABLE
+    return (
+        capability != CPU
+        and PORTABLE in _compiled_with(manifest)
+        and float(capability) >= LEAST_PORTABLE
+    )
 
 
 def _compiled_with(manifest: Manifest) -> list[str]:
@@ -125,14 +142,23 @@ def _compiled_with(manifest: Manifest) -> list[str]:
 
 def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
     present = {
-        path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     present.discard(MANIFEST_NAME)
-    needed = {manifest.engine_file, *([] if manifest.tokenizer_file is None else [manifest.tokenizer_file])}
+    needed = {
+        manifest.engine_file,
+        *([] if manifest.tokenizer_file is None else [manifest.tokenizer_file]),
+    }
     for name in sorted((set(manifest.files) | needed) - present):
-        raise ArchiveRefused(f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish the archive again.")
+        raise ArchiveRefused(
+            f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish the archive again."
+        )
     for name in sorted(present - set(manifest.files)):
-        raise ArchiveRefused(f"Refused: {name} is in the archive but not named in {MANIFEST_NAME}; publish the archive again.")
+        raise ArchiveRefused(
+            f"Refused: {name} is in the archive but not named in {MANIFEST_NAME}; publish the archive again."
+        )
     for name, digest in sorted(manifest.files.items()):
         found = _sha256(root / name)
         if found != digest:

@@ -1,6 +1,7 @@
 """Asks a SageMaker endpoint of ours, for callers of boto3: texts or arrays in, numpy arrays out.
 
-    client = EndpointClient(runtime=boto3.client("sagemaker-runtime"), endpoint="prod-sentence-embedder")
+    client = EndpointClient(runtime=boto3.client("sagemaker-runtime"),
+    endpoint="prod-sentence-embedder")
     vectors = client.embed(["a cat", "a kitten"])
 
 boto3 asks again by itself (`legacy` mode: up to four times, 5xx and throttling): give its client
@@ -23,7 +24,9 @@ from container.wire import Array, array_request, arrays_of, sentence_of, text_re
 from container.wire import EndpointFault as EndpointFault
 from container.wire import rows_of as rows_of
 
-RETRIED_CODES = frozenset({"ThrottlingException", "Throttling", "ServiceUnavailable", "ModelNotReadyException"})
+RETRIED_CODES = frozenset(
+    {"ThrottlingException", "Throttling", "ServiceUnavailable", "ModelNotReadyException"}
+)
 RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
 OUT_OF_TIME = ("Request timeout expired", "request's time", "as long as it may")
@@ -43,11 +46,15 @@ class SageMakerRuntime(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointClient:
-    """One endpoint, and on a multi-model endpoint one target model; `runtime` is boto3's `sagemaker-runtime` client.
+    """One endpoint, and on a multi-model endpoint one target model; `runtime` is boto3's
+    `sagemaker-runtime` client.
 
-    What may succeed later is asked again with growing, jittered pauses (see `is_retried`); nothing else is. `output_name` None is
-    the model's only output. Bodies of `gzip_from_bytes` and more are compressed: our server reads them, Triton does
-    not; InvokeEndpoint has no field for the encoding and AWS does not say whether it passes the header on, so try it before you
+    What may succeed later is asked again with growing, jittered pauses (see `is_retried`); nothing
+    else is. `output_name` None is
+    the model's only output. Bodies of `gzip_from_bytes` and more are compressed: our server reads
+    them, Triton does
+    not; InvokeEndpoint has no field for the encoding and AWS does not say whether it passes the
+    header on, so try it before you
     rely on it. Every method raises EndpointFault with one sentence: what the server said.
     """
 
@@ -66,34 +73,48 @@ class EndpointClient:
         request = text_request(texts, binary=self.binary, input_name=self.input_name)
         rows: Array = self._read(rows_of, request, self.output_name)
         if rows.ndim != 2 or len(rows) != len(texts):
-            raise AnswerFault(f"Endpoint {self.endpoint}: {len(texts)} texts went in, an array of {rows.shape} came out.")
+            raise AnswerFault(
+                f"Endpoint {self.endpoint}: {len(texts)} texts went in, an array of {rows.shape} came out."
+            )
         return rows
 
     def scores(self, texts: Sequence[str]) -> Array:
-        """One row of class probabilities per text, in the order of the classifier's labels, which the caller has."""
+        """One row of class probabilities per text, in the order of the classifier's labels, which
+        the caller has.
+        """
         logits = self.embed(texts)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
 
     def ask(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """An array per output for an array per input, rows on axis 0; InputFault for a type that KServe v2 does not have."""
+        """An array per output for an array per input, rows on axis 0; InputFault for a type that
+        KServe v2 does not have.
+        """
         found: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
         return found
 
-    def _read(self, reader: Callable[..., Any], request: tuple[bytes, str], *more: str | None) -> Any:
+    def _read(
+        self, reader: Callable[..., Any], request: tuple[bytes, str], *more: str | None
+    ) -> Any:
         answer = self._invoked(self._arguments(*request))
         try:
             body = answer["Body"].read()
         except Exception as fault:  # whatever the connection breaks with: the work is done, and nothing asks for it twice
-            raise EndpointFault(f"Endpoint {self.endpoint} broke off its answer: {said(fault)}") from fault
+            raise EndpointFault(
+                f"Endpoint {self.endpoint} broke off its answer: {said(fault)}"
+            ) from fault
         try:
             return reader(body, str(answer.get("ContentType", "")), *more)
         except AnswerFault as fault:
             raise AnswerFault(f"Endpoint {self.endpoint}: {fault}") from fault
 
     def _arguments(self, body: bytes, content_type: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"EndpointName": self.endpoint, "ContentType": content_type, "Body": body}
+        arguments: dict[str, Any] = {
+            "EndpointName": self.endpoint,
+            "ContentType": content_type,
+            "Body": body,
+        }
         if self.target_model is not None:
             arguments["TargetModel"] = self.target_model
         return arguments
@@ -104,16 +125,22 @@ class EndpointClient:
                 return self._invoke(arguments)
             except Exception as fault:
                 if not is_retried(fault) or attempt == self.attempts:
-                    raise EndpointFault(f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: {said(fault)}") from fault
+                    raise EndpointFault(
+                        f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: {said(fault)}"
+                    ) from fault
             self.pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
-        raise EndpointFault(f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 or more.")
+        raise EndpointFault(
+            f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 or more."
+        )
 
     def _invoke(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
         if self.gzip_from_bytes is None or len(arguments["Body"]) < self.gzip_from_bytes:
             return self.runtime.invoke_endpoint(**arguments)
         # Kept for the client's other threads; a body that is not compressed is left alone.
         self.runtime.meta.events.register(BEFORE_SIGN, name_encoding, unique_id="roundhouse-gzip")  # type: ignore[attr-defined]
-        return self.runtime.invoke_endpoint(**arguments | {"Body": gzip.compress(arguments["Body"], 1)})
+        return self.runtime.invoke_endpoint(
+            **arguments | {"Body": gzip.compress(arguments["Body"], 1)}
+        )
 
 
 def name_encoding(request: Any, **_: Any) -> None:
@@ -123,10 +150,13 @@ def name_encoding(request: Any, **_: Any) -> None:
 
 
 def is_retried(fault: Exception) -> bool:
-    """Whether the same request may succeed later, told by botocore's ClientError: throttling, 503, a model that still loads.
+    """Whether the same request may succeed later, told by botocore's ClientError: throttling, 503,
+    a model that still loads.
 
-    A request that has waited as long as it may is not, though that is a 503 too: the server is late for everybody, and repeating
-    makes it later. A container's 4xx never is, but for one: Triton says that its queue is full with status 400, and has done
+    A request that has waited as long as it may is not, though that is a 503 too: the server is late
+    for everybody, and repeating
+    makes it later. A container's 4xx never is, but for one: Triton says that its queue is full with
+    status 400, and has done
     nothing yet.
     """
     response = getattr(fault, "response", None)
@@ -148,4 +178,8 @@ def said(fault: Exception) -> str:
     if response.get("OriginalMessage"):
         return f"the server answered {response.get('OriginalStatusCode')}: {sentence_of(response['OriginalMessage'])}"
     error = response.get("Error", {})
-    return f"AWS answered {error.get('Code')}: {error.get('Message')}" if error.get("Message") else str(fault)
+    return (
+        f"AWS answered {error.get('Code')}: {error.get('Message')}"
+        if error.get("Message")
+        else str(fault)
+    )

@@ -1,4 +1,6 @@
-"""Requests and answers of our endpoints as a Python client has them: KServe v2 JSON and its binary extension. Pure."""
+"""Requests and answers of our endpoints as a Python client has them: KServe v2 JSON and its binary
+extension. Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,30 +37,48 @@ class InputFault(EndpointFault, ValueError):
     """What is to be sent cannot be: nothing was asked."""
 
 
-def text_request(texts: Sequence[str], *, binary: bool = False, input_name: str = "text") -> tuple[bytes, str]:
-    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also how the answer is to come.
+def text_request(
+    texts: Sequence[str], *, binary: bool = False, input_name: str = "text"
+) -> tuple[bytes, str]:
+    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also
+    how the answer is to come.
 
     Raises InputFault for what is no list of texts.
     """
     if isinstance(texts, str | bytes):
-        raise InputFault(f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if only of one.")
+        raise InputFault(
+            f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if only of one."
+        )
     return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
 
 
 def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[bytes, str]:
     """Body and content type of a request with an array per input, rows on axis 0.
 
-    An array of one axis is sent as a column, as the servers have it. Raises InputFault for a type that KServe v2 does not have
-    and for what is no text among texts, ValueError for NaN or infinity in JSON, which has no word for them.
+    An array of one axis is sent as a column, as the servers have it. Raises InputFault for a type
+    that KServe v2 does not have
+    and for what is no text among texts, ValueError for NaN or infinity in JSON, which has no word
+    for them.
     """
-    columns = {name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()}
+    columns = {
+        name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()
+    }
     if not binary:
-        inputs = [_described(name, array) | {"data": _data(array)} for name, array in columns.items()]
-        return json.dumps({"inputs": inputs}, ensure_ascii=False, allow_nan=False).encode(), JSON_TYPE
+        inputs = [
+            _described(name, array) | {"data": _data(array)} for name, array in columns.items()
+        ]
+        return json.dumps(
+            {"inputs": inputs}, ensure_ascii=False, allow_nan=False
+        ).encode(), JSON_TYPE
     tails = [_raw(array) for array in columns.values()]
     sizes = [{"parameters": {"binary_data_size": len(tail)}} for tail in tails]
-    inputs = [_described(name, array) | size for (name, array), size in zip(columns.items(), sizes, strict=True)]
-    header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}, ensure_ascii=False).encode()
+    inputs = [
+        _described(name, array) | size
+        for (name, array), size in zip(columns.items(), sizes, strict=True)
+    ]
+    header = json.dumps(
+        {"inputs": inputs, "parameters": {"binary_data_output": True}}, ensure_ascii=False
+    ).encode()
     return b"".join((header, *tails)), f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}"
 
 
@@ -73,10 +93,15 @@ def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
                 values = _listed(output)
             else:
                 length = int(output.get("parameters", {}).get("binary_data_size", len(tail)))
-                values, tail = _unpacked(tail[:length], output.get("datatype", "FP32")), tail[length:]
+                values, tail = (
+                    _unpacked(tail[:length], output.get("datatype", "FP32")),
+                    tail[length:],
+                )
             found[output["name"]] = values.reshape(output["shape"])
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as fault:
-        raise AnswerFault(f"The answer cannot be read ({fault!r}); it begins with {body[:80]!r}.") from fault
+        raise AnswerFault(
+            f"The answer cannot be read ({fault!r}); it begins with {body[:80]!r}."
+        ) from fault
     return found
 
 
@@ -87,7 +112,9 @@ def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> A
         return next(iter(found.values()))
     if output_name is None or output_name not in found:
         asked = "one output" if output_name is None else f"an output {output_name!r}"
-        raise AnswerFault(f"The answer cannot be read: it should have {asked}, it has {', '.join(map(repr, found))}.")
+        raise AnswerFault(
+            f"The answer cannot be read: it should have {asked}, it has {', '.join(map(repr, found))}."
+        )
     return found[output_name]
 
 
@@ -125,18 +152,26 @@ def _raw(array: Array) -> bytes:
 
 def _data(array: Array) -> list[Any]:
     """An array's values as JSON has them."""
-    return array.reshape(-1).tolist() if datatype(array) != BYTES else [text.decode() for text in _texts(array)]
+    return (
+        array.reshape(-1).tolist()
+        if datatype(array) != BYTES
+        else [text.decode() for text in _texts(array)]
+    )
 
 
 def _texts(array: Array) -> Iterator[bytes]:
     """Each text in UTF-8. Raises InputFault."""
     for place, text in enumerate(array.reshape(-1)):
         if not isinstance(text, str | bytes):
-            raise InputFault(f"Text {place} is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str.")
+            raise InputFault(
+                f"Text {place} is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str."
+            )
         try:
             yield text.encode() if isinstance(text, str) else text.decode().encode()
         except (UnicodeEncodeError, UnicodeDecodeError) as fault:
-            raise InputFault(f"Text {place} is no Unicode ({fault.reason}); send only what UTF-8 can write.") from fault
+            raise InputFault(
+                f"Text {place} is no Unicode ({fault.reason}); send only what UTF-8 can write."
+            ) from fault
 
 
 def _listed(output: Mapping[str, Any]) -> Array:

@@ -1,4 +1,6 @@
-"""`python -m engine_build`: reads arguments and environment once, wires a build, and turns its end into an exit code."""
+"""`python -m engine_build`: reads arguments and environment once, wires a build, and turns its end
+into an exit code.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from onboarding.names import engine_card_path
 INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> int:
+def main(
+    arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO
+) -> int:
     """Exit codes: 0 built or known; 1, 3, 4, 5, 6 as in errors.py; 130 interrupted."""
     log = Log(stderr)
     try:
@@ -51,11 +55,18 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], stdout: TextI
     except OSError as error:
         return _failed(1, _disk_sentence(error), log, with_json)
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, "interrupted; the same command goes on from what is finished.", log, with_json)
+        return _failed(
+            INTERRUPTED,
+            "interrupted; the same command goes on from what is finished.",
+            log,
+            with_json,
+        )
     except Exception as error:
         log.note(traceback.format_exc())
         reason = " ".join(str(error).split())[:300]
-        sentence = f"unforeseen fault, {type(error).__name__}: {reason}; please report it with the log."
+        sentence = (
+            f"unforeseen fault, {type(error).__name__}: {reason}; please report it with the log."
+        )
         return _failed(1, sentence, log, with_json)
 
 
@@ -71,7 +82,9 @@ def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: Exit
         log=log,
         runner=runner,
         work=work,
-        publish_to=None if wanted.publish is None else store_at(wanted.publish, region=resolved.region),
+        publish_to=None
+        if wanted.publish is None
+        else store_at(wanted.publish, region=resolved.region),
         code_root=Path(__file__).resolve().parent.parent,
         now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -80,7 +93,12 @@ def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: Exit
 def _told(result: Result | MadeNetworks, log: Log, *, as_json: bool) -> str:
     seconds = {name: round(taken, 2) for name, taken in log.seconds.items()}
     if isinstance(result, MadeNetworks):
-        told = {"status": "networks", "network_keys": result.keys, "place": result.place, "seconds": seconds}
+        told = {
+            "status": "networks",
+            "network_keys": result.keys,
+            "place": result.place,
+            "seconds": seconds,
+        }
         keys = ", ".join(f"{name} {key}" for name, key in result.keys.items())
         return json.dumps(told) if as_json else f"Networks are in {result.place}: {keys}."
     manifest, archive = result.entry.manifest, result.entry.archive
@@ -105,20 +123,30 @@ def _told(result: Result | MadeNetworks, log: Log, *, as_json: bool) -> str:
 
 
 def _tell(text: str, stdout: TextIO) -> None:
-    """Says it at once, while a stream that nobody reads can still be told from one that is read. Raises InputRefused."""
+    """Says it at once, while a stream that nobody reads can still be told from one that is read.
+
+    Raises InputRefused.
+    """
     try:
         print(text, file=stdout, flush=True)
     except (OSError, ValueError) as error:
         # Closed, or Python would try once more at its end and say so with a traceback.
         with suppress(OSError):
             stdout.close()
-        raise InputRefused(f"stdout takes no result ({error}); mend it, and run the same command again.") from error
+        raise InputRefused(
+            f"stdout takes no result ({error}); mend it, and run the same command again."
+        ) from error
 
 
 def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
     place = "" if log.path is None else f" (log: {log.path})"
     if stdout is not None:
-        failure = {"status": "failed", "exit_code": code, "reason": reason, "log": None if log.path is None else str(log.path)}
+        failure = {
+            "status": "failed",
+            "exit_code": code,
+            "reason": reason,
+            "log": None if log.path is None else str(log.path),
+        }
         with suppress(InputRefused):
             _tell(json.dumps(failure), stdout)
     log.line(f"FAILED: {reason}{place}")
@@ -130,9 +158,11 @@ def _disk_sentence(error: OSError) -> str:
 
 
 if __name__ == "__main__":
-    # PyTorch's threads wait for each other in a loop; where other work has a core, that made the reference 2 to 5 times slower.
+    # PyTorch's threads wait for each other in a loop; where other work has a core, that made the
+    # reference 2 to 5 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Ends the processes under way too: they have sessions of their own, which a signal to this one does not reach.
+    # Ends the processes under way too: they have sessions of their own, which a signal to this one
+    # does not reach.
     signal.signal(signal.SIGTERM, interrupt)
     # None where a shell closed them.
     streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))

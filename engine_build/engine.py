@@ -45,13 +45,24 @@ def precisions(order: Order) -> tuple[Precision, ...]:
     return (plain, "int8") if order.may_be_int8 else (plain,)
 
 
-def check_machine(order: Order, runner: Runner, *, forward_compatible: bool = False) -> GpuHost | None:
-    """The GPU that builds; None for a CPU engine. Refuses, before anything is fetched, what this machine cannot make."""
+def check_machine(
+    order: Order, runner: Runner, *, forward_compatible: bool = False
+) -> GpuHost | None:
+    """The GPU that builds; None for a CPU engine.
+
+    Refuses, before anything is fetched, what this machine cannot make.
+    """
     allowed = ON_CPU if order.is_cpu else ON_GPU
     unknown = sorted(set(precisions(order)) - set(allowed))
     if unknown:
-        reason = "nothing here calibrates an FP8 network" if unknown[0] == "fp8" else "ONNX Runtime on a CPU gains nothing by it"
-        raise InputRefused(f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, auto.")
+        reason = (
+            "nothing here calibrates an FP8 network"
+            if unknown[0] == "fp8"
+            else "ONNX Runtime on a CPU gains nothing by it"
+        )
+        raise InputRefused(
+            f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, auto."
+        )
     if order.may_be_int8 and order.quantization == "calibration-cache":
         check_calibration(order)
     if order.is_cpu:
@@ -77,28 +88,38 @@ def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ..
 def tried(order: Order, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
     """The precisions that there are networks for."""
     by_cache = order.quantization == "calibration-cache"
-    return tuple(each for each in precisions(order) if each != "int8" or by_cache or "int8" in networks)
+    return tuple(
+        each for each in precisions(order) if each != "int8" or by_cache or "int8" in networks
+    )
 
 
 def fallback(shop: Shop, networks: Mapping[str, Network]) -> Candidate | None:
-    """What `auto` may still take where FP16 misses the budget: FP32 on a GPU, compiled only when this is called."""
+    """What `auto` may still take where FP16 misses the budget: FP32 on a GPU, compiled only when
+    this is called.
+    """
     if shop.order.is_cpu or shop.order.model.engine.precision != "auto":
         return None
     return _plans(shop, networks, ("fp32",))[0]
 
 
-def compile_cpu(wanted: Sequence[Precision], networks: Mapping[str, Network], folder: Path) -> tuple[Candidate, ...]:
+def compile_cpu(
+    wanted: Sequence[Precision], networks: Mapping[str, Network], folder: Path
+) -> tuple[Candidate, ...]:
     """ONNX Runtime engines: the float network itself, and its dynamic quantization."""
     return tuple(_cpu_candidate(precision, networks["float"], folder) for precision in wanted)
 
 
-def _plans(shop: Shop, networks: Mapping[str, Network], wanted: Sequence[Precision]) -> tuple[Candidate, ...]:
+def _plans(
+    shop: Shop, networks: Mapping[str, Network], wanted: Sequence[Precision]
+) -> tuple[Candidate, ...]:
     gpu, tensorrt = gpu_host(shop.runner).gpu, trtexec_version(shop.runner)
     by_cache = shop.order.quantization == "calibration-cache"
     candidates = []
     for precision in wanted:
         network = networks["float" if by_cache else chosen_network(precision)]
-        made = Compilation(shop=shop, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt)
+        made = Compilation(
+            shop=shop, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
+        )
         path, record = made.finished()
         candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)

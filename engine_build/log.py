@@ -1,4 +1,6 @@
-"""The build log: plain lines, to a stream and to a file, how long each step took, and how far the one under way is."""
+"""The build log: plain lines, to a stream and to a file, how long each step took, and how far the
+one under way is.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Log:
             self._said = self._clock()
             self.line(f"  … {text}")
 
-    def counting(self, function: Callable[[GivenT], FoundT], total: int, what: str) -> Callable[[GivenT], FoundT]:
+    def counting(
+        self, function: Callable[[GivenT], FoundT], total: int, what: str
+    ) -> Callable[[GivenT], FoundT]:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
         calls = count()
 
@@ -97,6 +101,7 @@ class Log:
             self._stream.write(text)
             self._stream.flush()
         except OSError:
-            # Whoever listened has gone, as at the end of `... | head`; the build goes on, and its file has every line.
+            # Whoever listened has gone, as at the end of `... | head`; the build goes on, and its
+            # file has every line.
             with suppress(OSError):
                 self._stream.close()

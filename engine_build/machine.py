@@ -31,7 +31,9 @@ def peak_mib() -> float:
 
 
 def return_memory() -> None:
-    """Gives the machine what this process freed but its allocator keeps: gigabytes after a large export. glibc only."""
+    """Gives the machine what this process freed but its allocator keeps: gigabytes after a large
+    export. glibc only.
+    """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -45,4 +47,7 @@ def _status_mib(field: str) -> float:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )

@@ -21,7 +21,9 @@ class Options:
     model: str
     out: Path
     compute_capability: str | None = None
-    """Which of the engines that the environment needs of the model; None: the one of its endpoint's first instance type."""
+    """Which of the engines that the environment needs of the model; None: the one of its endpoint's
+    first instance type.
+    """
     publish: str | None = None
     """An s3:// bucket, or a folder; None leaves the engine in `out`."""
     format: Literal["text", "json"] = "text"
@@ -46,8 +48,15 @@ def options(arguments: Sequence[str]) -> Options:
         "check; 5 source or export fault; 6 publish failed.",
         allow_abbrev=False,
     )
-    parser.add_argument("--root", type=Path, default=Path(), help="onboarding root: models/, endpoints/, environments/")
-    parser.add_argument("--environment", required=True, help="a file of environments/, without .yaml")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(),
+        help="onboarding root: models/, endpoints/, environments/",
+    )
+    parser.add_argument(
+        "--environment", required=True, help="a file of environments/, without .yaml"
+    )
     parser.add_argument("--model", required=True, help="a file of models/, without .yaml")
     parser.add_argument(
         "--compute-capability",
@@ -56,13 +65,28 @@ def options(arguments: Sequence[str]) -> Options:
         help="for a model that several GPU generations serve, such as 8.9, or cpu; default: that of its first instance type",
     )
     parser.add_argument(
-        "--out", type=_folder, required=True, help="work folder: log, networks, engine; a later run goes on from it"
+        "--out",
+        type=_folder,
+        required=True,
+        help="work folder: log, networks, engine; a later run goes on from it",
     )
     parser.add_argument(
-        "--publish", type=_place, metavar="s3://BUCKET", help="where engines are published; default: they stay in --out"
+        "--publish",
+        type=_place,
+        metavar="s3://BUCKET",
+        help="where engines are published; default: they stay in --out",
     )
-    parser.add_argument("--networks-only", action="store_true", help="make, check and publish the networks, and no engine")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="what the result on stdout looks like")
+    parser.add_argument(
+        "--networks-only",
+        action="store_true",
+        help="make, check and publish the networks, and no engine",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what the result on stdout looks like",
+    )
     return Options(**vars(parser.parse_args(arguments)))
 
 

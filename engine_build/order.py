@@ -1,4 +1,7 @@
-"""One build, resolved: what to make, of what, for which runtime. Read from the onboarding tree and then never changed."""
+"""One build, resolved: what to make, of what, for which runtime.
+
+Read from the onboarding tree and then never changed.
+"""
 
 from __future__ import annotations
 
@@ -64,20 +67,28 @@ class Order:
     def opt_shape(self) -> Shape:
         """What the first profile is tuned for."""
         first = self.model.engine.optimization_profiles[0]
-        return Shape(batch=first.batch[1], sequence=None if first.sequence is None else first.sequence[1])
+        return Shape(
+            batch=first.batch[1], sequence=None if first.sequence is None else first.sequence[1]
+        )
 
     @property
     def max_batch_size(self) -> int:
         """Rows of the largest batch that is served."""
         asked = self.model.serving.dynamic_batching.max_batch_size
-        return max(p.batch[2] for p in self.model.engine.optimization_profiles) if asked is None else asked
+        return (
+            max(p.batch[2] for p in self.model.engine.optimization_profiles)
+            if asked is None
+            else asked
+        )
 
 
 def order(options: Options, log: Log) -> Order:
     """Reads the tree and resolves one build. Raises InputRefused."""
     tree = read_tree(options.root)
     try:
-        deployment, wanted = target(tree, options.environment, options.model, options.compute_capability)
+        deployment, wanted = target(
+            tree, options.environment, options.model, options.compute_capability
+        )
     except FaultsError as error:
         raise InputRefused(_reason(error, log)) from error
     model, instance = wanted.model, wanted.instance_type
@@ -94,7 +105,9 @@ def order(options: Options, log: Log) -> Order:
         engine_key=wanted.engine_key,
         network_keys=wanted.network_keys,
         calibration=_first(options.root, calibration),
-        search=_first(options.root, None if calibration is None else model.engine.sensitivity_search),
+        search=_first(
+            options.root, None if calibration is None else model.engine.sensitivity_search
+        ),
         validation=samples(options.root / model.accuracy.dataset),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
     )
@@ -106,14 +119,19 @@ def check_order(order: Order) -> None:
     """Refuses what is known to fail before anything is fetched."""
     _check_source(order.model)
     accuracy, engine = order.model.accuracy, order.model.engine
-    taught = {"calibration": (engine.calibration, order.calibration), "search": (engine.sensitivity_search, order.search)}
+    taught = {
+        "calibration": (engine.calibration, order.calibration),
+        "search": (engine.sensitivity_search, order.search),
+    }
     for use, (wish, found) in taught.items():
         if wish is not None and order.may_be_int8:
             _check_count(use, wish, found)
             _check_overlap(use, wish.dataset, found, accuracy.dataset, order.validation)
     if engine.sensitivity_search is not None and engine.calibration is not None:
         searched = engine.sensitivity_search.dataset
-        _check_overlap("calibration", engine.calibration.dataset, order.calibration, searched, order.search)
+        _check_overlap(
+            "calibration", engine.calibration.dataset, order.calibration, searched, order.search
+        )
     if engine.precision not in ("fp32", "auto") and len(order.validation) < ENOUGH_SAMPLES:
         raise InputRefused(
             f"accuracy dataset {accuracy.dataset} has {len(order.validation)} samples, too few to judge "
@@ -143,7 +161,11 @@ def _check_count(use: str, wish: CalibrationSpec | SensitivitySearchSpec, found:
 
 def _check_overlap(use: str, taught: str, seen: Samples, judging: str, judged: Samples) -> None:
     known = set(seen.identities())
-    both = [sample for sample, identity in zip(judged.values, judged.identities(), strict=True) if identity in known]
+    both = [
+        sample
+        for sample, identity in zip(judged.values, judged.identities(), strict=True)
+        if identity in known
+    ]
     if both:
         such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
         raise InputRefused(

@@ -55,7 +55,9 @@ def build_networks(shop: Shop) -> MadeNetworks:
     from engine_build.networks.preparation import prepare
 
     store = shop.kept if shop.publish_to is None else shop.publish_to
-    shop.log.line(f"networks of {shop.order.model.name}: {', '.join(shop.order.network_keys.values())}; no engine is built.")
+    shop.log.line(
+        f"networks of {shop.order.model.name}: {', '.join(shop.order.network_keys.values())}; no engine is built."
+    )
     checked(shop, prepare(shop).networks)
     if shop.publish_to is not None:
         with shop.log.step("publish", f"{store.place}: networks, each one's record last"):
@@ -73,7 +75,9 @@ def planned(shop: Shop) -> str:
     """The steps ahead."""
     quantize = ["quantize"] if shop.order.may_be_int8 else []
     names = ["fetch", "export", *quantize, "check", "compile", "verify", "benchmark", "package"]
-    return ", ".join([*names, *([] if shop.publish_to is None else [f"publish to {shop.publish_to.place}"])])
+    return ", ".join(
+        [*names, *([] if shop.publish_to is None else [f"publish to {shop.publish_to.place}"])]
+    )
 
 
 def made(shop: Shop) -> LockEntry:
@@ -92,7 +96,10 @@ def made(shop: Shop) -> LockEntry:
     backend_file((shop.order.root, shop.code_root))
     prepared = prepare(shop)
     checks = checked(shop, prepared.networks)
-    with shop.log.step("compile", f"{', '.join(tried(shop.order, prepared.networks))} for {shop.order.runtime.name}"):
+    with shop.log.step(
+        "compile",
+        f"{', '.join(tried(shop.order, prepared.networks))} for {shop.order.runtime.name}",
+    ):
         candidates = compiled(shop, prepared.networks)
     judged = judge(shop, prepared, candidates)
     return package(shop, prepared, judged.chosen, judged, checks)
@@ -102,7 +109,9 @@ def published(shop: Shop, entry: LockEntry) -> LockEntry:
     """The entry as the store has it; without a store, the work folder's own."""
     if shop.publish_to is None:
         return entry
-    with shop.log.step("publish", f"{shop.publish_to.place}: networks, archive, card, and the record last"):
+    with shop.log.step(
+        "publish", f"{shop.publish_to.place}: networks, archive, card, and the record last"
+    ):
         archive = shop.kept.path(engine_archive_path(shop.order.engine_key))
         scratch = shop.work.scratch("publish")
         card = partial(card_files, shop.order, networks=shop.kept, folder=scratch)
@@ -125,7 +134,10 @@ def _networks(shop: Shop) -> list[tuple[str, Path]]:
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]
     checks = check_names(shop.kept, shop.order)
     cache = [cache_path(shop.order)] if shop.order.may_be_int8 else []
-    paths = [(name, shop.kept.path(name)) for name in [*names, *cache, reference_path(shop.order), *checks]]
+    paths = [
+        (name, shop.kept.path(name))
+        for name in [*names, *cache, reference_path(shop.order), *checks]
+    ]
     return [(name, path) for name, path in paths if path.is_file()]
 
 

@@ -50,7 +50,11 @@ class Ended:
         """As a verb's phrase: with its code, or by which signal."""
         if self.code == -signal.SIGKILL:
             return f"was killed by signal {signal.SIGKILL:d}, most often for want of memory,"
-        return f"was killed by signal {-self.code}" if self.code < 0 else f"ended with code {self.code}"
+        return (
+            f"was killed by signal {-self.code}"
+            if self.code < 0
+            else f"ended with code {self.code}"
+        )
 
 
 class Runner(Protocol):
@@ -66,7 +70,9 @@ class Runner(Protocol):
 
 
 class ProcessRunner:
-    """Runs real processes; prints each before it starts, and leaves a script that runs them again and a log of each."""
+    """Runs real processes; prints each before it starts, and leaves a script that runs them again
+    and a log of each.
+    """
 
     def __init__(self, log: Log, *, tick_seconds: float = TICK_SECONDS) -> None:
         self._log = log
@@ -76,15 +82,21 @@ class ProcessRunner:
         self._count = 0
 
     def record(self, script: Path) -> None:
-        """Writes every further command to a script, and its output to a file NN-name.log of the folder `logs` beside it."""
-        script.write_text("#!/bin/sh\n# The processes of the last build, in order.\nset -e\n", encoding="utf-8")
+        """Writes every further command to a script, and its output to a file NN-name.log of the
+        folder `logs` beside it.
+        """
+        script.write_text(
+            "#!/bin/sh\n# The processes of the last build, in order.\nset -e\n", encoding="utf-8"
+        )
         self._script = script
         self._logs = script.parent / LOGS
         shutil.rmtree(self._logs, ignore_errors=True)
         self._logs.mkdir()
 
     def run(self, command: Command) -> Ended:
-        """Runs a command; what it writes goes to its log line by line, and at the end to the build's."""
+        """Runs a command; what it writes goes to its log line by line, and at the end to the
+        build's.
+        """
         self._log.line(f"  $ {command}")
         self._count += 1
         if self._script is not None:
@@ -100,7 +112,11 @@ class ProcessRunner:
         return shutil.which(program)
 
     def _ended(self, command: Command) -> Ended:
-        path = os.devnull if self._logs is None else self._logs / f"{self._count:02}-{command.name}.log"
+        path = (
+            os.devnull
+            if self._logs is None
+            else self._logs / f"{self._count:02}-{command.name}.log"
+        )
         with Path(path).open("wb") as file:
             try:
                 # A session of its own, so that a process ends together with those that it started.
@@ -114,7 +130,9 @@ class ProcessRunner:
             except OSError as error:
                 return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
             with process:
-                listening = _Listening(process, file, self._tick_seconds, lambda seconds: self._tell(command, seconds))
+                listening = _Listening(
+                    process, file, self._tick_seconds, lambda seconds: self._tell(command, seconds)
+                )
                 try:
                     in_time = listening.until(time.monotonic() + command.timeout_seconds)
                 finally:
@@ -122,7 +140,9 @@ class ProcessRunner:
         output, errors = listening.texts()
         if not in_time:
             return Ended(
-                code=124, output=output, errors=f"{errors}still running after {command.timeout_seconds:g} seconds; stopped"
+                code=124,
+                output=output,
+                errors=f"{errors}still running after {command.timeout_seconds:g} seconds; stopped",
             )
         return Ended(code=process.returncode, output=output, errors=errors)
 
@@ -134,7 +154,11 @@ class _Listening:
     """Reads what a process writes as it comes, into its log and into memory."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], file: IO[bytes], tick_seconds: float, tell: Callable[[float], None]
+        self,
+        process: subprocess.Popen[bytes],
+        file: IO[bytes],
+        tick_seconds: float,
+        tell: Callable[[float], None],
     ) -> None:
         assert process.stdout is not None and process.stderr is not None
         self._process = process
@@ -168,7 +192,9 @@ class _Listening:
 
     def texts(self) -> tuple[str, str]:
         """What came on the two streams."""
-        output, errors = (b"".join(parts).decode("utf-8", "replace") for parts in self._heard.values())
+        output, errors = (
+            b"".join(parts).decode("utf-8", "replace") for parts in self._heard.values()
+        )
         return output, errors
 
     def _hear(self, stream: int) -> bool:

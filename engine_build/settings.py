@@ -16,13 +16,18 @@ class Settings:
     source_commit: str | None = None
     image: str | None = None
     forward_compatible: bool = False
-    """NVIDIA's image found that its own CUDA driver libraries run on the host's driver, and put them first."""
+    """NVIDIA's image found that its own CUDA driver libraries run on the host's driver, and put
+    them first.
+    """
     benchmark_seconds: float = 10.0
     """For all shapes together; one round of each is never left out."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings:
-    """The settings of a process environment; an empty variable counts as unset. Raises InputRefused."""
+    """The settings of a process environment; an empty variable counts as unset.
+
+    Raises InputRefused.
+    """
 
     def value(*names: str) -> str | None:
         return next((environment[name] for name in names if environment.get(name)), None)
@@ -41,5 +46,7 @@ def _seconds(text: str | None) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise InputRefused(f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such as 10.")
+        raise InputRefused(
+            f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such as 10."
+        )
     return seconds

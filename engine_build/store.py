@@ -1,4 +1,7 @@
-"""Where networks and engines are kept: an S3 bucket, or a folder of the same layout. The one place that talks to S3."""
+"""Where networks and engines are kept: an S3 bucket, or a folder of the same layout.
+
+The one place that talks to S3.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,24 @@ S3_SCHEME = "s3://"
 HALF_WRITTEN = ".part-"
 """What the names begin with of files that a folder's store is still writing."""
 BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
-"""Names of buckets, those of old buckets too (Amazon S3 User Guide, "General purpose bucket naming rules")."""
+"""Names of buckets, those of old buckets too (Amazon S3 User Guide, "General purpose bucket naming
+rules").
+"""
 CONFLICT = "ConditionalRequestConflict"
-"""Another build's upload of the same object was under way; S3 asks to try again (PutObject, `If-None-Match`)."""
+"""Another build's upload of the same object was under way; S3 asks to try again (PutObject,
+`If-None-Match`).
+"""
 CONFLICT_SECONDS = (1, 2, 4, 8)
 """Between the tries."""
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
 
 
 class Store(Protocol):
-    """Objects by name. Every write is whole or not at all; every method raises PublishFailed when the store does not answer."""
+    """Objects by name.
+
+    Every write is whole or not at all; every method raises PublishFailed when the store does not
+    answer.
+    """
 
     @property
     def place(self) -> str:
@@ -53,14 +64,21 @@ class Store(Protocol):
 
 
 def store_at(place: str, *, region: str) -> Store:
-    """The store of `s3://bucket`, or else of a folder. Raises InputRefused for any other kind of address."""
+    """The store of `s3://bucket`, or else of a folder.
+
+    Raises InputRefused for any other kind of address.
+    """
     bucket = place.removeprefix(S3_SCHEME).rstrip("/")
     if place.startswith(S3_SCHEME) and BUCKET.fullmatch(bucket):
         return S3Store(bucket, region=region)
     if "://" in place:
-        raise InputRefused(f"--publish {place} is no store; allowed: s3://BUCKET, or a folder's path.")
+        raise InputRefused(
+            f"--publish {place} is no store; allowed: s3://BUCKET, or a folder's path."
+        )
     if Path(place).exists() and not Path(place).is_dir():
-        raise InputRefused(f"--publish {place} is no folder; allowed: s3://BUCKET, or a folder's path.")
+        raise InputRefused(
+            f"--publish {place} is no folder; allowed: s3://BUCKET, or a folder's path."
+        )
     return FolderStore(Path(place))
 
 
@@ -90,7 +108,9 @@ class FolderStore:
         return path.read_bytes() if path.is_file() else None
 
     def download(self, name: str, path: Path) -> bool:
-        """A copy, or a hard link where the disk allows it: nobody writes to an object once it is there."""
+        """A copy, or a hard link where the disk allows it: nobody writes to an object once it is
+        there.
+        """
         if self.size(name) is None:
             return False
         _link_or_copy(self._folder / name, path)
@@ -109,7 +129,14 @@ class FolderStore:
 class S3Store:
     """A bucket; boto3 finds the credentials and, in AWS_ENDPOINT_URL, another endpoint."""
 
-    def __init__(self, bucket: str, *, region: str, client: Any = None, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        region: str,
+        client: Any = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._bucket = bucket
         self._sleep = sleep
         self._region = region
@@ -127,7 +154,9 @@ class S3Store:
 
     def read(self, name: str) -> bytes | None:
         """An object's bytes."""
-        data: bytes | None = self._answer(name, lambda: self._client.get_object(Bucket=self._bucket, Key=name)["Body"].read())
+        data: bytes | None = self._answer(
+            name, lambda: self._client.get_object(Bucket=self._bucket, Key=name)["Body"].read()
+        )
         return data
 
     def download(self, name: str, path: Path) -> bool:
@@ -135,7 +164,9 @@ class S3Store:
         return self._answer(name, lambda: self._stream(name, path)) is not None
 
     def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
-        """One PUT with its sha256: the bucket refuses other bytes, and a broken upload leaves nothing."""
+        """One PUT with its sha256: the bucket refuses other bytes, and a broken upload leaves
+        nothing.
+        """
         if only_if_absent and self.size(name) is not None:
             return False
         condition = {"IfNoneMatch": "*"} if only_if_absent else {}
@@ -147,7 +178,11 @@ class S3Store:
             import boto3
             from botocore.config import Config
 
-            patience = Config(connect_timeout=10, read_timeout=120, retries={"max_attempts": 3, "mode": "standard"})
+            patience = Config(
+                connect_timeout=10,
+                read_timeout=120,
+                retries={"max_attempts": 3, "mode": "standard"},
+            )
             self._given = boto3.client("s3", region_name=self._region, config=patience)
         return self._given
 
@@ -157,13 +192,21 @@ class S3Store:
             shutil.copyfileobj(body, file, 1 << 20)
         return path
 
-    def _put(self, path: Path, name: str, condition: dict[str, str], waits: tuple[int, ...] = CONFLICT_SECONDS) -> Any:
+    def _put(
+        self,
+        path: Path,
+        name: str,
+        condition: dict[str, str],
+        waits: tuple[int, ...] = CONFLICT_SECONDS,
+    ) -> Any:
         from botocore.exceptions import ClientError
 
         checksum = base64.b64encode(bytes.fromhex(sha256_of(path))).decode()
         try:
             with path.open("rb") as file:
-                return self._client.put_object(Bucket=self._bucket, Key=name, Body=file, ChecksumSHA256=checksum, **condition)
+                return self._client.put_object(
+                    Bucket=self._bucket, Key=name, Body=file, ChecksumSHA256=checksum, **condition
+                )
         except ClientError as error:
             if not waits or error.response.get("Error", {}).get("Code") != CONFLICT:
                 raise
@@ -181,9 +224,13 @@ class S3Store:
             if code in ABSENT_OR_PRESENT:
                 return None
             message = error.response.get("Error", {}).get("Message", code)
-            raise PublishFailed(f"{self.place}/{name}: S3 answers {code} ({message}); no engine was published.") from error
+            raise PublishFailed(
+                f"{self.place}/{name}: S3 answers {code} ({message}); no engine was published."
+            ) from error
         except BotoCoreError as error:
-            raise PublishFailed(f"{self.place}/{name} cannot be reached ({error}); no engine was published.") from error
+            raise PublishFailed(
+                f"{self.place}/{name} cannot be reached ({error}); no engine was published."
+            ) from error
 
 
 def sha256_of(path: Path) -> str:

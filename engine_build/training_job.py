@@ -1,10 +1,16 @@
-"""`python -m engine_build.training_job`: one build as a SageMaker training job, by the contract of /opt/ml.
+"""`python -m engine_build.training_job`: one build as a SageMaker training job, by the contract of
+/opt/ml.
 
-The builder images hold this file alone, as the program `train`: everything else comes in the job's channel `source`, the zip that
-a CodeBuild build gets too, or a folder. So it imports the standard library only, and engine_build from what the channel brings.
-(Run with -m in a checkout, the checkout's engine_build builds the channel's models.) Hyperparameters: environment, model, publish
-(s3://BUCKET) and, if wanted, compute_capability, commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so
-a job with a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was written.
+The builder images hold this file alone, as the program `train`: everything else comes in the job's
+channel `source`, the zip that
+a CodeBuild build gets too, or a folder. So it imports the standard library only, and engine_build
+from what the channel brings.
+(Run with -m in a checkout, the checkout's engine_build builds the channel's models.)
+Hyperparameters: environment, model, publish
+(s3://BUCKET) and, if wanted, compute_capability, commit and image, all strings. Unfinished work
+lies in /opt/ml/checkpoints, so
+a job with a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where
+this was written.
 """
 
 from __future__ import annotations
@@ -29,7 +35,9 @@ REQUIRED = ("environment", "model", "publish")
 OPTIONAL = {"compute_capability": "--compute-capability"}
 """Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
-"""Hyperparameters that may be left out, and the variables of engine_build's settings that they become."""
+"""Hyperparameters that may be left out, and the variables of engine_build's settings that they
+become.
+"""
 SAGEMAKERS_OWN = "sagemaker_"
 """What the names of hyperparameters begin with that the SageMaker SDK adds by itself."""
 LONGEST_REASON = 1024
@@ -62,7 +70,9 @@ class Places:
 
     @property
     def out(self) -> Path:
-        """The work folder; SageMaker copies it to S3, and back, when the job has a CheckpointConfig."""
+        """The work folder; SageMaker copies it to S3, and back, when the job has a
+        CheckpointConfig.
+        """
         return self.ml / "checkpoints/engine"
 
     @property
@@ -77,15 +87,23 @@ class Places:
 
 
 def main(
-    places: Places, environment: Mapping[str, str], stdout: TextIO, stderr: TextIO, load: Callable[[Path], Build] | None = None
+    places: Places,
+    environment: Mapping[str, str],
+    stdout: TextIO,
+    stderr: TextIO,
+    load: Callable[[Path], Build] | None = None,
 ) -> int:
-    """0, or the exit code of the build that failed; then the failure file holds the reason in one sentence."""
+    """0, or the exit code of the build that failed; then the failure file holds the reason in one
+    sentence.
+    """
     said = io.StringIO()
     try:
         wishes = hyperparameters(places.hyperparameters)
         tree = source_tree(places)
         build = (engine_build_of if load is None else load)(tree)
-        code = build(arguments(wishes, tree, places.out), {**environment, **variables(wishes)}, said, stderr)
+        code = build(
+            arguments(wishes, tree, places.out), {**environment, **variables(wishes)}, said, stderr
+        )
         reason = None if code == 0 else _reason(said.getvalue(), code)
     except JobRefused as error:
         code, reason = REFUSED, str(error)
@@ -109,7 +127,9 @@ def hyperparameters(path: Path) -> dict[str, str]:
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise JobRefused(f"{path} cannot be read ({error}); give the training job hyperparameters.") from error
+        raise JobRefused(
+            f"{path} cannot be read ({error}); give the training job hyperparameters."
+        ) from error
     if not isinstance(read, dict):
         raise JobRefused(f"{path} holds {type(read).__name__}; give an object of strings.")
     given = {name: value for name, value in read.items() if not name.startswith(SAGEMAKERS_OWN)}
@@ -117,15 +137,23 @@ def hyperparameters(path: Path) -> dict[str, str]:
     faults = [
         *(f"{name} is missing" for name in REQUIRED if name not in given),
         *(f"{name} is unknown" for name in given if name not in known),
-        *(f"{name} is {value!r}" for name, value in given.items() if name in known and not (isinstance(value, str) and value)),
+        *(
+            f"{name} is {value!r}"
+            for name, value in given.items()
+            if name in known and not (isinstance(value, str) and value)
+        ),
     ]
     if faults:
-        raise JobRefused(f"hyperparameters: {', '.join(faults)}; allowed: {', '.join(known)}, each a string that is not empty.")
+        raise JobRefused(
+            f"hyperparameters: {', '.join(faults)}; allowed: {', '.join(known)}, each a string that is not empty."
+        )
     return given
 
 
 def source_tree(places: Places) -> Path:
-    """The folder with models/ and engine_build/ that the channel brings, unpacked where it is a zip. Raises JobRefused."""
+    """The folder with models/ and engine_build/ that the channel brings, unpacked where it is a
+    zip. Raises JobRefused.
+    """
     zips = sorted(places.source.glob("*.zip"))
     if len(zips) == 1:
         try:
@@ -133,7 +161,9 @@ def source_tree(places: Places) -> Path:
             with zipfile.ZipFile(zips[0]) as archive:
                 archive.extractall(places.tree)
         except (OSError, zipfile.BadZipFile) as error:
-            raise JobRefused(f"{zips[0].name} of channel source cannot be unpacked ({error}); upload it again.") from error
+            raise JobRefused(
+                f"{zips[0].name} of channel source cannot be unpacked ({error}); upload it again."
+            ) from error
     tree = places.tree if len(zips) == 1 else places.source
     if not (tree / "models").is_dir():
         raise JobRefused(
@@ -143,7 +173,9 @@ def source_tree(places: Places) -> Path:
 
 
 def engine_build_of(tree: Path) -> Build:
-    """The tree's own engine_build; its child processes find it because the tree becomes the current folder."""
+    """The tree's own engine_build; its child processes find it because the tree becomes the current
+    folder.
+    """
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     build: Build = importlib.import_module("engine_build.__main__").main
@@ -152,7 +184,11 @@ def engine_build_of(tree: Path) -> Build:
 
 def arguments(wishes: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
     """The command line that builds."""
-    named = {"--root": str(tree), "--out": str(out), **{f"--{name}": wishes[name] for name in REQUIRED}}
+    named = {
+        "--root": str(tree),
+        "--out": str(out),
+        **{f"--{name}": wishes[name] for name in REQUIRED},
+    }
     chosen = {option: wishes[name] for name, option in OPTIONAL.items() if name in wishes}
     return (*(word for pair in {**named, **chosen}.items() for word in pair), "--format", "json")
 
@@ -163,7 +199,9 @@ def variables(wishes: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_results(places: Places, said: str) -> None:
-    """Copies the log, the script that repeats the build, and what the build said, to where SageMaker keeps them."""
+    """Copies the log, the script that repeats the build, and what the build said, to where
+    SageMaker keeps them.
+    """
     for name in RESULTS:
         if (places.out / name).is_file():
             places.data.mkdir(parents=True, exist_ok=True)
@@ -173,7 +211,9 @@ def keep_results(places: Places, said: str) -> None:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SageMaker stops a job by SIGTERM, and by SIGKILL 120 seconds later: the build ends as by Ctrl-C, once."""
+    """SageMaker stops a job by SIGTERM, and by SIGKILL 120 seconds later: the build ends as by
+    Ctrl-C, once.
+    """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -1,4 +1,7 @@
-"""The folder of one build: its log, its finished parts, its scratch. A killed build leaves one that the next goes on from."""
+"""The folder of one build: its log, its finished parts, its scratch.
+
+A killed build leaves one that the next goes on from.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ KEPT = (NETWORKS_PREFIX, ENGINES_PREFIX, TIMING_CACHES_PREFIX, "ranges")
 
 
 class WorkFolder:
-    """Held by one build at a time; `store` keeps finished networks and engines, under the names that are published."""
+    """Held by one build at a time; `store` keeps finished networks and engines, under the names
+    that are published.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +43,12 @@ class WorkFolder:
             raise InputRefused(sentence) from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
         self._release()
 
@@ -64,10 +74,14 @@ class WorkFolder:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self._release()
-            raise InputRefused(f"--out {self.path} is in use by another build; wait for it, or name another folder.") from error
+            raise InputRefused(
+                f"--out {self.path} is in use by another build; wait for it, or name another folder."
+            ) from error
 
     def _empty_scratch(self) -> None:
-        """Takes away half-done work, and what a killed build was writing into the store: the folder is this build's alone."""
+        """Takes away half-done work, and what a killed build was writing into the store: the folder
+        is this build's alone.
+        """
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
         for folder in KEPT:
             for left in list((self.path / folder).rglob(f"{HALF_WRITTEN}*")):

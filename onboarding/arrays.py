@@ -23,7 +23,8 @@ class ArrayHeader:
 def array_headers(data: bytes) -> tuple[ArrayHeader, ...]:
     """Every array of an .npz file. Raises ValueError with what is wrong.
 
-    The format is numpy's own: a zip of .npy files, each a magic string, a version, a header length and a Python literal.
+    The format is numpy's own: a zip of .npy files, each a magic string, a version, a header length
+    and a Python literal.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -37,7 +38,11 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
         begin = file.read(8)
         if begin[:6] != _MAGIC:
             raise ValueError(f"holds {name!r}, which is no numpy array")
-        length = struct.unpack("<H", file.read(2)) if begin[6] == 1 else struct.unpack("<I", file.read(4))
+        length = (
+            struct.unpack("<H", file.read(2))
+            if begin[6] == 1
+            else struct.unpack("<I", file.read(4))
+        )
         return _parsed(name.removesuffix(".npy"), file.read(length[0]))
 
 

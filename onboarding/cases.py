@@ -1,4 +1,6 @@
-"""What an environment puts together: endpoints on its platform, engines on their hardware, models behind one endpoint."""
+"""What an environment puts together: endpoints on its platform, engines on their hardware, models
+behind one endpoint.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,25 @@ Placed = tuple[KeyPath, InstanceType]
 def placements(view: Resolved) -> Iterator[PlacementCase]:
     """Every instance type of every endpoint of an environment, where type and platform are known."""
     for name, endpoint in view.own_endpoints.items():
-        yield from _placements(view, view.models[name], _placed(endpoint, ("endpoint",)), _server(view.models[name]))
+        yield from _placements(
+            view, view.models[name], _placed(endpoint, ("endpoint",)), _server(view.models[name])
+        )
     for name, model in view.models.items():
-        yield from _placements(view, model, _joined_type(view, name), _server(view.models.get(_joins(view, name), model)))
+        yield from _placements(
+            view,
+            model,
+            _joined_type(view, name),
+            _server(view.models.get(_joins(view, name), model)),
+        )
     for shared in view.endpoints.values():
         server: Server = shared.spec.server if "server" in shared.sections else "triton"
         yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
 
 
 def engine_cases(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
-    """Every model of an environment on every instance type that serves it, where type and platform are known."""
+    """Every model of an environment on every instance type that serves it, where type and platform
+    are known.
+    """
     platform = _platform(view)
     if platform is None:
         return
@@ -69,8 +80,14 @@ def variants(view: Resolved) -> Iterator[tuple[Checked[EndpointSpec], VariantsCa
     """Every endpoint of an environment, with the models that join it."""
     for name, endpoint in view.own_endpoints.items():
         others = [each for each in view.joined.get(name, ()) if each != name]
-        joined = tuple(Joined(name=each, spec=view.joins[each], document=view.models[each].document) for each in others)
-        yield endpoint, VariantsCase(name=name, spec=endpoint.spec, document=endpoint.document, joined=joined)
+        joined = tuple(
+            Joined(name=each, spec=view.joins[each], document=view.models[each].document)
+            for each in others
+        )
+        yield (
+            endpoint,
+            VariantsCase(name=name, spec=endpoint.spec, document=endpoint.document, joined=joined),
+        )
     for name, shared in view.endpoints.items():
         yield shared, VariantsCase(name=name, spec=shared.spec, document=shared.document, joined=())
 
@@ -116,13 +133,20 @@ def _serving(view: Resolved, name: str) -> tuple[Placed, ...]:
 def _placed(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
     """The instance types of an endpoint that have a row: its own, then its pools'."""
     pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
-    named = (((*inside, "instance_pools", index, "instance_type"), pool.instance_type) for index, pool in enumerate(pools))
+    named = (
+        ((*inside, "instance_pools", index, "instance_type"), pool.instance_type)
+        for index, pool in enumerate(pools)
+    )
     known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
     return (*_own_type(endpoint, inside), *known)
 
 
 def _own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
-    known = instance_types().get(endpoint.spec.instance_type) if "instance_type" in endpoint.sections else None
+    known = (
+        instance_types().get(endpoint.spec.instance_type)
+        if "instance_type" in endpoint.sections
+        else None
+    )
     return () if known is None else (((*inside, "instance_type"), known),)
 
 
@@ -142,4 +166,8 @@ def _server(model: Checked[ModelSpec]) -> Server:
 
 
 def _platform(view: Resolved) -> ServingPlatform | None:
-    return serving_platforms().get(view.environment.spec.platform) if "platform" in view.environment.sections else None
+    return (
+        serving_platforms().get(view.environment.spec.platform)
+        if "platform" in view.environment.sections
+        else None
+    )

@@ -11,11 +11,19 @@ CONFIGURATION = "config.json"
 def checkpoint_files(folder: Path) -> tuple[str, ...]:
     """Every file under a folder, as sorted relative paths; hidden ones are none of it."""
     files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return tuple(sorted(path.as_posix() for path in files if not any(part.startswith(".") for part in path.parts)))
+    return tuple(
+        sorted(
+            path.as_posix()
+            for path in files
+            if not any(part.startswith(".") for part in path.parts)
+        )
+    )
 
 
 def checkpoint_sha256(folder: Path) -> str:
-    """Hex digest over the lines `<sha256>  <relative path>`, sorted by path: `sha256sum` of what `sha256sum` prints."""
+    """Hex digest over the lines `<sha256>  <relative path>`, sorted by path: `sha256sum` of what
+    `sha256sum` prints.
+    """
     digest = hashlib.sha256()
     for name in checkpoint_files(folder):
         with (folder / name).open("rb") as file:

@@ -27,7 +27,13 @@ from onboarding.rules import (
 from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, applied
 from onboarding.validation import Checked
 
-MODEL_RULES = source_rules.RULES + profile_rules.RULES + precision_rules.RULES + dataset_rules.RULES + task_rules.RULES
+MODEL_RULES = (
+    source_rules.RULES
+    + profile_rules.RULES
+    + precision_rules.RULES
+    + dataset_rules.RULES
+    + task_rules.RULES
+)
 
 
 def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]:
@@ -42,7 +48,9 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
     for environment in files.environments.values():
         yield from environment.faults
         case = EnvironmentCase(
-            spec=environment.spec, document=environment.document, is_inside_root=lambda path: is_inside(root, path)
+            spec=environment.spec,
+            document=environment.document,
+            is_inside_root=lambda path: is_inside(root, path),
         )
         yield from applied(environment_rules.RULES, case, environment.sections)
         yield from name_rules.overrides_are_of_something(files, environment)
@@ -81,18 +89,33 @@ def _spec_faults(specs: Files | Resolved, datasets: Datasets) -> Iterator[Fault]
 
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
-    yield from applied(MODEL_RULES, ModelCase(spec=model.spec, document=model.document, datasets=datasets), model.sections)
+    yield from applied(
+        MODEL_RULES,
+        ModelCase(spec=model.spec, document=model.document, datasets=datasets),
+        model.sections,
+    )
     own = own_endpoint(model)
     if own is not None:
         yield from _endpoint_faults(own)
-    elif "endpoint" in model.sections and isinstance(model.spec.endpoint, JoinSpec) and model.spec.endpoint.scaling is not None:
+    elif (
+        "endpoint" in model.sections
+        and isinstance(model.spec.endpoint, JoinSpec)
+        and model.spec.endpoint.scaling is not None
+    ):
         document = model.document.part("endpoint")
         yield from _scaling_faults(
-            ScalingCase(scaling=model.spec.endpoint.scaling, document=document, asynchronous=False, may_be_asynchronous=False)
+            ScalingCase(
+                scaling=model.spec.endpoint.scaling,
+                document=document,
+                asynchronous=False,
+                may_be_asynchronous=False,
+            )
         )
 
 
-def _endpoint_faults(endpoint: Checked[EndpointSpec], *, multi_model: bool = False) -> Iterator[Fault]:
+def _endpoint_faults(
+    endpoint: Checked[EndpointSpec], *, multi_model: bool = False
+) -> Iterator[Fault]:
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
     yield from applied(endpoint_rules.RULES, case, endpoint.sections)
     if {"scaling", "asynchronous"} <= endpoint.sections:

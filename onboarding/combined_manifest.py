@@ -1,7 +1,9 @@
 """The passport of an archive that carries one network's engines for several compute capabilities.
 
-The archive's files are told by their digests here, the published manifest of each engine among them; so the chain holds from the
-digest that a deployment pins to every plan and to how each was judged. A reader of one-engine manifests refuses it.
+The archive's files are told by their digests here, the published manifest of each engine among
+them; so the chain holds from the
+digest that a deployment pins to every plan and to how each was judged. A reader of one-engine
+manifests refuses it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from onboarding.values import Task, Value
 
 
 class CombinedEngine(Value):
-    """One engine of several: the manifest it was published with, whole, and where its file lies here."""
+    """One engine of several: the manifest it was published with, whole, and where its file lies
+    here.
+    """
 
     engine_key: str
     manifest: str
@@ -25,7 +29,10 @@ class CombinedEngine(Value):
 
 
 class CombinedManifest(Value):
-    """What the engines share, and what each is, by compute capability. `files` maps each path (but this one) to its sha256."""
+    """What the engines share, and what each is, by compute capability.
+
+    `files` maps each path (but this one) to its sha256.
+    """
 
     format_version: Literal[2] = 2
     model: str

@@ -44,13 +44,19 @@ class Datasets:
 
     def digests(self) -> dict[str, str]:
         """Path to sha256 of the bytes of every dataset asked for so far that can be used."""
-        return {path: dataset.sha256 for path, dataset in self._read.items() if dataset.sha256 is not None}
+        return {
+            path: dataset.sha256
+            for path, dataset in self._read.items()
+            if dataset.sha256 is not None
+        }
 
 
 def is_inside(root: Path, path: str) -> bool:
     """True when a relative path, links followed, stays under the root."""
     try:
-        return not Path(path).is_absolute() and (root / path).resolve().is_relative_to(root.resolve())
+        return not Path(path).is_absolute() and (root / path).resolve().is_relative_to(
+            root.resolve()
+        )
     except (OSError, ValueError, RuntimeError):
         return False
 
@@ -58,7 +64,8 @@ def is_inside(root: Path, path: str) -> bool:
 def _dataset(root: Path, path: str) -> Dataset:
     if not is_inside(root, path):
         return Dataset(
-            problem="lies outside the onboarding root", way_out="name a file under it, such as models/data/sentences.txt"
+            problem="lies outside the onboarding root",
+            way_out="name a file under it, such as models/data/sentences.txt",
         )
     try:
         data = (root / path).read_bytes()
@@ -72,7 +79,10 @@ def _dataset(root: Path, path: str) -> Dataset:
 def _from_bytes(path: str, data: bytes) -> Dataset:
     kind = PurePosixPath(path).suffix
     if kind not in KINDS:
-        return Dataset(problem="has an unknown kind of file", way_out=f"name a file that ends in {', '.join(KINDS)}")
+        return Dataset(
+            problem="has an unknown kind of file",
+            way_out=f"name a file that ends in {', '.join(KINDS)}",
+        )
     if kind == ARRAYS:
         return _arrays(data)
     try:
@@ -92,7 +102,10 @@ def _labelled(lines: tuple[str, ...], digest: str) -> Dataset:
     pairs = [line.partition("\t") for line in lines]
     for line, (_, tab, text) in zip(lines, pairs, strict=True):
         if not tab or not text.strip():
-            return Dataset(problem=f"has a line without a label: {line[:40]!r}", way_out="write label, tab, text on every line")
+            return Dataset(
+                problem=f"has a line without a label: {line[:40]!r}",
+                way_out="write label, tab, text on every line",
+            )
     labels = tuple(label.strip() for label, _, _ in pairs)
     texts = tuple(text.strip() for _, _, text in pairs)
     return Dataset(kind=LABELLED, count=len(lines), texts=texts, labels=labels, sha256=digest)
@@ -102,13 +115,21 @@ def _arrays(data: bytes) -> Dataset:
     try:
         headers = array_headers(data)
     except ValueError as error:
-        return Dataset(problem=str(error), way_out="save it with numpy.savez: an array per network input, one row per sample")
+        return Dataset(
+            problem=str(error),
+            way_out="save it with numpy.savez: an array per network input, one row per sample",
+        )
     counts = {header.name: header.shape[0] if header.shape else 0 for header in headers}
     if not set(counts) - {LABELS} or 0 in counts.values():
-        return Dataset(problem="is empty", way_out="save an array per network input, one row per sample")
+        return Dataset(
+            problem="is empty", way_out="save an array per network input, one row per sample"
+        )
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        return Dataset(problem=f"has arrays of different lengths: {told}", way_out="give every array one row per sample")
+        return Dataset(
+            problem=f"has arrays of different lengths: {told}",
+            way_out="give every array one row per sample",
+        )
     return Dataset(
         kind=ARRAYS,
         count=next(iter(counts.values())),

@@ -1,4 +1,6 @@
-"""What one environment deploys: each endpoint with its hardware, platform, and the engine every target model needs."""
+"""What one environment deploys: each endpoint with its hardware, platform, and the engine every
+target model needs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,17 @@ from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.values import Role, Server
 
 VARIANT = "AllTraffic"
-"""The variant of the endpoint's own model. It never changes its name: SageMaker's deployment guardrails refuse that."""
+"""The variant of the endpoint's own model.
+
+It never changes its name: SageMaker's deployment guardrails refuse that.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One model on one instance type: its spec with the environment's overrides, its key, and what the lock records of it."""
+    """One model on one instance type: its spec with the environment's overrides, its key, and what
+    the lock records of it.
+    """
 
     model: ModelSpec
     instance_type: InstanceType
@@ -30,7 +37,9 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """One instance type of a variant, and the engines that are built for its GPU: one, or those of a multi-model endpoint."""
+    """One instance type of a variant, and the engines that are built for its GPU: one, or those of
+    a multi-model endpoint.
+    """
 
     instance_type: InstanceType
     priority: int
@@ -73,7 +82,9 @@ class Deployment:
     inference_ami_version: str | None
     """None where no variant has a GPU."""
     variants: tuple[Variant, ...]
-    """The endpoint's own first, then the models that join it, by name; one that is a shadow is the last."""
+    """The endpoint's own first, then the models that join it, by name; one that is a shadow is the
+    last.
+    """
 
     @property
     def own(self) -> Variant:
@@ -88,7 +99,12 @@ class Deployment:
     @property
     def targets(self) -> tuple[Target, ...]:
         """Every engine that the endpoint needs, once, whatever variant or pool needs it."""
-        found = {each.engine_key: each for variant in self.variants for pool in variant.pools for each in pool.targets}
+        found = {
+            each.engine_key: each
+            for variant in self.variants
+            for pool in variant.pools
+            for each in pool.targets
+        }
         return tuple(found.values())
 
     @property
@@ -98,8 +114,16 @@ class Deployment:
 
     def with_targets(self, change: Callable[[Target], Target]) -> Deployment:
         """The same deployment with every target changed."""
-        return replace(self, variants=tuple(replace(variant, pools=_changed(variant, change)) for variant in self.variants))
+        return replace(
+            self,
+            variants=tuple(
+                replace(variant, pools=_changed(variant, change)) for variant in self.variants
+            ),
+        )
 
 
 def _changed(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
-    return tuple(replace(pool, targets=tuple(change(target) for target in pool.targets)) for pool in variant.pools)
+    return tuple(
+        replace(pool, targets=tuple(change(target) for target in pool.targets))
+        for pool in variant.pools
+    )

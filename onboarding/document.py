@@ -20,10 +20,19 @@ class Place:
     line: int
     text: str | None = None
 
-    def fault(self, what: str, *, way_out: str, value: object = None, allowed: str | None = None) -> Fault:
+    def fault(
+        self, what: str, *, way_out: str, value: object = None, allowed: str | None = None
+    ) -> Fault:
         """A fault at this place."""
         given = None if value is None else _short(str(value))
-        return Fault(file=self.file, line=self.line, what=_short(what, 400), value=given, allowed=allowed, way_out=way_out)
+        return Fault(
+            file=self.file,
+            line=self.line,
+            what=_short(what, 400),
+            value=given,
+            allowed=allowed,
+            way_out=way_out,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +50,9 @@ class Document:
         return self.places[path]
 
     def at_change(self, *paths: KeyPath) -> Place:
-        """Of values that contradict each other, the place of the one that an environment overrides, else of the first."""
+        """Of values that contradict each other, the place of the one that an environment overrides,
+        else of the first.
+        """
         places = [self.at(*path) for path in paths]
         return next((place for place in places if place.file != self.file), places[0])
 
@@ -50,17 +61,25 @@ class Document:
         data: Any = self.data
         for step in path:
             data = data[step]
-        places = {key[len(path) :]: place for key, place in self.places.items() if key[: len(path)] == path}
+        places = {
+            key[len(path) :]: place
+            for key, place in self.places.items()
+            if key[: len(path)] == path
+        }
         return Document(file=self.file, data=data, places=places)
 
     def overridden(self, override: Document) -> Document:
-        """This document with another deep-merged onto it: mappings merge, anything else is replaced; places follow the values."""
+        """This document with another deep-merged onto it: mappings merge, anything else is
+        replaced; places follow the values.
+        """
         places = dict(self.places)
         data = _merged(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
     def renamed(self, names: Mapping[KeyPath, str | None]) -> Document:
-        """This document with the keys at some paths, none inside another, called otherwise, or gone where the name is None."""
+        """This document with the keys at some paths, none inside another, called otherwise, or gone
+        where the name is None.
+        """
         data: Any = copy.deepcopy(self.data)
         for path, name in names.items():
             mapping: Any = data
@@ -81,7 +100,9 @@ def _moved(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
     return place
 
 
-def _merged(base: Mapping[str, Any], override: Document, path: KeyPath, places: dict[KeyPath, Place]) -> dict[str, Any]:
+def _merged(
+    base: Mapping[str, Any], override: Document, path: KeyPath, places: dict[KeyPath, Place]
+) -> dict[str, Any]:
     result = dict(base)
     for key, value in override.part(*path).data.items():
         here = (*path, key)
@@ -96,7 +117,9 @@ def _merged(base: Mapping[str, Any], override: Document, path: KeyPath, places: 
 def _replace_places(places: dict[KeyPath, Place], override: Document, path: KeyPath) -> None:
     for key in [key for key in places if key[: len(path)] == path]:
         del places[key]
-    places.update({key: place for key, place in override.places.items() if key[: len(path)] == path})
+    places.update(
+        {key: place for key, place in override.places.items() if key[: len(path)] == path}
+    )
 
 
 def _short(text: str, longest: int = 120) -> str:

@@ -14,13 +14,20 @@ class NetworkSpec(Value):
     """The VPC that endpoints and builds run in."""
 
     vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
-    subnet_ids: tuple[str, ...] = Field(min_length=1, max_length=16, description="Private subnets; SageMaker takes 16 at most")
-    security_group_ids: tuple[str, ...] = Field(
-        min_length=1, max_length=5, description="Security groups of endpoints and builds; SageMaker takes 5 at most"
+    subnet_ids: tuple[str, ...] = Field(
+        min_length=1, max_length=16, description="Private subnets; SageMaker takes 16 at most"
     )
-    route_table_ids: tuple[str, ...] = Field((), description="Route tables of the subnets, which the S3 endpoint is entered into")
+    security_group_ids: tuple[str, ...] = Field(
+        min_length=1,
+        max_length=5,
+        description="Security groups of endpoints and builds; SageMaker takes 5 at most",
+    )
+    route_table_ids: tuple[str, ...] = Field(
+        (), description="Route tables of the subnets, which the S3 endpoint is entered into"
+    )
     vpc_endpoints: bool = Field(
-        False, description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, SageMaker, STS, KMS"
+        False,
+        description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, SageMaker, STS, KMS",
     )
 
 
@@ -33,9 +40,12 @@ class BuildsSpec(Value):
     )
     timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
     codebuild_gpu: bool = Field(
-        True, description="Build A10G engines in on-demand CodeBuild where the region has it; false: as those of every other GPU"
+        True,
+        description="Build A10G engines in on-demand CodeBuild where the region has it; false: as those of every other GPU",
     )
-    volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(100, description="Disk of a training job that builds")
+    volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(
+        100, description="Disk of a training job that builds"
+    )
     poll_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         15,
         description="Between two looks at a build, at first; four times as long before one that found no capacity starts again",
@@ -48,25 +58,38 @@ class EnvironmentSpec(Value):
     name: Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=16)] = Field(
         description="The file's name without .yaml: at most 16 lower-case letters, digits and single hyphens, a letter first"
     )
-    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = Field(description="AWS account id, twelve digits in quotes")
-    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = Field(description="AWS region, such as us-east-1")
-    platform: str = Field(description="A row of onboarding/data/serving_platforms.yaml")
-    locks: str = Field("models", description="Folder of the lock files, relative to the onboarding root")
-    kms_key_arn: str | None = Field(
-        None, description="Customer key of the bucket and volumes; default: the foundation stack makes one"
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = Field(
+        description="AWS account id, twelve digits in quotes"
     )
-    network: NetworkSpec | None = Field(None, description="VPC of endpoints and builds; default: none")
-    permissions_boundary_arn: str | None = Field(None, description="Permissions boundary of every role")
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = Field(
+        description="AWS region, such as us-east-1"
+    )
+    platform: str = Field(description="A row of onboarding/data/serving_platforms.yaml")
+    locks: str = Field(
+        "models", description="Folder of the lock files, relative to the onboarding root"
+    )
+    kms_key_arn: str | None = Field(
+        None,
+        description="Customer key of the bucket and volumes; default: the foundation stack makes one",
+    )
+    network: NetworkSpec | None = Field(
+        None, description="VPC of endpoints and builds; default: none"
+    )
+    permissions_boundary_arn: str | None = Field(
+        None, description="Permissions boundary of every role"
+    )
     alarm_email: str | None = Field(None, description="Address that alarms are sent to")
     inference_ami_version: str | None = Field(
         None, description="Default: the platform's; must be named where the platform leaves it open"
     )
     gpu_fleet_arn: str | None = Field(
-        None, description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks"
+        None,
+        description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks",
     )
     builds: BuildsSpec = Field(BuildsSpec(), description="How engines are built")
     unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
-        90, description="Days that an engine is kept which `roundhouse prune` marked, because no lock names it"
+        90,
+        description="Days that an engine is kept which `roundhouse prune` marked, because no lock names it",
     )
     models: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides, by model name: a part of the model file"

@@ -20,15 +20,22 @@ class Fault(Value):
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        given = "" if self.value is None or _tells(self.what, self.value) else f", given {self.value}"
+        given = (
+            "" if self.value is None or _tells(self.what, self.value) else f", given {self.value}"
+        )
         allowed = "" if self.allowed is None else f"; allowed: {self.allowed}"
         end = "" if self.way_out.endswith("?") else "."
         return " ".join(f"{place}: {self.what}{given}{allowed}; {self.way_out}{end}".split())
 
 
 def _tells(what: str, value: str) -> bool:
-    """True when the sentence names the value already; a bare number may be another one, so it is always repeated."""
-    return not value.isdigit() and re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w.-])", what) is not None
+    """True when the sentence names the value already; a bare number may be another one, so it is
+    always repeated.
+    """
+    return (
+        not value.isdigit()
+        and re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w.-])", what) is not None
+    )
 
 
 class FaultsError(Exception):

@@ -1,4 +1,6 @@
-"""Content addresses: pure functions of everything that decides a network or an engine, and of nothing else."""
+"""Content addresses: pure functions of everything that decides a network or an engine, and of
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,33 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec, SourceSpec
 from onboarding.values import Precision, QuantizationMode
 
-RECIPE_VERSION = 2
-"""Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer, compiler option or archive layout."""
+RECIPE_VERSION = 3
+"""Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer,
+compiler option or archive layout.
+"""
 
 KEY_LENGTH = 20
 
 
 def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
-    """The networks an engine is compiled from: `float` always, `int8` when INT8 is asked for or may be chosen."""
-    may_be_int8 = spec.engine.precision == "int8" or (spec.engine.precision == "auto" and spec.engine.calibration is not None)
+    """The networks an engine is compiled from: `float` always, `int8` when INT8 is asked for or may
+    be chosen.
+    """
+    may_be_int8 = spec.engine.precision == "int8" or (
+        spec.engine.precision == "auto" and spec.engine.calibration is not None
+    )
     return ("float", "int8") if may_be_int8 else ("float",)
 
 
 def network_key(
-    spec: ModelSpec, network_precision: str, dataset_digests: Mapping[str, str], *, quantization: QuantizationMode = "explicit"
+    spec: ModelSpec,
+    network_precision: str,
+    dataset_digests: Mapping[str, str],
+    *,
+    quantization: QuantizationMode = "explicit",
 ) -> str:
-    """Address of one ONNX network, shared by every GPU: source, task, and for `int8` the calibration.
+    """Address of one ONNX network, shared by every GPU: source, task, and for `int8` the
+    calibration.
 
     `dataset_digests` maps each dataset path that the spec names to the sha256 of its bytes.
     """
@@ -46,7 +59,9 @@ def network_key(
         inputs["longest_sequence"] = _longest_sequence(spec)
         inputs["quantization"] = quantization
         if spec.engine.sensitivity_search is not None:
-            inputs["sensitivity_search"] = _search(spec, spec.engine.sensitivity_search, dataset_digests)
+            inputs["sensitivity_search"] = _search(
+                spec, spec.engine.sensitivity_search, dataset_digests
+            )
     return _digest(inputs)
 
 
@@ -58,12 +73,18 @@ def engine_key(
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
 ) -> str:
-    """Address of one engine's archive: networks, exact runtime build, compute capability, precision, profiles, budget, packaging.
+    """Address of one engine's archive: networks, exact runtime build, compute capability,
+    precision, profiles, budget, packaging.
 
-    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never its bytes. Nor is
-    `serving.server`: every archive suits both servers. The quantization mode is part of the `int8` network.
+    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never
+    its bytes. Nor is
+    `serving.server`: every archive suits both servers. The quantization mode is part of the `int8`
+    network.
     """
-    networks = {name: network_key(spec, name, dataset_digests, quantization=quantization) for name in network_precisions(spec)}
+    networks = {
+        name: network_key(spec, name, dataset_digests, quantization=quantization)
+        for name in network_precisions(spec)
+    }
     return _digest(
         {
             "recipe": RECIPE_VERSION,
@@ -72,7 +93,9 @@ def engine_key(
             "runtime": runtime.model_dump(mode="json"),
             "compute_capability": compute_capability,
             "precision": spec.engine.precision,
-            "optimization_profiles": [p.model_dump(mode="json") for p in spec.engine.optimization_profiles],
+            "optimization_profiles": [
+                p.model_dump(mode="json") for p in spec.engine.optimization_profiles
+            ],
             "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
             "accuracy": {
                 "dataset": dataset_digests[spec.accuracy.dataset],
@@ -89,8 +112,11 @@ def chosen_network(precision: Precision) -> str:
     return "int8" if precision == "int8" else "float"
 
 
-def _search(spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Mapping[str, str]) -> dict[str, Any]:
-    # What stays in high precision follows from what the budget allows, and from what each layer weighs at the opt shape.
+def _search(
+    spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Mapping[str, str]
+) -> dict[str, Any]:
+    # What stays in high precision follows from what the budget allows, and from what each layer
+    # weighs at the opt shape.
     first = spec.engine.optimization_profiles[0]
     return {
         "dataset": dataset_digests[search.dataset],
@@ -104,12 +130,18 @@ def _search(spec: ModelSpec, search: SensitivitySearchSpec, dataset_digests: Map
 
 
 def _compiler(spec: ModelSpec) -> dict[str, Any]:
-    options = {"workspace_mib", "optimization_level", "hardware_compatibility", "version_compatible"}
+    options = {
+        "workspace_mib",
+        "optimization_level",
+        "hardware_compatibility",
+        "version_compatible",
+    }
     return spec.engine.model_dump(mode="json", include=options)
 
 
 def _packaged(serving: ServingSpec) -> dict[str, Any]:
-    # `auto_truncate` is younger than its recipe: its default is left out, so that no key of before changes.
+    # `auto_truncate` is younger than its recipe: its default is left out, so that no key of before
+    # changes.
     unsaid = {"server", "auto_truncate"} if serving.auto_truncate else {"server"}
     return serving.model_dump(mode="json", exclude=unsaid)
 
@@ -124,7 +156,11 @@ def _source(source: SourceSpec) -> dict[str, str | None]:
 
 
 def _longest_sequence(spec: ModelSpec) -> int | None:
-    sequences = [profile.sequence[2] for profile in spec.engine.optimization_profiles if profile.sequence is not None]
+    sequences = [
+        profile.sequence[2]
+        for profile in spec.engine.optimization_profiles
+        if profile.sequence is not None
+    ]
     return max(sequences, default=None)
 
 

@@ -1,4 +1,7 @@
-"""The lock of one model: what was built and measured, by engine key. Generated, reviewed, committed."""
+"""The lock of one model: what was built and measured, by engine key.
+
+Generated, reviewed, committed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ _RESTORE = "restore it from git, or delete it and run `roundhouse build` again"
 
 
 class LockError(Exception):
-    """A lock cannot be read or written; the message is one sentence for the user: the file, what is wrong, the way out."""
+    """A lock cannot be read or written; the message is one sentence for the user: the file, what is
+    wrong, the way out.
+    """
 
     def __init__(self, path: Path, what: str, way_out: str) -> None:
         self.path, self.what, self.way_out = path, what, way_out
@@ -41,7 +46,9 @@ class ArchiveRecord(Value):
 
 
 class ServedCapacity(Value):
-    """What one instance answered within the SLO behind its endpoint: a load test found the highest rate, and held it."""
+    """What one instance answered within the SLO behind its endpoint: a load test found the highest
+    rate, and held it.
+    """
 
     requests_per_second: float = Field(gt=0)
     """Of one instance, each of `rows_per_request` rows."""
@@ -52,14 +59,18 @@ class ServedCapacity(Value):
     instance_type: str
     server: Server
     gpu_utilization_percent: float | None = Field(None, ge=0, le=100)
-    """Of one GPU, in the mean of all, while the rate was held; None on a CPU, or where no metric was there."""
+    """Of one GPU, in the mean of all, while the rate was held; None on a CPU, or where no metric
+    was there.
+    """
     endpoint: str
     date: str
     tool: str
 
 
 class LockEntry(Value):
-    """One built engine: its archive, its manifest as measured, and what instances with it answered, by instance type."""
+    """One built engine: its archive, its manifest as measured, and what instances with it answered,
+    by instance type.
+    """
 
     archive: ArchiveRecord
     manifest: Manifest
@@ -81,40 +92,56 @@ def lock_path(folder: Path, model: str) -> Path:
 
 
 def read_lock(folder: Path, model: str) -> Lock:
-    """The lock of a model; empty when there is none. Raises LockError when the file is not that model's lock."""
+    """The lock of a model; empty when there is none.
+
+    Raises LockError when the file is not that model's lock.
+    """
     path = lock_path(folder, model)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Lock(model=model, engines={})
     except OSError as error:
-        raise LockError(path, f"cannot be read: {error.strerror}", "make it a readable file") from error
+        raise LockError(
+            path, f"cannot be read: {error.strerror}", "make it a readable file"
+        ) from error
     except ValueError as error:
         raise LockError(path, "is not UTF-8 text", _RESTORE) from error
     return _parsed(path, text, model)
 
 
 def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
-    """Adds or replaces one engine, keeping every other, by an atomic rename. Raises LockError and leaves the file as it was.
+    """Adds or replaces one engine, keeping every other, by an atomic rename. Raises LockError and
+    leaves the file as it was.
 
-    Writers wait for each other, so two builds that end at once both keep their entries. What was measured of the same archive
+    Writers wait for each other, so two builds that end at once both keep their entries. What was
+    measured of the same archive
     stays; of another archive it would no longer be true.
     """
     path = lock_path(folder, model)
     if entry.manifest.model != model:
-        raise LockError(path, f"refuses the engine of another model, '{entry.manifest.model}'", f"build the engine of {model}")
+        raise LockError(
+            path,
+            f"refuses the engine of another model, '{entry.manifest.model}'",
+            f"build the engine of {model}",
+        )
 
     def added(lock: Lock) -> LockEntry:
         before = lock.engines.get(entry.manifest.engine_key)
         is_same = before is not None and before.archive.sha256 == entry.archive.sha256
-        kept = before.capacity if before is not None and is_same and entry.capacity is None else entry.capacity
+        kept = (
+            before.capacity
+            if before is not None and is_same and entry.capacity is None
+            else entry.capacity
+        )
         return entry.model_copy(update={"capacity": kept})
 
     return _changed(folder, model, added)
 
 
 def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedCapacity) -> Path:
-    """Adds what an instance type answered to one engine, in place of an earlier measurement of that type.
+    """Adds what an instance type answered to one engine, in place of an earlier measurement of that
+    type.
 
     Raises LockError, and leaves the file as it was, when the lock has no such engine.
     """
@@ -122,7 +149,9 @@ def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedC
     def measured(lock: Lock) -> LockEntry:
         entry = lock.engines.get(engine_key)
         if entry is None:
-            raise LockError(lock_path(folder, model), f"has no engine {engine_key}", "build it, then measure it")
+            raise LockError(
+                lock_path(folder, model), f"has no engine {engine_key}", "build it, then measure it"
+            )
         before = {} if entry.capacity is None else entry.capacity
         return entry.model_copy(update={"capacity": {**before, capacity.instance_type: capacity}})
 
@@ -136,22 +165,37 @@ def _changed(folder: Path, model: str, change: Callable[[Lock], LockEntry]) -> P
         with _only_writer(folder):
             lock = read_lock(folder, model)
             entry = change(lock)
-            _replace(path, lock_text(lock.model_copy(update={"engines": {**lock.engines, entry.manifest.engine_key: entry}})))
+            _replace(
+                path,
+                lock_text(
+                    lock.model_copy(
+                        update={"engines": {**lock.engines, entry.manifest.engine_key: entry}}
+                    )
+                ),
+            )
     except OSError as error:
         raise LockError(
-            path, f"cannot be written: {error.strerror}", "make its folder writable; the lock is as it was"
+            path,
+            f"cannot be written: {error.strerror}",
+            "make its folder writable; the lock is as it was",
         ) from error
     return path
 
 
 def lock_text(lock: Lock) -> str:
     """The file of a lock: one key a line, sorted, so that engines added in two branches merge."""
-    return HEADER + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=True, width=120)
+    return HEADER + yaml.safe_dump(
+        lock.model_dump(mode="json", exclude_none=True), sort_keys=True, width=120
+    )
 
 
 def _parsed(path: Path, text: str, model: str) -> Lock:
     if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in text.splitlines()):
-        raise LockError(path, "holds the marks of a merge conflict", "keep the engines of both sides and remove the marks")
+        raise LockError(
+            path,
+            "holds the marks of a merge conflict",
+            "keep the engines of both sides and remove the marks",
+        )
     try:
         # YAML has no tuples, so the lists of the file are read as JSON would be.
         lock = Lock.model_validate_json(json.dumps(loaded(text)))
@@ -159,7 +203,10 @@ def _parsed(path: Path, text: str, model: str) -> Lock:
         raise LockError(path, "is not a lock file", _RESTORE) from error
     if lock.model != model:
         raise LockError(path, f"is the lock of '{lock.model}', not of '{model}'", _RESTORE)
-    if any((key, model) != (entry.manifest.engine_key, entry.manifest.model) for key, entry in lock.engines.items()):
+    if any(
+        (key, model) != (entry.manifest.engine_key, entry.manifest.model)
+        for key, entry in lock.engines.items()
+    ):
         raise LockError(path, "lists an engine under the key of another", _RESTORE)
     capacities = [entry.capacity for entry in lock.engines.values() if entry.capacity is not None]
     if any(name != each.instance_type for found in capacities for name, each in found.items()):

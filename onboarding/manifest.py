@@ -1,4 +1,7 @@
-"""The passport of one engine: what it is, where it may run, how it was judged. Lies in the archive as manifest.json."""
+"""The passport of one engine: what it is, where it may run, how it was judged.
+
+Lies in the archive as manifest.json.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from onboarding.values import CalibrationMethod, Precision, QuantizationMode, RequestedPrecision, Task, Value
+from onboarding.values import (
+    CalibrationMethod,
+    Precision,
+    QuantizationMode,
+    RequestedPrecision,
+    Task,
+    Value,
+)
 
 MANIFEST_NAME = "manifest.json"
 
@@ -21,7 +31,10 @@ class RuntimeIdentity(Value):
 
 
 class TensorRecord(Value):
-    """One input or output of the *served* model; -1 is a dynamic axis. Datatypes are KServe v2 names (BYTES, FP32, INT64)."""
+    """One input or output of the *served* model; -1 is a dynamic axis.
+
+    Datatypes are KServe v2 names (BYTES, FP32, INT64).
+    """
 
     name: str
     datatype: str
@@ -36,7 +49,9 @@ class ProfileRecord(Value):
 
 
 class AccuracyRecord(Value):
-    """An engine or network against the source model, on samples that calibration never saw; a score of 1 is the same answer."""
+    """An engine or network against the source model, on samples that calibration never saw; a score
+    of 1 is the same answer.
+    """
 
     subject: str
     metric: str
@@ -63,7 +78,9 @@ class CompileCheckRecord(Value):
 
 
 class BenchmarkRecord(Value):
-    """Latency in milliseconds of one runtime and precision at one shape; rows per second in `rows_per_second`."""
+    """Latency in milliseconds of one runtime and precision at one shape; rows per second in
+    `rows_per_second`.
+    """
 
     runtime: str
     precision: str
@@ -78,7 +95,9 @@ class BenchmarkRecord(Value):
 
 
 class SpeedupRecord(Value):
-    """How much faster one precision is than another: median of the ratios of paired rounds, with its 95 % interval."""
+    """How much faster one precision is than another: median of the ratios of paired rounds, with
+    its 95 % interval.
+    """
 
     candidate: str
     baseline: str
@@ -103,7 +122,9 @@ class RuntimeRecord(Value):
 
 
 class QuantizationRecord(Value):
-    """How the INT8 network was made; the layers' own costs and the frontier are in the network's record and the engine card."""
+    """How the INT8 network was made; the layers' own costs and the frontier are in the network's
+    record and the engine card.
+    """
 
     mode: QuantizationMode
     method: CalibrationMethod
@@ -161,8 +182,10 @@ class Manifest(Value):
     warm_up: bool = True
     """Whether a server runs every profile's sizes before it is healthy."""
     auto_truncate: bool = Field(True, exclude_if=bool)
-    """Whether a text of more tokens than the engine takes is cut, instead of refused. Only False is written: manifests that were
-    published before there was a choice keep their bytes, and a server of that time refuses those that it would not obey."""
+    """Whether a text of more tokens than the engine takes is cut, instead of refused. Only False is
+    written: manifests that were
+    published before there was a choice keep their bytes, and a server of that time refuses those
+    that it would not obey."""
     files: dict[str, str]
     accuracy: tuple[AccuracyRecord, ...]
     compile_checks: tuple[CompileCheckRecord, ...]

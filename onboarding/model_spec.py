@@ -24,7 +24,9 @@ from onboarding.values import (
 )
 
 LARGEST_COUNT = (1 << 31) - 1
-"""Of TensorRT's dimensions, of Triton's model configuration, and of the counts of AWS's APIs: 32 bits with a sign."""
+"""Of TensorRT's dimensions, of Triton's model configuration, and of the counts of AWS's APIs: 32
+bits with a sign.
+"""
 
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
@@ -37,12 +39,21 @@ DATASET = "Dataset under the onboarding root: .txt (a text a line), .tsv (label,
 class SourceSpec(Value):
     """Where the network comes from; exactly one of the four kinds, and always pinned."""
 
-    python_package: str | None = Field(None, description="PyPI package with an exact version: name==1.2.3")
-    huggingface: str | None = Field(None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>")
-    checkpoint: str | None = Field(None, description="Folder of a checkpoint, relative to the onboarding root")
-    onnx: str | None = Field(None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root")
+    python_package: str | None = Field(
+        None, description="PyPI package with an exact version: name==1.2.3"
+    )
+    huggingface: str | None = Field(
+        None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>"
+    )
+    checkpoint: str | None = Field(
+        None, description="Folder of a checkpoint, relative to the onboarding root"
+    )
+    onnx: str | None = Field(
+        None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root"
+    )
     path: str | None = Field(
-        None, description="Folder of the checkpoint, relative to the root of the package's wheel or of the repository"
+        None,
+        description="Folder of the checkpoint, relative to the root of the package's wheel or of the repository",
     )
     sha256: str | None = Field(
         None,
@@ -55,7 +66,9 @@ class OptimizationProfileSpec(Value):
     """Input sizes one engine serves: (min, opt, max) of each dynamic axis."""
 
     batch: Sizes = Field(description="Rows of a batch: min, opt, max")
-    sequence: Sizes | None = Field(None, description="Tokens of a row: min, opt, max; text tasks need it")
+    sequence: Sizes | None = Field(
+        None, description="Tokens of a row: min, opt, max; text tasks need it"
+    )
 
 
 class CalibrationSpec(Value):
@@ -63,11 +76,15 @@ class CalibrationSpec(Value):
 
     dataset: str = Field(description=DATASET)
     samples: PositiveInt = Field(256, description="Samples used, from the first one on")
-    method: CalibrationMethod = Field("entropy", description="How a range is chosen from the values seen")
+    method: CalibrationMethod = Field(
+        "entropy", description="How a range is chosen from the values seen"
+    )
 
 
 class SensitivitySearchSpec(Value):
-    """The samples that tell how much accuracy each layer costs in INT8, seen by neither calibration nor judgement."""
+    """The samples that tell how much accuracy each layer costs in INT8, seen by neither calibration
+    nor judgement.
+    """
 
     dataset: str = Field(description=DATASET)
     samples: PositiveInt = Field(128, description="Samples used, from the first one on")
@@ -80,9 +97,12 @@ class EngineSpec(Value):
         "auto",
         description="auto: int8 where it is faster and within the accuracy budget, else fp16 (fp32 on CPU); the lock says why",
     )
-    optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(min_length=1, description="Input sizes the engine serves")
+    optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(
+        min_length=1, description="Input sizes the engine serves"
+    )
     calibration: CalibrationSpec | None = Field(
-        None, description="Samples that set INT8 ranges; int8 needs them, auto tries int8 only with them"
+        None,
+        description="Samples that set INT8 ranges; int8 needs them, auto tries int8 only with them",
     )
     sensitivity_search: SensitivitySearchSpec | None = Field(
         None,
@@ -99,12 +119,16 @@ class EngineSpec(Value):
         None, description="Most memory the compiler may use for one layer; default: all there is"
     )
     optimization_level: Annotated[int, Field(ge=0, le=5)] | None = Field(
-        None, description="How long TensorRT looks for faster kernels, 0 to 5; default: TensorRT's own, 3"
+        None,
+        description="How long TensorRT looks for faster kernels, 0 to 5; default: TensorRT's own, 3",
     )
     hardware_compatibility: HardwareCompatibility = Field(
-        "none", description="GPUs that the plan may run on beside the one it was built on; slower than none"
+        "none",
+        description="GPUs that the plan may run on beside the one it was built on; slower than none",
     )
-    version_compatible: bool = Field(False, description="Build a plan that later releases of TensorRT load; slower")
+    version_compatible: bool = Field(
+        False, description="Build a plan that later releases of TensorRT load; slower"
+    )
 
 
 class BudgetSpec(Value):
@@ -135,41 +159,61 @@ class DynamicBatchingSpec(Value):
         (), description="Batch sizes the server waits for, within max_queue_delay_us"
     )
     max_queue_delay_us: Annotated[int, Field(ge=0, le=60_000_000)] = Field(
-        0, description="Longest wait for a fuller batch, in microseconds; SageMaker gives an answer up after a minute"
+        0,
+        description="Longest wait for a fuller batch, in microseconds; SageMaker gives an answer up after a minute",
     )
-    max_batch_size: PositiveInt | None = Field(None, description="Rows; default: the largest batch of the optimization profiles")
+    max_batch_size: PositiveInt | None = Field(
+        None, description="Rows; default: the largest batch of the optimization profiles"
+    )
 
 
 class ServingSpec(Value):
     """What answers, inside the endpoint."""
 
-    server: Server = Field("triton", description="triton, or python: the small server of container/server")
-    dynamic_batching: DynamicBatchingSpec = Field(DynamicBatchingSpec(), description="How requests are grouped")
+    server: Server = Field(
+        "triton", description="triton, or python: the small server of container/server"
+    )
+    dynamic_batching: DynamicBatchingSpec = Field(
+        DynamicBatchingSpec(), description="How requests are grouped"
+    )
     instances_per_gpu: Annotated[int, Field(ge=1, le=128)] = Field(
         1, description="Copies of the engine that run at once on one GPU"
     )
-    warm_up: bool = Field(True, description="Run every profile's sizes once before the endpoint is healthy")
-    response_cache: bool = Field(False, description="Answer a repeated request from memory; Triton only")
+    warm_up: bool = Field(
+        True, description="Run every profile's sizes once before the endpoint is healthy"
+    )
+    response_cache: bool = Field(
+        False, description="Answer a repeated request from memory; Triton only"
+    )
     auto_truncate: bool = Field(
-        True, description="Cut texts of more tokens than the largest sequence; false: refuse their requests, naming the texts"
+        True,
+        description="Cut texts of more tokens than the largest sequence; false: refuse their requests, naming the texts",
     )
 
 
 class ScheduledFloorSpec(Value):
-    """Bounds that begin at a time, such as more instances before the morning; the next schedule takes them back."""
+    """Bounds that begin at a time, such as more instances before the morning; the next schedule
+    takes them back.
+    """
 
-    schedule: str = Field(description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes")
+    schedule: str = Field(
+        description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes"
+    )
     min: InstanceCount = Field(description="Fewest instances from then on")
     max: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         None, description="Most instances from then on; default: scaling.max"
     )
-    timezone: str | None = Field(None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC")
+    timezone: str | None = Field(
+        None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC"
+    )
 
 
 class ScalingSpec(Value):
     """How many instances: between min and max, moved by target tracking."""
 
-    min: InstanceCount = Field(1, description="Fewest instances; 0 only for an asynchronous endpoint")
+    min: InstanceCount = Field(
+        1, description="Fewest instances; 0 only for an asynchronous endpoint"
+    )
     max: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Most instances")
     safety_factor: Annotated[float, Field(ge=0.01, le=1)] = Field(
         0.5, description="Share of the measured capacity at which a further instance is asked for"
@@ -177,13 +221,19 @@ class ScalingSpec(Value):
     gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
         70, description="GPU utilization at which a further instance is asked for"
     )
-    scale_out_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(60, description="Pause after instances were added")
-    scale_in_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(300, description="Pause after instances were removed")
+    scale_out_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        60, description="Pause after instances were added"
+    )
+    scale_in_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        300, description="Pause after instances were removed"
+    )
     schedule: tuple[ScheduledFloorSpec, ...] = Field((), description="Bounds by time of day")
 
 
 class InstancePoolSpec(Value):
-    """A further instance type that the endpoint takes when the first has no capacity, with an engine built for its own GPU."""
+    """A further instance type that the endpoint takes when the first has no capacity, with an
+    engine built for its own GPU.
+    """
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
     priority: Annotated[int, Field(ge=1, le=5)] | None = Field(
@@ -194,22 +244,30 @@ class InstancePoolSpec(Value):
 class DataCaptureSpec(Value):
     """Requests and answers that the endpoint keeps, under captures/ of the artifact bucket."""
 
-    percent: Annotated[int, Field(ge=1, le=100)] = Field(description="Share of the requests that is kept")
+    percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        description="Share of the requests that is kept"
+    )
 
 
 class AsynchronousSpec(Value):
-    """Requests come as S3 objects and wait in SageMaker's queue; answers are written under answers/ of the artifact bucket."""
+    """Requests come as S3 objects and wait in SageMaker's queue; answers are written under answers/
+    of the artifact bucket.
+    """
 
     max_concurrent_invocations: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="Requests that one instance answers at once; default: SageMaker chooses"
     )
-    notify: bool = Field(False, description="Tell the environment's topic of each answer and each failure")
+    notify: bool = Field(
+        False, description="Tell the environment's topic of each answer and each failure"
+    )
 
 
 class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
-    instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge")
+    instance_type: str = Field(
+        description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge"
+    )
     latency_slo_ms: Annotated[float, Field(ge=0.001, le=3_600_000)] | None = Field(
         None, description="Latency promised, in milliseconds; alarms watch it"
     )
@@ -219,18 +277,29 @@ class EndpointSpec(Value):
     instance_pools: tuple[InstancePoolSpec, ...] = Field(
         (), max_length=4, description="Further instance types, tried when the first has no capacity"
     )
-    data_capture: DataCaptureSpec | None = Field(None, description="Keep a share of requests and answers; default: none")
-    asynchronous: AsynchronousSpec | None = Field(None, description="Answer by way of S3; default: at once")
-    network_isolation: bool = Field(True, description="The container reaches no network, not even AWS")
+    data_capture: DataCaptureSpec | None = Field(
+        None, description="Keep a share of requests and answers; default: none"
+    )
+    asynchronous: AsynchronousSpec | None = Field(
+        None, description="Answer by way of S3; default: at once"
+    )
+    network_isolation: bool = Field(
+        True, description="The container reaches no network, not even AWS"
+    )
     dashboard: bool = Field(False, description="A dashboard of its own, beside the environment's")
 
 
 class JoinSpec(Value):
-    """A place beside another model, behind that model's own endpoint: some of the traffic, or a copy of it."""
+    """A place beside another model, behind that model's own endpoint: some of the traffic, or a
+    copy of it.
+    """
 
-    joins: str = Field(description="The model, with an endpoint of its own, beside which this one answers")
+    joins: str = Field(
+        description="The model, with an endpoint of its own, beside which this one answers"
+    )
     role: Role = Field(
-        "variant", description="variant: takes a share of the traffic; shadow: gets a copy, and its answers are thrown away"
+        "variant",
+        description="variant: takes a share of the traffic; shadow: gets a copy, and its answers are thrown away",
     )
     weight: Weight = Field(1.0, description="Share of the traffic, or of the copies")
     instance_type: str | None = Field(None, description="Default: the other model's")
@@ -240,13 +309,19 @@ class JoinSpec(Value):
 def _endpoint_tag(value: object) -> str:
     if isinstance(value, str):
         return SHARED
-    return JOINED if isinstance(value, JoinSpec) or (isinstance(value, Mapping) and "joins" in value) else OWN
+    return (
+        JOINED
+        if isinstance(value, JoinSpec) or (isinstance(value, Mapping) and "joins" in value)
+        else OWN
+    )
 
 
 class ModelSpec(Value):
     """One model file, whole."""
 
-    name: str = Field(description="The file's name without .yaml: letters, digits and single hyphens")
+    name: str = Field(
+        description="The file's name without .yaml: letters, digits and single hyphens"
+    )
     task: Task = Field(description="What goes in and comes out")
     source: SourceSpec = Field(
         description="Where the network comes from: exactly one of python_package, huggingface, checkpoint, onnx; always pinned"
@@ -255,13 +330,21 @@ class ModelSpec(Value):
     accuracy: AccuracySpec = Field(description="How the engine is judged")
     serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
     endpoint: Annotated[
-        Annotated[EndpointSpec, Tag(OWN)] | Annotated[str, Tag(SHARED)] | Annotated[JoinSpec, Tag(JOINED)],
+        Annotated[EndpointSpec, Tag(OWN)]
+        | Annotated[str, Tag(SHARED)]
+        | Annotated[JoinSpec, Tag(JOINED)],
         Discriminator(_endpoint_tag),
-    ] = Field(description="An endpoint of its own, the name of a shared one in endpoints/, or a place beside another model")
+    ] = Field(
+        description="An endpoint of its own, the name of a shared one in endpoints/, or a place beside another model"
+    )
 
 
 class SharedEndpointSpec(EndpointSpec):
     """One multi-model endpoint, `endpoints/<name>.yaml`; models join it by naming it."""
 
-    name: str = Field(description="The file's name without .yaml: letters, digits and single hyphens")
-    server: Server = Field("triton", description="What answers for every model; on a GPU it must be triton")
+    name: str = Field(
+        description="The file's name without .yaml: letters, digits and single hyphens"
+    )
+    server: Server = Field(
+        "triton", description="What answers for every model; on a GPU it must be triton"
+    )

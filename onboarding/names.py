@@ -1,4 +1,6 @@
-"""Every name and path that two rooms must agree on, as pure functions: nobody passes an output by hand."""
+"""Every name and path that two rooms must agree on, as pure functions: nobody passes an output by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ ANSWERS_PREFIX = "answers"
 REQUESTS_PREFIX = "requests"
 """What asynchronous endpoints are asked."""
 JOBS_PREFIX = "jobs"
-"""What training jobs that build leave beside the engine: results, and unfinished work that the next one goes on from."""
+"""What training jobs that build leave beside the engine: results, and unfinished work that the next
+one goes on from.
+"""
 UNREFERENCED_TAG = ("roundhouse", "unreferenced")
-"""Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what carries it."""
+"""Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what
+carries it.
+"""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 
@@ -50,7 +56,9 @@ def engine_card_data_path(engine_key: str) -> str:
 
 
 def timing_cache_path(tensorrt: str, gpu: str) -> str:
-    """Object key of the timing cache that every build of one exact TensorRT on one GPU model shares."""
+    """Object key of the timing cache that every build of one exact TensorRT on one GPU model
+    shares.
+    """
     return f"{TIMING_CACHES_PREFIX}/{tensorrt}/{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}.cache"
 
 
@@ -65,7 +73,9 @@ def target_model(engine_key: str) -> str:
 
 
 def captures_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
-    """Where an endpoint's captures lie: SageMaker itself adds the endpoint's name to the destination, then the variant's."""
+    """Where an endpoint's captures lie: SageMaker itself adds the endpoint's name to the
+    destination, then the variant's.
+    """
     return f"{CAPTURES_PREFIX}/{endpoint_name(environment, endpoint)}"
 
 
@@ -80,7 +90,9 @@ def requests_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
 
 
 def stack_name(environment: EnvironmentSpec, part: str) -> str:
-    """CloudFormation stack name of one part of an environment: foundation, builds, observability, endpoint-<name>."""
+    """CloudFormation stack name of one part of an environment: foundation, builds, observability,
+    endpoint-<name>.
+    """
     return f"roundhouse-{environment.name}-{part}"
 
 
@@ -100,7 +112,9 @@ def build_machine(environment: EnvironmentSpec) -> str:
 
 
 def training_job_prefix(environment: EnvironmentSpec) -> str:
-    """What the names of an environment's training jobs begin with; no environment's name has two hyphens in a row."""
+    """What the names of an environment's training jobs begin with; no environment's name has two
+    hyphens in a row.
+    """
     return f"roundhouse-{environment.name}--"
 
 
@@ -110,7 +124,9 @@ def checkpoint_prefix(engine_key: str) -> str:
 
 
 def repository(environment: EnvironmentSpec, image: str) -> str:
-    """ECR repository of an image: python-server, python-server-gpu, triton, builder-cpu, builder-gpu."""
+    """ECR repository of an image: python-server, python-server-gpu, triton, builder-cpu,
+    builder-gpu.
+    """
     return f"roundhouse-{environment.name}/{image}"
 
 

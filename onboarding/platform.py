@@ -1,4 +1,7 @@
-"""The platform lock: dated, sourced rows on instance types and serving platforms. `None` is "unknown", never a guess."""
+"""The platform lock: dated, sourced rows on instance types and serving platforms.
+
+`None` is "unknown", never a guess.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ class InstanceType(Value):
 
 
 class ServingPlatform(Value):
-    """One choice that fixes serving image, builder image, trtexec dialect, quantization mode and host AMI together."""
+    """One choice that fixes serving image, builder image, trtexec dialect, quantization mode and
+    host AMI together.
+    """
 
     name: str
     triton: str
@@ -56,7 +61,9 @@ class HostImage(Value):
 
 
 def _content(file_name: str) -> Any:
-    return loaded(resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8"))["rows"]
+    return loaded(
+        resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
+    )["rows"]
 
 
 def _rows(file_name: str) -> list[dict[str, object]]:
@@ -73,7 +80,10 @@ def instance_types() -> dict[str, InstanceType]:
 @cache
 def serving_platforms() -> dict[str, ServingPlatform]:
     """Every serving platform known, by name."""
-    return {row.name: row for row in map(ServingPlatform.model_validate, _rows("serving_platforms.yaml"))}
+    return {
+        row.name: row
+        for row in map(ServingPlatform.model_validate, _rows("serving_platforms.yaml"))
+    }
 
 
 @cache
@@ -99,13 +109,16 @@ def aws_partition(region: str) -> str:
 CODEBUILD_GPU_REGIONS = (
     "us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-southeast-2",
 )  # fmt: skip
-"""Where CodeBuild has LINUX_GPU_CONTAINER by every list of AWS: that of projects has four regions more than that of fleets."""
+"""Where CodeBuild has LINUX_GPU_CONTAINER by every list of AWS: that of projects has four regions
+more than that of fleets.
+"""
 
 
 def build_route(compute_capability: str, *, codebuild_gpu: bool, fleet: bool = False) -> BuildRoute:
     """Where an engine for a compute capability is compiled.
 
-    On-demand CodeBuild has one usable GPU, the A10G (8.6), where the environment has it at all; everything else needs a fleet
+    On-demand CodeBuild has one usable GPU, the A10G (8.6), where the environment has it at all;
+    everything else needs a fleet
     that the environment names, or a SageMaker training job on the endpoint's own instance type.
     """
     if compute_capability == "cpu":

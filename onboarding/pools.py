@@ -6,7 +6,9 @@ from onboarding.model_spec import EndpointSpec
 
 
 def pool_priorities(endpoint: EndpointSpec) -> tuple[tuple[int, str], ...]:
-    """(priority, instance type) of the endpoint's own type, always 1, and of each pool; by default after those before it."""
+    """(priority, instance type) of the endpoint's own type, always 1, and of each pool; by default
+    after those before it.
+    """
     found = [(1, endpoint.instance_type)]
     for pool in endpoint.instance_pools:
         after = max(priority for priority, _ in found) + 1

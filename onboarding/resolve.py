@@ -22,9 +22,11 @@ from onboarding.values import QuantizationMode
 
 
 def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tuple[Deployment, ...]:
-    """Every endpoint of an environment, or `only` some, by name; a shared endpoint that no model joins is not deployed.
+    """Every endpoint of an environment, or `only` some, by name; a shared endpoint that no model
+    joins is not deployed.
 
-    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, the environment or an endpoint is unknown,
+    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, the
+    environment or an endpoint is unknown,
     or a lock cannot be read.
     """
     view = _view(tree, environment)
@@ -33,14 +35,20 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     if unknown:
         raise FaultsError(unknown)
     chosen = sorted(only or behind)
-    entries = _lock_entries(tree.root, view, [model.name for name in chosen for model in behind[name]])
+    entries = _lock_entries(
+        tree.root, view, [model.name for name in chosen for model in behind[name]]
+    )
     return tuple(_endpoint_deployment(tree, view, name, behind[name], entries) for name in chosen)
 
 
-def target(tree: Tree, environment: str, model: str, compute_capability: str | None = None) -> tuple[Deployment, Target]:
-    """One model of an environment, and the endpoint that serves it; raises as `deployments` does, and for an unknown model.
+def target(
+    tree: Tree, environment: str, model: str, compute_capability: str | None = None
+) -> tuple[Deployment, Target]:
+    """One model of an environment, and the endpoint that serves it; raises as `deployments` does,
+    and for an unknown model.
 
-    `compute_capability` tells the engines of a model apart that several GPU generations serve; default: the first one's.
+    `compute_capability` tells the engines of a model apart that several GPU generations serve;
+    default: the first one's.
     """
     known: list[str] = []
     for deployment in deployments(tree, environment):
@@ -53,11 +61,23 @@ def target(tree: Tree, environment: str, model: str, compute_capability: str | N
         raise FaultsError([_unknown("models", "model", model, tree.models)])
     what = f"model {model} is not served on that compute capability in environment {environment}"
     way_out = "leave it out, or name an instance type of it in the model's endpoint"
-    raise FaultsError([Fault(file="models", what=what, value=compute_capability, allowed=listed(known), way_out=way_out)])
+    raise FaultsError(
+        [
+            Fault(
+                file="models",
+                what=what,
+                value=compute_capability,
+                allowed=listed(known),
+                way_out=way_out,
+            )
+        ]
+    )
 
 
 def runtime_identity(platform: ServingPlatform, instance: InstanceType) -> RuntimeIdentity:
-    """What executes engines on an instance type: the platform's TensorRT on a GPU, its ONNX Runtime on a CPU."""
+    """What executes engines on an instance type: the platform's TensorRT on a GPU, its ONNX Runtime
+    on a CPU.
+    """
     if not instance.is_gpu:
         return RuntimeIdentity(name="onnxruntime", version=platform.onnxruntime)
     if platform.tensorrt is None:
@@ -81,13 +101,22 @@ def _view(tree: Tree, environment: str) -> Resolved:
 def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
     names = tuple(known)
     if not name.strip():
-        return Fault(file=folder, what=f"an empty {kind} name", allowed=listed(names), way_out="name one of these")
+        return Fault(
+            file=folder,
+            what=f"an empty {kind} name",
+            allowed=listed(names),
+            way_out="name one of these",
+        )
     way_out = did_you_mean(name, names, f"add {folder}/{name}.yaml")
-    return Fault(file=folder, what=f"unknown {kind}", value=name, allowed=listed(names), way_out=way_out)
+    return Fault(
+        file=folder, what=f"unknown {kind}", value=name, allowed=listed(names), way_out=way_out
+    )
 
 
 def _models_behind(view: Resolved) -> dict[str, tuple[ModelSpec, ...]]:
-    """The models of every endpoint that is deployed: the one that owns it first, then those that join it, shadows last."""
+    """The models of every endpoint that is deployed: the one that owns it first, then those that
+    join it, shadows last.
+    """
     models = [each.spec for each in view.models.values()]
     behind = {model.name: [model] for model in models if isinstance(model.endpoint, EndpointSpec)}
     for model in models:
@@ -99,7 +128,9 @@ def _models_behind(view: Resolved) -> dict[str, tuple[ModelSpec, ...]]:
     return {name: tuple(found) for name, found in behind.items()}
 
 
-def _lock_entries(root: Path, view: Resolved, models: Iterable[str]) -> dict[str, dict[str, LockEntry]]:
+def _lock_entries(
+    root: Path, view: Resolved, models: Iterable[str]
+) -> dict[str, dict[str, LockEntry]]:
     entries: dict[str, dict[str, LockEntry]] = {}
     faults: list[Fault] = []
     folder = view.environment.spec.locks
@@ -115,7 +146,11 @@ def _lock_entries(root: Path, view: Resolved, models: Iterable[str]) -> dict[str
 
 
 def _endpoint_deployment(
-    tree: Tree, view: Resolved, name: str, models: tuple[ModelSpec, ...], entries: Mapping[str, Mapping[str, LockEntry]]
+    tree: Tree,
+    view: Resolved,
+    name: str,
+    models: tuple[ModelSpec, ...],
+    entries: Mapping[str, Mapping[str, LockEntry]],
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
@@ -125,7 +160,9 @@ def _endpoint_deployment(
     return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
 
 
-def _deployment(view: Resolved, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]) -> Deployment:
+def _deployment(
+    view: Resolved, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]
+) -> Deployment:
     environment = view.environment.spec
     platform = serving_platforms()[environment.platform]
     shared = isinstance(endpoint, SharedEndpointSpec)
@@ -133,10 +170,14 @@ def _deployment(view: Resolved, name: str, endpoint: EndpointSpec, variants: tup
         environment=environment,
         name=name,
         endpoint=endpoint,
-        server=endpoint.server if isinstance(endpoint, SharedEndpointSpec) else variants[0].targets[0].model.serving.server,
+        server=endpoint.server
+        if isinstance(endpoint, SharedEndpointSpec)
+        else variants[0].targets[0].model.serving.server,
         multi_model=shared,
         platform=platform,
-        inference_ami_version=_host_image(environment, platform) if any(each.instance_type.is_gpu for each in variants) else None,
+        inference_ami_version=_host_image(environment, platform)
+        if any(each.instance_type.is_gpu for each in variants)
+        else None,
         variants=variants,
     )
 
@@ -151,8 +192,17 @@ class _Resolver:
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
         """The variant that every endpoint has, with a pool for each instance type."""
-        pools = [self._pool(priority, name, models) for priority, name in sorted(pool_priorities(endpoint))]
-        return Variant(name=VARIANT, role="variant", weight=endpoint.weight, scaling=endpoint.scaling, pools=tuple(pools))
+        pools = [
+            self._pool(priority, name, models)
+            for priority, name in sorted(pool_priorities(endpoint))
+        ]
+        return Variant(
+            name=VARIANT,
+            role="variant",
+            weight=endpoint.weight,
+            scaling=endpoint.scaling,
+            pools=tuple(pools),
+        )
 
     def joined_variant(self, model: ModelSpec, endpoint: EndpointSpec) -> Variant:
         """The variant of a model that joins another's endpoint."""
@@ -168,17 +218,31 @@ class _Resolver:
         )
 
     def _pool(self, priority: int, instance_type: str, models: tuple[ModelSpec, ...]) -> Pool:
-        platform, instance = serving_platforms()[self.view.environment.spec.platform], instance_types()[instance_type]
-        targets = tuple(_target(self.tree, model, platform, instance, self.entries[model.name]) for model in models)
+        platform, instance = (
+            serving_platforms()[self.view.environment.spec.platform],
+            instance_types()[instance_type],
+        )
+        targets = tuple(
+            _target(self.tree, model, platform, instance, self.entries[model.name])
+            for model in models
+        )
         return Pool(instance_type=instance, priority=priority, targets=targets)
 
 
 def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str | None:
-    return platform.inference_ami_version if environment.inference_ami_version is None else environment.inference_ami_version
+    return (
+        platform.inference_ami_version
+        if environment.inference_ami_version is None
+        else environment.inference_ami_version
+    )
 
 
 def _target(
-    tree: Tree, model: ModelSpec, platform: ServingPlatform, instance: InstanceType, entries: Mapping[str, LockEntry]
+    tree: Tree,
+    model: ModelSpec,
+    platform: ServingPlatform,
+    instance: InstanceType,
+    entries: Mapping[str, LockEntry],
 ) -> Target:
     quantization = quantization_mode(model, platform)
     key = engine_key(
@@ -193,7 +257,8 @@ def _target(
         instance_type=instance,
         engine_key=key,
         network_keys={
-            name: network_key(model, name, tree.dataset_digests, quantization=quantization) for name in network_precisions(model)
+            name: network_key(model, name, tree.dataset_digests, quantization=quantization)
+            for name in network_precisions(model)
         },
         lock_entry=entries.get(key),
     )

@@ -1,4 +1,6 @@
-"""Every file as one environment sees it: the environment's overrides merged on before anything is validated."""
+"""Every file as one environment sees it: the environment's overrides merged on before anything is
+validated.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,16 @@ class Resolved:
     @cached_property
     def joins(self) -> Mapping[str, JoinSpec]:
         """What every model says that joins another, by name; those that a rule refuses among them."""
-        sections = {name: model.spec.endpoint for name, model in self.models.items() if "endpoint" in model.sections}
-        return {name: endpoint for name, endpoint in sorted(sections.items()) if isinstance(endpoint, JoinSpec)}
+        sections = {
+            name: model.spec.endpoint
+            for name, model in self.models.items()
+            if "endpoint" in model.sections
+        }
+        return {
+            name: endpoint
+            for name, endpoint in sorted(sections.items())
+            if isinstance(endpoint, JoinSpec)
+        }
 
     @cached_property
     def joined(self) -> Mapping[str, tuple[str, ...]]:
@@ -64,7 +74,9 @@ def resolved(files: Files, environment: str) -> Resolved:
 
 
 def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
-    """The endpoint that a model's file describes; None when the model joins a shared one, or says nothing usable."""
+    """The endpoint that a model's file describes; None when the model joins a shared one, or says
+    nothing usable.
+    """
     written = model.document.data.get("endpoint")
     if not isinstance(written, Mapping) or "joins" in written:
         return None
@@ -78,9 +90,14 @@ def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
 
 
 def _overridden(
-    spec_type: type[SpecT], specs: Mapping[str, Checked[SpecT]], environment: Checked[EnvironmentSpec], section: str
+    spec_type: type[SpecT],
+    specs: Mapping[str, Checked[SpecT]],
+    environment: Checked[EnvironmentSpec],
+    section: str,
 ) -> dict[str, Checked[SpecT]]:
-    overrides: Mapping[str, object] = getattr(environment.spec, section) if section in environment.sections else {}
+    overrides: Mapping[str, object] = (
+        getattr(environment.spec, section) if section in environment.sections else {}
+    )
     result = dict(specs)
     for name in overrides.keys() & specs.keys():
         override = environment.document.part(section, name)

@@ -33,7 +33,9 @@ _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 @dataclass(frozen=True, kw_only=True)
 class _Field:
-    """One field of a cron expression: its bounds, the words for its numbers, and the marks that only it takes."""
+    """One field of a cron expression: its bounds, the words for its numbers, and the marks that
+    only it takes.
+    """
 
     name: str
     least: int
@@ -44,19 +46,29 @@ class _Field:
     """Whether it may say `?`: no particular one."""
 
     def takes(self, text: str) -> bool:
-        """True when every part of a comma-separated list is a value, a range, a step or a mark of this field."""
-        return (self.open and text == "?") or all(self._takes_part(part) for part in text.upper().split(","))
+        """True when every part of a comma-separated list is a value, a range, a step or a mark of
+        this field.
+        """
+        return (self.open and text == "?") or all(
+            self._takes_part(part) for part in text.upper().split(",")
+        )
 
     def _takes_part(self, part: str) -> bool:
         if re.fullmatch(self.marks, part):
-            return all(self.least <= int(number) <= self.most for number in re.findall(r"^[0-9]+", part))
+            return all(
+                self.least <= int(number) <= self.most for number in re.findall(r"^[0-9]+", part)
+            )
         span, slash, step = part.partition("/")
         if slash and not re.fullmatch(r"[1-9][0-9]{0,3}", step):
             return False
-        return span == "*" or (span.count("-") <= 1 and all(self._is_value(value) for value in span.split("-")))
+        return span == "*" or (
+            span.count("-") <= 1 and all(self._is_value(value) for value in span.split("-"))
+        )
 
     def _is_value(self, text: str) -> bool:
-        return text in self.words or (re.fullmatch(r"[0-9]{1,4}", text) is not None and self.least <= int(text) <= self.most)
+        return text in self.words or (
+            re.fullmatch(r"[0-9]{1,4}", text) is not None and self.least <= int(text) <= self.most
+        )
 
 
 _FIELDS = (
@@ -64,7 +76,14 @@ _FIELDS = (
     _Field(name="hours", least=0, most=23),
     _Field(name="day of the month", least=1, most=31, marks=r"L|LW|[0-9]{1,2}W", open=True),
     _Field(name="month", least=1, most=12, words=_MONTHS),
-    _Field(name="day of the week", least=1, most=7, words=_DAYS, marks=rf"L|([1-7]|{'|'.join(_DAYS)})(L|#[1-5])", open=True),
+    _Field(
+        name="day of the week",
+        least=1,
+        most=7,
+        words=_DAYS,
+        marks=rf"L|([1-7]|{'|'.join(_DAYS)})(L|#[1-5])",
+        open=True,
+    ),
     _Field(name="year", least=1970, most=2199),
 )
 
@@ -85,14 +104,18 @@ def time_zones() -> frozenset[str]:
 
 
 def time_zone_meant(text: str) -> str | None:
-    """The IANA zone that somebody may mean: by an abbreviation, a city alone, or a slip of the pen; None where it is a guess."""
+    """The IANA zone that somebody may mean: by an abbreviation, a city alone, or a slip of the pen;
+    None where it is a guess.
+    """
     word = text.strip()
     for zone, abbreviations in _SAID_FOR.items():
         if word.upper() in abbreviations.split():
             return zone
     places = sorted(zone for zone in time_zones() if "/" in zone)
     city = word.replace(" ", "_").lower()
-    named = [zone for zone in places if zone.lower() == city or zone.rsplit("/", 1)[1].lower() == city]
+    named = [
+        zone for zone in places if zone.lower() == city or zone.rsplit("/", 1)[1].lower() == city
+    ]
     return named[0] if named else nearest(word, [*places, "UTC"], cutoff=0.75)
 
 
@@ -102,14 +125,20 @@ def _cron_fault(content: str) -> str | None:
         return f"has {len(fields)} fields, and cron(…) has six: {', '.join(field.name for field in _FIELDS)}"
     for field, text in zip(_FIELDS, fields, strict=True):
         if not field.takes(text):
-            bounds = f"{field.least} to {field.most}" + (f", or {field.words[0]} to {field.words[-1]}" if field.words else "")
+            bounds = f"{field.least} to {field.most}" + (
+                f", or {field.words[0]} to {field.words[-1]}" if field.words else ""
+            )
             return f"says {text} for the {field.name}, which takes {bounds}"
     return _day_fault(fields)
 
 
 def _day_fault(fields: Sequence[str]) -> str | None:
     open_days = (fields[2] == "?") + (fields[4] == "?")
-    return None if open_days == 1 else "must say ? for exactly one of the day of the month and the day of the week"
+    return (
+        None
+        if open_days == 1
+        else "must say ? for exactly one of the day of the month and the day of the week"
+    )
 
 
 def _rate_fault(content: str) -> str | None:

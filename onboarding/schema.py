@@ -1,4 +1,6 @@
-"""JSON Schema of each kind of file, for editors: `python -m onboarding.schema --write`, or `--check` for drift."""
+"""JSON Schema of each kind of file, for editors: `python -m onboarding.schema --write`, or
+`--check` for drift.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,15 @@ def schemas() -> dict[str, str]:
     """The text of every schema file, by file name."""
     kinds = {
         "model": _schema(ModelSpec, "A model: models/<name>.yaml"),
-        "endpoint": _schema(SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml"),
+        "endpoint": _schema(
+            SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml"
+        ),
         "environment": _environment_schema(),
     }
-    return {f"{kind}.schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n" for kind, schema in kinds.items()}
+    return {
+        f"{kind}.schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n"
+        for kind, schema in kinds.items()
+    }
 
 
 def drifted(folder: Path) -> tuple[str, ...]:
@@ -46,14 +53,21 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
     parser = argparse.ArgumentParser(prog="python -m onboarding.schema", description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--write", action="store_true", help="write schemas/*.schema.json")
-    action.add_argument("--check", action="store_true", help="exit with 1 when a schema file is not what the code generates")
+    action.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with 1 when a schema file is not what the code generates",
+    )
     if parser.parse_args(arguments).write:
         write(folder)
         return 0
     names = drifted(folder)
     if names:
         listed = ", ".join(f"schemas/{name}" for name in names)
-        print(f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema --write` and commit.", file=sys.stderr)
+        print(
+            f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema --write` and commit.",
+            file=sys.stderr,
+        )
     return 1 if names else 0
 
 
@@ -69,17 +83,29 @@ def _environment_schema() -> dict[str, Any]:
         part = spec_type.model_json_schema()
         inner = part.pop("$defs", {})
         definitions.update(inner)
-        definitions.update({f"{name}{OVERRIDE}": _partial(definition) for name, definition in inner.items()})
+        definitions.update(
+            {f"{name}{OVERRIDE}": _partial(definition) for name, definition in inner.items()}
+        )
         override = _partial(part)
-        override["properties"] = {key: value for key, value in override["properties"].items() if key != "name"}
+        override["properties"] = {
+            key: value for key, value in override["properties"].items() if key != "name"
+        }
         definitions[f"{spec_type.__name__}{OVERRIDE}"] = override
-        schema["properties"][section]["additionalProperties"] = {"$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"}
+        schema["properties"][section]["additionalProperties"] = {
+            "$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"
+        }
     return {**schema, "$defs": definitions}
 
 
 def _partial(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition in which every key may be left out, at every depth; lists are replaced whole, so items stay as they are."""
-    return {key: _with_partial_references(value) for key, value in definition.items() if key not in ("required", "default")}
+    """A definition in which every key may be left out, at every depth; lists are replaced whole, so
+    items stay as they are.
+    """
+    return {
+        key: _with_partial_references(value)
+        for key, value in definition.items()
+        if key not in ("required", "default")
+    }
 
 
 def _with_partial_references(value: Any) -> Any:

@@ -1,7 +1,10 @@
-"""The environment of `serve` in NVIDIA's SageMaker image: every variable that we set, its value and its reason.
+"""The environment of `serve` in NVIDIA's SageMaker image: every variable that we set, its value and
+its reason.
 
-Source: triton-inference-server/server, docker/sagemaker/serve. What is not here keeps the default of `serve`: gRPC and metrics
-off, 16 MiB of shared memory for each python backend, `/opt/ml/model` or `/tmp/sagemaker` as the repository.
+Source: triton-inference-server/server, docker/sagemaker/serve. What is not here keeps the default
+of `serve`: gRPC and metrics
+off, 16 MiB of shared memory for each python backend, `/opt/ml/model` or `/tmp/sagemaker` as the
+repository.
 """
 
 from __future__ import annotations
@@ -32,7 +35,11 @@ VARIABLES = (
         value="the model's name; single model only",
         reason="a text model's archive holds three folders on a GPU, and `serve` refuses to choose among them",
     ),
-    Variable(name=LOG_VERBOSE, value="`false`", reason="on by default, and the verbose log tells of every request"),
+    Variable(
+        name=LOG_VERBOSE,
+        value="`false`",
+        reason="on by default, and the verbose log tells of every request",
+    ),
     Variable(
         name=PING_MODE,
         value="`ready`",
@@ -58,9 +65,15 @@ VARIABLES = (
 """What `serve_environment` gives, for the documents."""
 
 
-def serve_environment(model: str | None, *, version_compatible: bool = False, response_cache: bool = False) -> dict[str, str]:
+def serve_environment(
+    model: str | None, *, version_compatible: bool = False, response_cache: bool = False
+) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint."""
-    wishes = ((True, COMPLETE), (version_compatible, VERSION_COMPATIBLE), (response_cache, RESPONSE_CACHE))
+    wishes = (
+        (True, COMPLETE),
+        (version_compatible, VERSION_COMPATIBLE),
+        (response_cache, RESPONSE_CACHE),
+    )
     arguments = " ".join(argument for wanted, argument in wishes if wanted)
     single = {} if model is None else {DEFAULT_MODEL: model}
     return {**single, LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}

@@ -1,4 +1,6 @@
-"""Reads one YAML file into a document that knows the line of every key; what is wrong with the file comes as faults."""
+"""Reads one YAML file into a document that knows the line of every key; what is wrong with the file
+comes as faults.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,36 @@ _TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge"}
 
 
 def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
-    """The document of a file, and its faults; `file` is the name that faults carry. None: nothing could be read."""
+    """The document of a file, and its faults; `file` is the name that faults carry.
+
+    None: nothing could be read.
+    """
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            return None, (Fault(file=file, what="is a device or a pipe", way_out="make it a readable file"),)
+            return None, (
+                Fault(file=file, what="is a device or a pipe", way_out="make it a readable file"),
+            )
         with path.open("rb") as handle:
             data = handle.read(LARGEST_FILE_BYTES + 1)
     except OSError as error:
-        return None, (Fault(file=file, what=f"cannot be read: {error.strerror}", way_out="make it a readable file"),)
+        return None, (
+            Fault(
+                file=file,
+                what=f"cannot be read: {error.strerror}",
+                way_out="make it a readable file",
+            ),
+        )
     if len(data) > LARGEST_FILE_BYTES:
-        return None, (Fault(file=file, what="is larger than 256 KiB", way_out="write less in one file"),)
+        return None, (
+            Fault(file=file, what="is larger than 256 KiB", way_out="write less in one file"),
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return None, (Fault(file=file, line=line, what="is not UTF-8 text", way_out="save it as UTF-8"),)
+        return None, (
+            Fault(file=file, line=line, what="is not UTF-8 text", way_out="save it as UTF-8"),
+        )
     return parse_document(text, file)
 
 
@@ -48,18 +65,42 @@ def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, 
     try:
         node = composed(text)
     except TooDeep:
-        return None, (Fault(file=file, what="nests too much", way_out="close the brackets, or write fewer levels"),)
+        return None, (
+            Fault(
+                file=file,
+                what="nests too much",
+                way_out="close the brackets, or write fewer levels",
+            ),
+        )
     except yaml.YAMLError as error:
         return None, (_syntax_fault(error, text, file),)
     except (RecursionError, ValueError):
-        return None, (Fault(file=file, what="is not YAML that can be read", way_out="write plain mappings, lists and values"),)
+        return None, (
+            Fault(
+                file=file,
+                what="is not YAML that can be read",
+                way_out="write plain mappings, lists and values",
+            ),
+        )
     if node is None:
         return None, (
-            Fault(file=file, line=1, what="is empty", way_out="write the keys of the schema in schemas/, or remove the file"),
+            Fault(
+                file=file,
+                line=1,
+                what="is empty",
+                way_out="write the keys of the schema in schemas/, or remove the file",
+            ),
         )
     if not isinstance(node, yaml.MappingNode):
         what = f"holds {_kind(node)} where a mapping of keys is expected"
-        return None, (Fault(file=file, line=node.start_mark.line + 1, what=what, way_out="write `key: value` lines"),)
+        return None, (
+            Fault(
+                file=file,
+                line=node.start_mark.line + 1,
+                what=what,
+                way_out="write `key: value` lines",
+            ),
+        )
     reading = _Reading(file=file)
     data = reading.value(node, (), 0, None)
     if reading.is_too_much:
@@ -70,9 +111,20 @@ def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, 
 def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     position = getattr(error, "position", None)
-    line = mark.line + 1 if mark is not None else text.count("\n", 0, position) + 1 if isinstance(position, int) else 1
+    line = (
+        mark.line + 1
+        if mark is not None
+        else text.count("\n", 0, position) + 1
+        if isinstance(position, int)
+        else 1
+    )
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML")
-    return Fault(file=file, line=line, what=f"is not YAML: {problem}", way_out="correct the line, or its indentation")
+    return Fault(
+        file=file,
+        line=line,
+        what=f"is not YAML: {problem}",
+        way_out="correct the line, or its indentation",
+    )
 
 
 def _kind(node: yaml.Node) -> str:
@@ -81,7 +133,9 @@ def _kind(node: yaml.Node) -> str:
 
 @dataclass
 class _Reading:
-    """The walk over one composed file: YAML's own constructors raise where a person needs a sentence."""
+    """The walk over one composed file: YAML's own constructors raise where a person needs a
+    sentence.
+    """
 
     file: str
     places: dict[KeyPath, Place] = field(default_factory=dict)
@@ -97,19 +151,28 @@ class _Reading:
         if depth > LARGEST_DEPTH or self.count > LARGEST_NODE_COUNT:
             if not self.is_too_much:
                 allowed = f"{LARGEST_NODE_COUNT} values, {LARGEST_DEPTH} inside each other"
-                self._fault(place, f"nests or repeats too much, or is too long; allowed: {allowed}", way_out=SHORTER)
+                self._fault(
+                    place,
+                    f"nests or repeats too much, or is too long; allowed: {allowed}",
+                    way_out=SHORTER,
+                )
             self.is_too_much = True
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
             items = () if self.is_too_much else node.value
-            return [self.value(item, (*path, index), depth + 1, None) for index, item in enumerate(items)]
+            return [
+                self.value(item, (*path, index), depth + 1, None)
+                for index, item in enumerate(items)
+            ]
         return self._scalar(node, place) if isinstance(node, yaml.ScalarNode) else None
 
     def _place(self, node: yaml.Node, line: int | None) -> Place:
         text = _printable(node.value) if isinstance(node, yaml.ScalarNode) else None
-        return Place(file=self.file, line=node.start_mark.line + 1 if line is None else line, text=text)
+        return Place(
+            file=self.file, line=node.start_mark.line + 1 if line is None else line, text=text
+        )
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -122,11 +185,15 @@ class _Reading:
             elif key_node.value in lines:
                 first = lines[key_node.value]
                 self._fault(
-                    place, f"duplicate key '{key_node.value}', first written in line {first}", way_out="keep one of the two"
+                    place,
+                    f"duplicate key '{key_node.value}', first written in line {first}",
+                    way_out="keep one of the two",
                 )
             else:
                 lines[key_node.value] = line
-                result[key_node.value] = self.value(value_node, (*path, key_node.value), depth + 1, line)
+                result[key_node.value] = self.value(
+                    value_node, (*path, key_node.value), depth + 1, line
+                )
         return result
 
     def _scalar(self, node: yaml.ScalarNode, place: Place) -> Any:
@@ -137,7 +204,12 @@ class _Reading:
                 self._fault(place, what, value=ascii(text)[1:-1], way_out="remove it")
                 return _printable(text)
             if not text.strip():
-                self._fault(place, "is blank", value=f"'{text}'", way_out="write something, or remove the key")
+                self._fault(
+                    place,
+                    "is blank",
+                    value=f"'{text}'",
+                    way_out="write something, or remove the key",
+                )
             return text
         try:
             return _plain(node, text)
@@ -150,7 +222,10 @@ class _Reading:
         except (ValueError, KeyError, OverflowError):
             kind = node.tag.removeprefix(_TAG)
             self._fault(
-                place, f"is not a usable value of the kind '{kind}'", value=place.text, way_out="write it plainly, or in quotes"
+                place,
+                f"is not a usable value of the kind '{kind}'",
+                value=place.text,
+                way_out="write it plainly, or in quotes",
             )
             return None
 
@@ -183,12 +258,16 @@ def _plain(node: yaml.ScalarNode, text: str) -> bool | int | float | None:
 
 
 class AnotherBase(ValueError):
-    """A number that YAML 1.1 reads to the base 8 or 60, and hardly a person does; says what YAML reads."""
+    """A number that YAML 1.1 reads to the base 8 or 60, and hardly a person does; says what YAML
+    reads.
+    """
 
 
 def _refuse_another_base(text: str) -> None:
     if ":" in text:
-        raise AnotherBase(f"{_CONSTRUCTOR.construct_yaml_float(yaml.ScalarNode('', text)):g}, a number to the base 60")
+        raise AnotherBase(
+            f"{_CONSTRUCTOR.construct_yaml_float(yaml.ScalarNode('', text)):g}, a number to the base 60"
+        )
     if _OCTAL.fullmatch(text):
         raise AnotherBase(f"{int(text.replace('_', ''), 8)}, a number to the base 8")
 
@@ -196,4 +275,6 @@ def _refuse_another_base(text: str) -> None:
 def _printable(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(c if c in "\n\t" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)
+    return "".join(
+        c if c in "\n\t" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text
+    )

@@ -40,13 +40,17 @@ def spec_fault(spec_type: type[BaseModel], document: Document, error: Any) -> Fa
 def written_path(loc: tuple[str | int, ...]) -> KeyPath:
     """A pydantic location as a path in the file: without the tags of unions."""
     return tuple(
-        step for index, step in enumerate(loc) if not (index == 1 and loc[0] == "endpoint" and step in (OWN, SHARED, JOINED))
+        step
+        for index, step in enumerate(loc)
+        if not (index == 1 and loc[0] == "endpoint" and step in (OWN, SHARED, JOINED))
     )
 
 
 def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
     """The keys that a spec knows at a path."""
-    return tuple(dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields))
+    return tuple(
+        dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields)
+    )
 
 
 def description(spec_type: type[BaseModel], path: KeyPath) -> str | None:
@@ -63,7 +67,11 @@ def _models_at(spec_type: type[BaseModel], path: KeyPath) -> list[type[BaseModel
     models = [spec_type]
     for step in path:
         if isinstance(step, str):
-            annotations = [model.model_fields[step].annotation for model in models if step in model.model_fields]
+            annotations = [
+                model.model_fields[step].annotation
+                for model in models
+                if step in model.model_fields
+            ]
             models = [model for annotation in annotations for model in _models_in(annotation)]
     return models
 
@@ -87,21 +95,29 @@ _OF_ANOTHER_FORM = {
 }
 
 
-def _unknown_key(spec_type: type[BaseModel], document: Document, loc: tuple[str | int, ...]) -> Fault:
+def _unknown_key(
+    spec_type: type[BaseModel], document: Document, loc: tuple[str | int, ...]
+) -> Fault:
     path = written_path(loc)
     known = known_keys(spec_type, path[:-1])
     if path[-1] in known:
         form = str(loc[1])
         allowed, way_out = listed(_keys_of_form(spec_type, form), 20), _OF_ANOTHER_FORM[form]
-        return document.at(*path).fault(f"'{dotted(path)}' does not belong here", allowed=allowed, way_out=way_out)
+        return document.at(*path).fault(
+            f"'{dotted(path)}' does not belong here", allowed=allowed, way_out=way_out
+        )
     match = nearest(str(path[-1]), known)
     way_out = "remove it" if match is None else f"did you mean '{match}'?"
-    return document.at(*path).fault(f"unknown key '{dotted(path)}'", allowed=listed(known, 20), way_out=way_out)
+    return document.at(*path).fault(
+        f"unknown key '{dotted(path)}'", allowed=listed(known, 20), way_out=way_out
+    )
 
 
 def _keys_of_form(spec_type: type[BaseModel], tag: str) -> tuple[str, ...]:
     forms = get_args(spec_type.model_fields["endpoint"].annotation)
-    models = [model for form in forms if Tag(tag) in form.__metadata__ for model in _models_in(form)]
+    models = [
+        model for form in forms if Tag(tag) in form.__metadata__ for model in _models_in(form)
+    ]
     return tuple(key for model in models for key in model.model_fields)
 
 
@@ -110,7 +126,9 @@ def _missing(spec_type: type[BaseModel], document: Document, path: KeyPath) -> F
         return _list_length(document, path[:-1])
     says = description(spec_type, path)
     comment = "" if says is None else f" ({_within_a_sentence(says)})"
-    return document.at(*path[:-1]).fault(f"key '{dotted(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}")
+    return document.at(*path[:-1]).fault(
+        f"key '{dotted(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}"
+    )
 
 
 def _within_a_sentence(says: str) -> str:
@@ -126,7 +144,9 @@ def _list_length(document: Document, path: KeyPath) -> Fault:
     )
 
 
-def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, error: Any) -> Fault:
+def _unfit_value(
+    spec_type: type[BaseModel], document: Document, path: KeyPath, error: Any
+) -> Fault:
     place = document.at(*path)
     kind: str = error["type"]
     context = error.get("ctx", {})
@@ -136,9 +156,17 @@ def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, 
         return _list_length(document, path)
     if kind == "too_long":
         most, given = context["max_length"], context["actual_length"]
-        return place.fault(f"'{dotted(path)}' has {given} entries", allowed=f"at most {most}", way_out="remove the others")
+        return place.fault(
+            f"'{dotted(path)}' has {given} entries",
+            allowed=f"at most {most}",
+            way_out="remove the others",
+        )
     if kind == "too_short":
-        return place.fault(f"'{dotted(path)}' is empty", allowed=f"at least {context['min_length']}", way_out="add one")
+        return place.fault(
+            f"'{dotted(path)}' is empty",
+            allowed=f"at least {context['min_length']}",
+            way_out="add one",
+        )
     if kind in _KINDS:
         return _wrong_kind(place, path, kind, error["input"])
     says = description(spec_type, path)
@@ -147,7 +175,12 @@ def _unfit_value(spec_type: type[BaseModel], document: Document, path: KeyPath, 
         if kind in ("string_pattern_mismatch", "string_too_long") and says is not None
         else _bound(kind, context) or str(error["msg"])
     )
-    return place.fault(f"'{dotted(path)}' is not allowed", value=place.text, allowed=allowed, way_out="change the value")
+    return place.fault(
+        f"'{dotted(path)}' is not allowed",
+        value=place.text,
+        allowed=allowed,
+        way_out="change the value",
+    )
 
 
 _EXPONENT = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+")
@@ -162,13 +195,28 @@ def _wrong_kind(place: Place, path: KeyPath, kind: str, given: object) -> Fault:
         what = f"'{dotted(path)}' expects {expected}, and YAML reads {given} as text"
         return place.fault(what, value=given, way_out="write its digits out, without e")
     is_quoted_number = isinstance(given, str) and given.replace(".", "", 1).isdigit()
-    way_out = "write it without quotes" if is_quoted_number or given in ("true", "false") else "correct it"
-    value = f"'{place.text}'" if isinstance(given, str) else place.text if place.text else _yaml_kind(given)
+    way_out = (
+        "write it without quotes"
+        if is_quoted_number or given in ("true", "false")
+        else "correct it"
+    )
+    value = (
+        f"'{place.text}'"
+        if isinstance(given, str)
+        else place.text
+        if place.text
+        else _yaml_kind(given)
+    )
     return place.fault(f"'{dotted(path)}' expects {expected}", value=value, way_out=way_out)
 
 
 def _yaml_kind(given: object) -> str:
-    kinds: dict[type, str] = {bool: "true or false", dict: "a mapping", list: "a list", type(None): "nothing"}
+    kinds: dict[type, str] = {
+        bool: "true or false",
+        dict: "a mapping",
+        list: "a list",
+        type(None): "nothing",
+    }
     return kinds.get(type(given), "a number")
 
 
@@ -177,7 +225,12 @@ def _unknown_word(document: Document, path: KeyPath, words: tuple[str, ...]) -> 
     match = nearest(place.text or "", words)
     way_out = "use one of these" if match is None else f"did you mean '{match}'?"
     value = place.text if place.text is not None else "no single word"
-    return place.fault(f"'{dotted(path)}' is not a known word", value=value, allowed=", ".join(words), way_out=way_out)
+    return place.fault(
+        f"'{dotted(path)}' is not a known word",
+        value=value,
+        allowed=", ".join(words),
+        way_out=way_out,
+    )
 
 
 def _literal_words(expected: str) -> tuple[str, ...]:

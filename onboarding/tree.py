@@ -22,7 +22,10 @@ SpecT = TypeVar("SpecT", bound=Value)
 
 @dataclass(frozen=True)
 class Tree:
-    """Specs by name, as their own files say; `views` holds them as each environment sees them. Only valid specs are listed."""
+    """Specs by name, as their own files say; `views` holds them as each environment sees them.
+
+    Only valid specs are listed.
+    """
 
     root: Path
     models: dict[str, ModelSpec]
@@ -34,12 +37,19 @@ class Tree:
 
 
 def read_tree(root: Path) -> Tree:
-    """Reads models/, endpoints/, environments/ and the datasets they name. Never raises on what they hold: see `faults`."""
+    """Reads models/, endpoints/, environments/ and the datasets they name.
+
+    Never raises on what they hold: see `faults`.
+    """
     models, model_faults = read_folder(root, "models", ModelSpec)
     endpoints, endpoint_faults = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
     environments, environment_file_faults = read_folder(root, "environments", EnvironmentSpec)
     files = Files(models=models, endpoints=endpoints, environments=environments)
-    views = {name: resolved(files, name) for name, each in environments.items() if _overrides_are_readable(each)}
+    views = {
+        name: resolved(files, name)
+        for name, each in environments.items()
+        if _overrides_are_readable(each)
+    }
     datasets = Datasets(root)
     yaml_faults = [*model_faults, *endpoint_faults, *environment_file_faults]
     faults = [*file_faults(files, datasets, root)]
@@ -65,12 +75,16 @@ def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
 def _overridden(files: Files, view: Resolved) -> Resolved:
     """An environment with only what it changes: the rest is judged with the files themselves."""
     models = {name: each for name, each in view.models.items() if each is not files.models[name]}
-    endpoints = {name: each for name, each in view.endpoints.items() if each is not files.endpoints[name]}
+    endpoints = {
+        name: each for name, each in view.endpoints.items() if each is not files.endpoints[name]
+    }
     return replace(view, models=models, endpoints=endpoints)
 
 
 def _by_environment(views: Mapping[str, Resolved]) -> Iterator[Fault]:
-    """Each fault once, however many environments have it, and saying which ones unless it is all of them."""
+    """Each fault once, however many environments have it, and saying which ones unless it is all of
+    them.
+    """
     found: dict[Fault, list[str]] = {}
     for name, view in views.items():
         for fault in dict.fromkeys(environment_faults(view)):
@@ -84,7 +98,9 @@ def _by_environment(views: Mapping[str, Resolved]) -> Iterator[Fault]:
 
 
 def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterator[Fault]:
-    """The faults of other lines: a value that YAML could not give is wrong in every further way too."""
+    """The faults of other lines: a value that YAML could not give is wrong in every further way
+    too.
+    """
     lines = {(fault.file, fault.line) for fault in yaml_faults}
     return (fault for fault in faults if (fault.file, fault.line) not in lines)
 

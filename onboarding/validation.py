@@ -1,4 +1,6 @@
-"""A document against a spec: what is valid of it, section by section, and a fault for everything that is not."""
+"""A document against a spec: what is valid of it, section by section, and a fault for everything
+that is not.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ SpecT_co = TypeVar("SpecT_co", bound=Value, covariant=True)
 class Checked(Generic[SpecT_co]):
     """A document and as much of its spec as is valid.
 
-    `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so that one broken section
+    `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so
+    that one broken section
     hides no fault of another.
     """
 
@@ -40,25 +43,37 @@ class Checked(Generic[SpecT_co]):
 
 
 def checked(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    """Validates a document. A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked too."""
+    """Validates a document.
+
+    A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
+    too.
+    """
     try:
         spec = _whole(spec_type, document.data)
     except ValidationError:
         return _checked_by_section(spec_type, document)
-    return Checked(document=document, spec=spec, sections=frozenset(spec_type.model_fields), faults=())
+    return Checked(
+        document=document, spec=spec, sections=frozenset(spec_type.model_fields), faults=()
+    )
 
 
 def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     faults: list[Fault] = []
     errors = _errors(spec_type, document.data)
     while any(error["type"] == "extra_forbidden" for error in errors):
-        faults.extend(spec_fault(spec_type, document, error) for error in errors if error["type"] == "extra_forbidden")
+        faults.extend(
+            spec_fault(spec_type, document, error)
+            for error in errors
+            if error["type"] == "extra_forbidden"
+        )
         document = _with_known_keys(spec_type, document, errors)
         errors = _errors(spec_type, document.data)
     faults.extend(spec_fault(spec_type, document, error) for error in errors)
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
-    return Checked(document=document, spec=spec, sections=frozenset(sections), faults=in_order(faults))
+    return Checked(
+        document=document, spec=spec, sections=frozenset(sections), faults=in_order(faults)
+    )
 
 
 def _whole(spec_type: type[SpecT], data: Mapping[str, Any]) -> SpecT:
@@ -75,13 +90,17 @@ def _errors(spec_type: type[Value], data: Mapping[str, Any]) -> list[Any]:
 
 
 def _without_echoes(errors: Sequence[Any]) -> list[Any]:
-    """A list whose items are refused counts as too short as well: only the items are worth a sentence."""
+    """A list whose items are refused counts as too short as well: only the items are worth a
+    sentence.
+    """
     return [
         error
         for error in errors
         if not (
             error["type"] == "too_short"
-            and any(each["loc"][: len(error["loc"])] == error["loc"] != each["loc"] for each in errors)
+            and any(
+                each["loc"][: len(error["loc"])] == error["loc"] != each["loc"] for each in errors
+            )
         )
     ]
 
@@ -101,14 +120,18 @@ def _valid_sections(spec_type: type[Value], data: Mapping[str, Any]) -> dict[str
 @cache
 def _section_type(spec_type: type[Value], name: str) -> type[Value]:
     field = spec_type.model_fields[name]
-    section: type[Value] = create_model(f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)})  # type: ignore[call-overload]
+    section: type[Value] = create_model(
+        f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)}
+    )  # type: ignore[call-overload]
     return section
 
 
 def _with_known_keys(spec_type: type[Value], document: Document, errors: list[Any]) -> Document:
     names: dict[KeyPath, str | None] = {}
     taken: set[KeyPath] = set()
-    for path in (written_path(error["loc"]) for error in errors if error["type"] == "extra_forbidden"):
+    for path in (
+        written_path(error["loc"]) for error in errors if error["type"] == "extra_forbidden"
+    ):
         meant = nearest(str(path[-1]), known_keys(spec_type, path[:-1]))
         place = path if meant is None else (*path[:-1], meant)
         is_free = meant is not None and place not in taken and not _is_there(document.data, place)

@@ -18,10 +18,14 @@ Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
 Role = Literal["variant", "shadow"]
 
 OWN, SHARED, JOINED = "own", "shared", "joined"
-"""Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a place beside another model."""
+"""Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a
+place beside another model.
+"""
 
 
 class Value(BaseModel):
     """An immutable record: two with the same fields are equal, and an unknown field is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
+    )

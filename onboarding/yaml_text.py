@@ -1,4 +1,6 @@
-"""YAML text as nodes or plain data: by libyaml, ten times as fast, and by PyYAML itself where libyaml is not there or refuses."""
+"""YAML text as nodes or plain data: by libyaml, ten times as fast, and by PyYAML itself where
+libyaml is not there or refuses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ class TooDeep(ValueError):
 
 
 def composed(text: str) -> yaml.Node | None:
-    """The root node; None when the text holds no document. Raises TooDeep, and what PyYAML raises."""
+    """The root node; None when the text holds no document.
+
+    Raises TooDeep, and what PyYAML raises.
+    """
     refuse_depth(text)
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=FAST_LOADER)
@@ -37,7 +42,11 @@ def loaded(text: str) -> Any:
 
 def refuse_depth(text: str) -> None:
     """Raises TooDeep for a text that no loader should be given."""
-    if _bracket_depth(text) > LARGEST_DEPTH or _line_depth(text) > LARGEST_DEPTH or " " * LARGEST_INDENTATION in text:
+    if (
+        _bracket_depth(text) > LARGEST_DEPTH
+        or _line_depth(text) > LARGEST_DEPTH
+        or " " * LARGEST_INDENTATION in text
+    ):
         raise TooDeep("nests too much")
 
 

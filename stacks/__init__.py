@@ -1,1 +1,3 @@
-"""The CDK side: `*_stack.py` deploys, `*_stage.py` gathers, its rooms compute CloudFormation properties purely."""
+"""The CDK side: `*_stack.py` deploys, `*_stage.py` gathers, its rooms compute CloudFormation
+properties purely.
+"""

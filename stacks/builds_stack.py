@@ -1,4 +1,6 @@
-"""Where engines are built: a CodeBuild project for each route, training jobs, and the state machine that starts them all."""
+"""Where engines are built: a CodeBuild project for each route, training jobs, and the state machine
+that starts them all.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +51,26 @@ class BuildsStack(Stack):
         self._environment = environment
         routes = build_routes(environment, platform)
         for route in routes:
-            self._project(route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec)
+            self._project(
+                route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec
+            )
         image = training_image(platform)
-        self._machine([route.name for route in routes], image, names.image_uri(environment, image, image_tags[image]))
+        self._machine(
+            [route.name for route in routes],
+            image,
+            names.image_uri(environment, image, image_tags[image]),
+        )
 
     def _project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
         environment = self._environment
         logs = log_group(log_group_name(environment, route))
         CfnResource(self, f"{route.construct_id}Logs", type="AWS::Logs::LogGroup", properties=logs)
-        role = self._role(f"{route.construct_id}Role", "codebuild", project_statements(environment, route))
-        properties = project_properties(environment, route, image_uri=image_uri, buildspec=buildspec)
+        role = self._role(
+            f"{route.construct_id}Role", "codebuild", project_statements(environment, route)
+        )
+        properties = project_properties(
+            environment, route, image_uri=image_uri, buildspec=buildspec
+        )
         CfnResource(
             self,
             f"{route.construct_id}Project",
@@ -69,7 +81,9 @@ class BuildsStack(Stack):
     def _machine(self, projects: Sequence[str], image: str, image_uri: str) -> None:
         environment = self._environment
         job_role = self._role("JobRole", "sagemaker", job_statements(environment, image))
-        statements = machine_statements(environment, projects=projects, job_role={"Fn::GetAtt": ["JobRole", "Arn"]})
+        statements = machine_statements(
+            environment, projects=projects, job_role={"Fn::GetAtt": ["JobRole", "Arn"]}
+        )
         role = self._role("MachineRole", "states", statements)
         definition = build_machine(environment, projects=projects, training_image=image_uri)
         CfnResource(
@@ -83,6 +97,10 @@ class BuildsStack(Stack):
             },
         )
 
-    def _role(self, construct_id: str, service: str, statements: Sequence[Statement]) -> CfnResource:
-        properties = exact_role(self._environment, service=f"{service}.amazonaws.com", statements=statements)
+    def _role(
+        self, construct_id: str, service: str, statements: Sequence[Statement]
+    ) -> CfnResource:
+        properties = exact_role(
+            self._environment, service=f"{service}.amazonaws.com", statements=statements
+        )
         return CfnResource(self, construct_id, type="AWS::IAM::Role", properties=properties)

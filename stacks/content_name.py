@@ -1,4 +1,6 @@
-"""Names that derive from content: unchanged properties keep the name, changed ones get another, so that a change always takes."""
+"""Names that derive from content: unchanged properties keep the name, changed ones get another, so
+that a change always takes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ DIGEST_LENGTH = 12
 
 
 def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
-    """A SageMaker name: the prefix, trimmed to fit, and 12 hex digits of the sha256 of the properties as canonical JSON.
+    """A SageMaker name: the prefix, trimmed to fit, and 12 hex digits of the sha256 of the
+    properties as canonical JSON.
 
-    A prefix that had to be trimmed counts as content, so that two that begin alike never share a name.
+    A prefix that had to be trimmed counts as content, so that two that begin alike never share a
+    name.
     """
     room = LONGEST_NAME - DIGEST_LENGTH - 1
     text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256((text if len(prefix) <= room else prefix + text).encode()).hexdigest()[:DIGEST_LENGTH]
+    digest = hashlib.sha256((text if len(prefix) <= room else prefix + text).encode()).hexdigest()[
+        :DIGEST_LENGTH
+    ]
     return f"{prefix[:room].rstrip('-')}-{digest}"

@@ -1,4 +1,6 @@
-"""One endpoint: its role, models, endpoint config, endpoint, alarms and scaling, isolated from every other."""
+"""One endpoint: its role, models, endpoint config, endpoint, alarms and scaling, isolated from
+every other.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from stacks.template_text import DEFAULT_QUALIFIER
 
 
 class EndpointStack(Stack):
-    """Hangs the template of one endpoint; an endpoint that cannot be deployed carries an error for each reason."""
+    """Hangs the template of one endpoint; an endpoint that cannot be deployed carries an error for
+    each reason.
+    """
 
     def __init__(
         self,
@@ -29,13 +33,18 @@ class EndpointStack(Stack):
         qualifier: str = DEFAULT_QUALIFIER,
     ) -> None:
         environment = deployment.environment
-        synthesizer = TemplateSynthesizer(partial(endpoint_template, deployment, image_uris), qualifier)
+        synthesizer = TemplateSynthesizer(
+            partial(endpoint_template, deployment, image_uris), qualifier
+        )
         super().__init__(
             scope,
             construct_id,
             stack_name=names.stack_name(environment, f"endpoint-{deployment.name}"),
             env=Environment(account=environment.account, region=environment.region),
-            tags={"roundhouse-environment": environment.name, "roundhouse-endpoint": deployment.name},
+            tags={
+                "roundhouse-environment": environment.name,
+                "roundhouse-endpoint": deployment.name,
+            },
             synthesizer=synthesizer,
         )
         synthesizer.stack = self

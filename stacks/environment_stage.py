@@ -24,7 +24,9 @@ from stacks.template_text import DEFAULT_QUALIFIER, QUALIFIER_CONTEXT
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What synth takes from the repository's code: the files that each image holds, the commands of both kinds of builds."""
+    """What synth takes from the repository's code: the files that each image holds, the commands of
+    both kinds of builds.
+    """
 
     image_files: Mapping[str, Mapping[str, bytes]]
     buildspec: str
@@ -32,9 +34,11 @@ class Sources:
 
 
 class EnvironmentStage(Stage):
-    """Gathers an environment's stacks: `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`.
+    """Gathers an environment's stacks: `<environment>/Foundation`, `/Images`, `/Builds`,
+    `/Endpoint-<name>`, `/Observability`.
 
-    Of only some endpoints, where `is_whole` is false: their stacks and what those depend on, the foundation.
+    Of only some endpoints, where `is_whole` is false: their stacks and what those depend on, the
+    foundation.
     """
 
     def __init__(
@@ -46,30 +50,57 @@ class EnvironmentStage(Stage):
         sources: Sources,
         is_whole: bool = True,
     ) -> None:
-        super().__init__(scope, environment.name, env=Environment(account=environment.account, region=environment.region))
+        super().__init__(
+            scope,
+            environment.name,
+            env=Environment(account=environment.account, region=environment.region),
+        )
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
         foundation = FoundationStack(self, "Foundation", environment=environment)
         if is_whole:
             self._makers(environment, sources, tags, foundation)
-        image_uris = {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+        image_uris = {
+            image: names.image_uri(environment, image, tag) for image, tag in tags.items()
+        }
         qualifier = self.node.try_get_context(QUALIFIER_CONTEXT) or DEFAULT_QUALIFIER
         for deployment in deployments:
             endpoint = EndpointStack(
-                self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=image_uris, qualifier=qualifier
+                self,
+                f"Endpoint-{deployment.name}",
+                deployment=deployment,
+                image_uris=image_uris,
+                qualifier=qualifier,
             )
             endpoint.add_stack_dependency(foundation)
         if is_whole and deployments:
-            ObservabilityStack(self, "Observability", environment=environment, deployments=deployments)
+            ObservabilityStack(
+                self, "Observability", environment=environment, deployments=deployments
+            )
 
     def _makers(
-        self, environment: EnvironmentSpec, sources: Sources, image_tags: Mapping[str, str], foundation: FoundationStack
+        self,
+        environment: EnvironmentSpec,
+        sources: Sources,
+        image_tags: Mapping[str, str],
+        foundation: FoundationStack,
     ) -> None:
         """What makes images and engines."""
         platform = serving_platforms()[environment.platform]
-        images = ImagesStack(self, "Images", environment=environment, platform=platform, buildspec=sources.images_buildspec)
+        images = ImagesStack(
+            self,
+            "Images",
+            environment=environment,
+            platform=platform,
+            buildspec=sources.images_buildspec,
+        )
         images.add_stack_dependency(foundation)
         builds = BuildsStack(
-            self, "Builds", environment=environment, platform=platform, image_tags=image_tags, buildspec=sources.buildspec
+            self,
+            "Builds",
+            environment=environment,
+            platform=platform,
+            image_tags=image_tags,
+            buildspec=sources.buildspec,
         )
         builds.add_stack_dependency(foundation)

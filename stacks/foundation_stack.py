@@ -1,4 +1,6 @@
-"""What survives every deployment: the artifact bucket and its key, the image repositories, the topic, the way into the VPC."""
+"""What survives every deployment: the artifact bucket and its key, the image repositories, the
+topic, the way into the VPC.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ REPOSITORIES = {
 class FoundationStack(Stack):
     """Deploys first, changes rarely, and keeps its contents when it is deleted."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec
+    ) -> None:
         super().__init__(
             scope,
             construct_id,
@@ -61,8 +65,11 @@ class FoundationStack(Stack):
             enable_key_rotation=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
-        # Roles know the key by its alias: without it no endpoint that is left could start another instance.
-        cast("CfnResource", key.node.find_child("Alias").node.default_child).apply_removal_policy(RemovalPolicy.RETAIN)
+        # Roles know the key by its alias: without it no endpoint that is left could start another
+        # instance.
+        cast("CfnResource", key.node.find_child("Alias").node.default_child).apply_removal_policy(
+            RemovalPolicy.RETAIN
+        )
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AlarmsToTheTopic",
@@ -99,7 +106,8 @@ class FoundationStack(Stack):
             repository_name=names.repository(environment, image),
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
-            # Images hold public libraries and this repository's code, no data; under a key that is one day disabled no endpoint
+            # Images hold public libraries and this repository's code, no data; under a key that is
+            # one day disabled no endpoint
             # could start another instance. And a repository's encryption can never be changed.
             encryption=ecr.RepositoryEncryption.AES_256,
             lifecycle_rules=image_rules(),
@@ -107,8 +115,22 @@ class FoundationStack(Stack):
         )
 
     def _topic(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
-        # Not AWS's own alias/aws/sns: CloudWatch may not use it, and every alarm would be lost in silence.
-        topic = sns.CfnTopic(self, "Alarms", topic_name=arns.alarm_topic_name(environment), kms_master_key_id=key.key_arn)
-        sns.CfnTopicPolicy(self, "AlarmsPolicy", topics=[topic.ref], policy_document=topic_policy(environment))
+        # Not AWS's own alias/aws/sns: CloudWatch may not use it, and every alarm would be lost in
+        # silence.
+        topic = sns.CfnTopic(
+            self,
+            "Alarms",
+            topic_name=arns.alarm_topic_name(environment),
+            kms_master_key_id=key.key_arn,
+        )
+        sns.CfnTopicPolicy(
+            self, "AlarmsPolicy", topics=[topic.ref], policy_document=topic_policy(environment)
+        )
         if environment.alarm_email is not None:
-            sns.CfnSubscription(self, "AlarmEmail", topic_arn=topic.ref, protocol="email", endpoint=environment.alarm_email)
+            sns.CfnSubscription(
+                self,
+                "AlarmEmail",
+                topic_arn=topic.ref,
+                protocol="email",
+                endpoint=environment.alarm_email,
+            )

@@ -1,4 +1,6 @@
-"""Where container images are built: one CodeBuild project with a Docker daemon, so that nobody's own machine needs one."""
+"""Where container images are built: one CodeBuild project with a Docker daemon, so that nobody's
+own machine needs one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ class ImagesStack(Stack):
     """Deploys the project, its role, and its log group."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec, platform: ServingPlatform, buildspec: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        platform: ServingPlatform,
+        buildspec: str,
     ) -> None:
         super().__init__(
             scope,
@@ -35,9 +43,14 @@ class ImagesStack(Stack):
             "Role",
             type="AWS::IAM::Role",
             properties=exact_role(
-                environment, service="codebuild.amazonaws.com", statements=image_statements(environment, platform)
+                environment,
+                service="codebuild.amazonaws.com",
+                statements=image_statements(environment, platform),
             ),
         )
         CfnResource(
-            self, "Project", type="AWS::CodeBuild::Project", properties={**properties, "ServiceRole": role.get_att("Arn")}
+            self,
+            "Project",
+            type="AWS::CodeBuild::Project",
+            properties={**properties, "ServiceRole": role.get_att("Arn")},
         )

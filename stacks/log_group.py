@@ -9,5 +9,8 @@ LOG_DAYS = 90
 
 
 def log_group(name: str) -> dict[str, Any]:
-    """Properties of an `AWS::Logs::LogGroup`. It is encrypted by CloudWatch's own key: a log of a build holds no one's data."""
+    """Properties of an `AWS::Logs::LogGroup`.
+
+    It is encrypted by CloudWatch's own key: a log of a build holds no one's data.
+    """
     return {"LogGroupName": name, "RetentionInDays": LOG_DAYS}

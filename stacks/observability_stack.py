@@ -19,7 +19,12 @@ class ObservabilityStack(Stack):
     """Deploys the environment's dashboard."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec, deployments: Sequence[Deployment]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        deployments: Sequence[Deployment],
     ) -> None:
         super().__init__(
             scope,

@@ -1,6 +1,7 @@
 """Writes a stack's template from plain data.
 
-A resource that is hung into the CDK crosses to Node and is kept there: at hundreds of stacks that is most of the time and of the
+A resource that is hung into the CDK crosses to Node and is kept there: at hundreds of stacks that
+is most of the time and of the
 memory. The stack itself, its tags, dependencies, annotations and assets stay the CDK's.
 """
 
@@ -11,17 +12,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import DefaultStackSynthesizer, FileAssetPackaging, FileAssetSource, ISynthesisSession, Stack
+from aws_cdk import (
+    DefaultStackSynthesizer,
+    FileAssetPackaging,
+    FileAssetSource,
+    ISynthesisSession,
+    Stack,
+)
 
 from stacks.template_text import DEFAULT_QUALIFIER, json_text, with_bootstrap_rule
 
 
 class TemplateSynthesizer(DefaultStackSynthesizer):
-    """The CDK's own synthesizer, for a stack that hangs no resource; the stack tells it who it is once it exists."""
+    """The CDK's own synthesizer, for a stack that hangs no resource; the stack tells it who it is
+    once it exists.
+    """
 
     stack: Stack
 
-    def __init__(self, template: Callable[[], Mapping[str, Any]], qualifier: str = DEFAULT_QUALIFIER) -> None:
+    def __init__(
+        self, template: Callable[[], Mapping[str, Any]], qualifier: str = DEFAULT_QUALIFIER
+    ) -> None:
         super().__init__(generate_bootstrap_version_rule=False, qualifier=qualifier)
         self._template, self._qualifier = template, qualifier
 

@@ -14,8 +14,12 @@ DEFAULT_QUALIFIER = "hnb659fds"
 QUALIFIER_CONTEXT = "@aws-cdk/core:bootstrapQualifier"
 
 
-def with_bootstrap_rule(template: Mapping[str, Any], qualifier: str = DEFAULT_QUALIFIER) -> dict[str, Any]:
-    """The template with the parameter and the rule by which CloudFormation refuses an account with too old a bootstrap."""
+def with_bootstrap_rule(
+    template: Mapping[str, Any], qualifier: str = DEFAULT_QUALIFIER
+) -> dict[str, Any]:
+    """The template with the parameter and the rule by which CloudFormation refuses an account with
+    too old a bootstrap.
+    """
     too_old = [str(version) for version in range(1, LOWEST_BOOTSTRAP)]
     parameter = {
         "Type": "AWS::SSM::Parameter::Value<String>",
@@ -31,17 +35,21 @@ def with_bootstrap_rule(template: Mapping[str, Any], qualifier: str = DEFAULT_QU
     return {
         **template,
         "Parameters": {"BootstrapVersion": parameter},
-        "Rules": {**template.get("Rules", {}), "CheckBootstrapVersion": {"Assertions": [assertion]}},
+        "Rules": {
+            **template.get("Rules", {}),
+            "CheckBootstrapVersion": {"Assertions": [assertion]},
+        },
     }
 
 
 def json_text(value: Any, line: str = "\n") -> str:
-    """JSON as the CDK writes it: indented by one space, whole numbers without a point. `line` begins the value's own lines."""
+    """JSON as the CDK writes it: indented by one space, whole numbers without a point.
+
+    `line` begins the value's own lines.
+    """
     inner = f"{line} "
     if isinstance(value, dict) and value:
-        return (
-            f"{{{','.join([f'{inner}{encode_basestring(key)}: {json_text(each, inner)}' for key, each in value.items()])}{line}}}"
-        )
+        return f"{{{','.join([f'{inner}{encode_basestring(key)}: {json_text(each, inner)}' for key, each in value.items()])}{line}}}"
     if isinstance(value, list | tuple) and value:
         return f"[{','.join([f'{inner}{json_text(each, inner)}' for each in value])}{line}]"
     if isinstance(value, str):

@@ -1,4 +1,7 @@
-"""Runs every static check and says which failed: `python -m tests.checks`. No check stops the next."""
+"""Runs every static check and says which failed: `python -m tests.checks`.
+
+No check stops the next.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
     ("our templates", (str(BIN / "python"), "-m", "tests.synth.template_rules.own")),
-    ("template data", (str(BIN / "python"), "-m", "workbench.templates.data")),
+    ("template data", (str(BIN / "python"), "-m", "roundhouse.templates.data")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

@@ -1,4 +1,6 @@
-"""Checks that every requirement lock is exact, hashed and complete: `python -m tests.locked_requirements`."""
+"""Checks that every requirement lock is exact, hashed and complete: `python -m
+tests.locked_requirements`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ def faults(folder: Path = FOLDER) -> list[str]:
             continue
         text = lock.read_text(encoding="utf-8")
         missing = sorted(_wanted(wishes) - _pinned(text))
-        found += [f"{lock.name}: '{name}' of {wishes.name} is not locked; run `make lock`." for name in missing]
-        found += [f"{lock.name}: '{name}' has no hash; run `make lock`." for name in _unhashed(text)]
+        found += [
+            f"{lock.name}: '{name}' of {wishes.name} is not locked; run `make lock`."
+            for name in missing
+        ]
+        found += [
+            f"{lock.name}: '{name}' has no hash; run `make lock`." for name in _unhashed(text)
+        ]
         if "://" in text:
             found.append(f"{lock.name}: names an index host; run `make lock`.")
     return found
@@ -48,7 +55,11 @@ def _pinned(text: str) -> set[str]:
 
 def _unhashed(text: str) -> list[str]:
     blocks = re.split(r"\n(?=[A-Za-z0-9])", text)
-    return [match.group(1) for block in blocks if (match := PIN.match(block)) and "--hash=sha256:" not in block]
+    return [
+        match.group(1)
+        for block in blocks
+        if (match := PIN.match(block)) and "--hash=sha256:" not in block
+    ]
 
 
 if __name__ == "__main__":

@@ -1,1 +1,3 @@
-"""The Python serving image; each layer imports only those before it: types, codecs, runtime, batcher, data plane, transport."""
+"""The Python serving image; each layer imports only those before it: types, codecs, runtime,
+batcher, data plane, transport.
+"""

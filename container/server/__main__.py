@@ -3,19 +3,20 @@
 import signal
 import sys
 
-# Importing the rest takes a third of a second: until the server listens for it, Ctrl-C ends it without a word.
+# Importing the rest takes a third of a second: until the server listens for it, Ctrl-C ends it
+# without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from container.server.ending import end, end_on_termination, open_standard_streams  # noqa: E402
+from container.server.ending import end, end_on_termination, open_standard_streams
 
 end_on_termination()
 open_standard_streams()
 
-from container.server.settings import spare_libraries  # noqa: E402
+from container.server.settings import spare_libraries
 
 spare_libraries()
 
-from container.server.starting import main  # noqa: E402
+from container.server.starting import main
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

@@ -18,7 +18,10 @@ class SettingsFault(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the server may be told. Sizes in bytes, times in seconds; `None` is derived from the engine or the machine."""
+    """What the server may be told.
+
+    Sizes in bytes, times in seconds; `None` is derived from the engine or the machine.
+    """
 
     model_dir: Path = Path("/opt/ml/model")
     address: str = "0.0.0.0"
@@ -38,7 +41,9 @@ class Settings:
     threads: int | None = None
     """Of each slot, in engines that run on the CPU."""
     http_processes: int = 1
-    """1: HTTP in the engine's own process; more: that many processes before the one that owns the engine."""
+    """1: HTTP in the engine's own process; more: that many processes before the one that owns the
+    engine.
+    """
     deadline_seconds: int = 60
     """Longest that a request may take; SageMaker's own limit."""
     request_seconds: int = 30
@@ -72,17 +77,28 @@ _MOST = {
 }
 """Where more is a slip: other counts only take memory that is used."""
 LARGEST_COUNT = 2**31 - 1
-_WORDS = {"SM_MODEL_DIR": "model_dir", "ROUNDHOUSE_BIND_ADDRESS": "address", "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256"}
+_WORDS = {
+    "SM_MODEL_DIR": "model_dir",
+    "ROUNDHOUSE_BIND_ADDRESS": "address",
+    "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256",
+}
 VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
 """Every variable that the server reads."""
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings in an environment; an empty variable means default. Raises SettingsFault with a line for every fault."""
+    """The settings in an environment; an empty variable means default.
+
+    Raises SettingsFault with a line for every fault.
+    """
     known = {name for name in (*_COUNTS, *_WORDS) if name.startswith(PREFIX)}
     unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
-    faults = [f"{name} is not a setting of this server; {_nearest(name, known)}" for name in unknown]
-    values: dict[str, object] = {field: environ[name] for name, field in _WORDS.items() if environ.get(name)}
+    faults = [
+        f"{name} is not a setting of this server; {_nearest(name, known)}" for name in unknown
+    ]
+    values: dict[str, object] = {
+        field: environ[name] for name, field in _WORDS.items() if environ.get(name)
+    }
     for name, field in _COUNTS.items():
         if environ.get(name):
             values[field], fault = _count(name, environ[name])
@@ -110,9 +126,11 @@ def process_environment() -> dict[str, str]:
 
 
 def spare_libraries() -> None:
-    """Tells libraries that are not imported yet what to leave out; what the environment says already stands.
+    """Tells libraries that are not imported yet what to leave out; what the environment says
+    already stands.
 
-    numpy starts a thread a core to multiply matrices, which nobody does here; pydantic looks through every installed package for
+    numpy starts a thread a core to multiply matrices, which nobody does here; pydantic looks
+    through every installed package for
     plugins. That is 35 and 12 ms of a start's 350.
     """
     for name, value in {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}.items():
@@ -130,9 +148,14 @@ def _nearest(name: str, known: set[str]) -> str:
 
 
 def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
-    """What is wrong with settings beside each other; those that are `wrong` by themselves contradict nothing."""
+    """What is wrong with settings beside each other; those that are `wrong` by themselves
+    contradict nothing.
+    """
     faults = []
-    if settings.max_request_rows > settings.queue_rows and not wrong & {"max_request_rows", "queue_rows"}:
+    if settings.max_request_rows > settings.queue_rows and not wrong & {
+        "max_request_rows",
+        "queue_rows",
+    }:
         faults.append(
             f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
             f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower the request."
@@ -153,7 +176,9 @@ def _switch(name: str, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
     """What it says, and what is wrong with it."""
     text = environ.get(name, "").lower()
     wrong = text not in ("", "true", "false")
-    return text == "true", [f"{name} is {environ[name][:40]!r}; it must be true, false or unset."] if wrong else []
+    return text == "true", [
+        f"{name} is {environ[name][:40]!r}; it must be true, false or unset."
+    ] if wrong else []
 
 
 def _count(name: str, text: str) -> tuple[int | None, list[str]]:
@@ -161,4 +186,6 @@ def _count(name: str, text: str) -> tuple[int | None, list[str]]:
     most = _MOST.get(name, LARGEST_COUNT)
     if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= most:
         return int(text), []
-    return None, [f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default."]
+    return None, [
+        f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default."
+    ]

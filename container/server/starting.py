@@ -1,6 +1,7 @@
 """Starts the Python server by its environment.
 
-Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or the port cannot be used;
+Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or
+the port cannot be used;
 5 its HTTP processes die all the time.
 """
 
@@ -28,7 +29,13 @@ from container.server.engines.opening import open_engine, running
 from container.server.processes.owner import FrontSpec
 from container.server.serving.failure_log import FailureLog, stderr
 from container.server.serving.model import Model, model_of
-from container.server.settings import Settings, SettingsFault, available_cores, process_environment, process_settings
+from container.server.settings import (
+    Settings,
+    SettingsFault,
+    available_cores,
+    process_environment,
+    process_settings,
+)
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 Opened = Callable[[EngineArchive, Settings], Engine]
@@ -42,7 +49,8 @@ def main(arguments: list[str], opened: Opened | None = None) -> int:
     """The exit code of the whole server; `opened` opens engines, by default as their manifests say."""
     if arguments not in ([], ["serve"]):
         return _refused(
-            SETTING, f"Unknown arguments {arguments}; use `serve` or none, and set the server by environment variables."
+            SETTING,
+            f"Unknown arguments {arguments}; use `serve` or none, and set the server by environment variables.",
         )
     try:
         settings = process_settings()
@@ -58,7 +66,10 @@ def main(arguments: list[str], opened: Opened | None = None) -> int:
     except Unloadable as fault:
         return _refused(ENGINE, str(fault))
     except OSError as fault:
-        return _refused(ARCHIVE, f"Refused: {fault.filename or settings.model_dir} cannot be read ({fault.strerror}).")
+        return _refused(
+            ARCHIVE,
+            f"Refused: {fault.filename or settings.model_dir} cannot be read ({fault.strerror}).",
+        )
 
 
 def _served(settings: Settings, listener: socket.socket, opened: Opened) -> int:
@@ -70,18 +81,29 @@ def _served(settings: Settings, listener: socket.socket, opened: Opened) -> int:
 
         log = FailureLog(stderr)
         serving = serve_many_models(
-            settings, listener, verify=verify, load=lambda archive: opened(archive, settings), log=log, say=_say
+            settings,
+            listener,
+            verify=verify,
+            load=lambda archive: opened(archive, settings),
+            log=log,
+            say=_say,
         )
         return _run(serving, log)
-    archive = verified_archive(settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256)
+    archive = verified_archive(
+        settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256
+    )
     model, log = _model(archive, settings, opened), FailureLog(stderr, model=archive.manifest.model)
     try:
         if settings.http_processes == 1:
             return _run(serve_one_process(settings, model, listener, log=log, say=_say), log)
         fronts = FrontSpec(count=settings.http_processes, environment=process_environment())
-        return _run(serve_several_processes(settings, model, listener, fronts, log=log, say=_say), log)
+        return _run(
+            serve_several_processes(settings, model, listener, fronts, log=log, say=_say), log
+        )
     except Unloadable as fault:
-        raise Unloadable(f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}") from fault
+        raise Unloadable(
+            f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
+        ) from fault
 
 
 def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
@@ -101,11 +123,15 @@ def _model(archive: EngineArchive, settings: Settings, opened: Opened) -> Model:
     try:
         return model_of(archive, settings, lambda: opened(archive, settings))
     except Exception as fault:
-        raise Unloadable(f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again.") from fault
+        raise Unloadable(
+            f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
+        ) from fault
 
 
 def _engine(archive: EngineArchive, settings: Settings) -> Engine:
-    return open_engine(archive, slots=settings.slots, threads=settings.threads, cores=available_cores())
+    return open_engine(
+        archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
+    )
 
 
 def _listener(settings: Settings) -> socket.socket:
@@ -115,12 +141,20 @@ def _listener(settings: Settings) -> socket.socket:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
     except (UnicodeError, TypeError) as fault:  # no name that could be looked up
         shown = settings.address.encode(errors="backslashreplace").decode()[:60]
-        raise CannotListen(f"Cannot listen on {shown!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0.") from fault
+        raise CannotListen(
+            f"Cannot listen on {shown!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0."
+        ) from fault
     except OSError as fault:
         reason = str(fault.strerror).partition(" (while")[0]
         is_about_port = fault.errno in (errno.EADDRINUSE, errno.EACCES)
-        remedy = "SAGEMAKER_BIND_TO_PORT to a free port" if is_about_port else "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
-        raise CannotListen(f"Cannot listen on {place_of(settings)} ({reason}); set {remedy}.") from fault
+        remedy = (
+            "SAGEMAKER_BIND_TO_PORT to a free port"
+            if is_about_port
+            else "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
+        )
+        raise CannotListen(
+            f"Cannot listen on {place_of(settings)} ({reason}); set {remedy}."
+        ) from fault
 
 
 def _say(sentence: str) -> None:

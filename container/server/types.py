@@ -1,4 +1,5 @@
-"""What the layers hand each other: requests, the served model's signature, and the faults a client may hear of.
+"""What the layers hand each other: requests, the served model's signature, and the faults a client
+may hear of.
 
 RequestFault            400  the request cannot be read or does not fit the model
 +-- UnknownPath         404
@@ -13,7 +14,8 @@ RequestFault            400  the request cannot be read or does not fit the mode
 |   +-- QueueFull       503
 |   +-- DeadlinePassed  503  no answer within the request's time
 |   +-- MemoryShort     503  the engine had no memory for this request
-+-- OutOfMemory         507  of several models: one does not fit, or had no memory for this request, beside the others
++-- OutOfMemory         507  of several models: one does not fit, or had no memory for this request,
+beside the others
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ class HeaderTooLarge(RequestFault):
 
 
 class OutOfMemory(RequestFault):
-    """A model, or its request, does not fit beside those that are loaded; SageMaker unloads others and tries again."""
+    """A model, or its request, does not fit beside those that are loaded; SageMaker unloads others
+    and tries again.
+    """
 
     status = 507
 

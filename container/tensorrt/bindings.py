@@ -1,4 +1,6 @@
-"""TensorRT's and CUDA's Python bindings on this machine, and a logger that keeps what TensorRT complains of."""
+"""TensorRT's and CUDA's Python bindings on this machine, and a logger that keeps what TensorRT
+complains of.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ KEPT_ERRORS = 100
 
 
 def tensorrt() -> Any:
-    """`tensorrt` of a full installation, or else of the wheel that has the bindings alone. Raises ImportError."""
+    """`tensorrt` of a full installation, or else of the wheel that has the bindings alone.
+
+    Raises ImportError.
+    """
     try:
         return importlib.import_module("tensorrt")
     except ImportError:
@@ -25,7 +30,10 @@ def cuda_runtime() -> Any:
 
 
 def bindings() -> tuple[Any, Any]:
-    """TensorRT's and CUDA's modules. Raises NoBindings, which names the one, or its library, that is missing."""
+    """TensorRT's and CUDA's modules.
+
+    Raises NoBindings, which names the one, or its library, that is missing.
+    """
     try:
         return tensorrt(), cuda_runtime()
     except ModuleNotFoundError as error:

@@ -19,14 +19,18 @@ Graph = Any
 
 
 class Device:
-    """The first GPU; `cuda` is the module cuda.bindings.runtime. Every method raises DeviceFault for what fails in CUDA."""
+    """The first GPU; `cuda` is the module cuda.bindings.runtime.
+
+    Every method raises DeviceFault for what fails in CUDA.
+    """
 
     def __init__(self, cuda: CudaRuntime) -> None:
         self._cuda = cuda
         self._buffers: dict[str, tuple[int, int]] = {}
         self._pinned: dict[str, tuple[int, int]] = {}
         self._answer(cuda.cudaSetDevice(0))
-        # Not blocking: what anybody queues without a stream would wait for ours, and end a recording.
+        # Not blocking: what anybody queues without a stream would wait for ours, and end a
+        # recording.
         self._stream = self._answer(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
         self.stream = int(self._stream)
         """As TensorRT takes it."""
@@ -37,20 +41,32 @@ class Device:
         return (int(total) - int(free)) / MIB
 
     def buffer(self, name: str, size: int) -> int:
-        """The address of at least `size` bytes that belong to a name; they are kept until more are asked for."""
+        """The address of at least `size` bytes that belong to a name; they are kept until more are
+        asked for.
+        """
         return self._block(self._buffers, name, size, self._cuda.cudaMalloc, self._cuda.cudaFree)
 
     def pinned(self, name: str, size: int) -> Array:
-        """`size` bytes of host memory that the GPU copies from and to directly; kept as `buffer` keeps its own."""
-        address = self._block(self._pinned, name, size, self._cuda.cudaMallocHost, self._cuda.cudaFreeHost)
+        """`size` bytes of host memory that the GPU copies from and to directly; kept as `buffer`
+        keeps its own.
+        """
+        address = self._block(
+            self._pinned, name, size, self._cuda.cudaMallocHost, self._cuda.cudaFreeHost
+        )
         values: Array = np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
         return values
 
     def send(self, name: str, values: Array) -> int:
-        """Queues a copy to the GPU and tells where it goes; `values` must be contiguous, and stay until `wait`."""
+        """Queues a copy to the GPU and tells where it goes; `values` must be contiguous, and stay
+        until `wait`.
+        """
         address = self.buffer(name, values.nbytes)
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
-        self._answer(self._cuda.cudaMemcpyAsync(address, values.ctypes.data, values.nbytes, kind, self._stream))
+        self._answer(
+            self._cuda.cudaMemcpyAsync(
+                address, values.ctypes.data, values.nbytes, kind, self._stream
+            )
+        )
         return address
 
     def bring(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -63,10 +79,17 @@ class Device:
         """Queues a copy from the GPU into a contiguous array."""
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         address = self.buffer(name, values.nbytes)
-        self._answer(self._cuda.cudaMemcpyAsync(values.ctypes.data, address, values.nbytes, kind, self._stream))
+        self._answer(
+            self._cuda.cudaMemcpyAsync(
+                values.ctypes.data, address, values.nbytes, kind, self._stream
+            )
+        )
 
     def recorded(self, queue: Callable[[], bool]) -> Graph | None:
-        """What `queue` puts into the queue, as a graph; it does not run. None where that cannot be recorded."""
+        """What `queue` puts into the queue, as a graph; it does not run.
+
+        None where that cannot be recorded.
+        """
         mode = self._cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self._answer(self._cuda.cudaStreamBeginCapture(self._stream, mode))
         try:
@@ -145,6 +168,12 @@ class Device:
         if error != self._cuda.cudaError_t.cudaSuccess:
             _, words = self._cuda.cudaGetErrorString(error)
             told = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(error)
-            kind = DeviceOutOfMemory if error == self._cuda.cudaError_t.cudaErrorMemoryAllocation else DeviceFault
-            raise kind(f"CUDA fails with {told} ({int(error)}); free the GPU, or look into the driver's log.")
+            kind = (
+                DeviceOutOfMemory
+                if error == self._cuda.cudaError_t.cudaErrorMemoryAllocation
+                else DeviceFault
+            )
+            raise kind(
+                f"CUDA fails with {told} ({int(error)}); free the GPU, or look into the driver's log."
+            )
         return values[0] if len(values) == 1 else tuple(values)

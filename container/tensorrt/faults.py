@@ -1,4 +1,5 @@
-"""Why the GPU does not do what it is told; each message is one sentence in CUDA's or TensorRT's own words.
+"""Why the GPU does not do what it is told; each message is one sentence in CUDA's or TensorRT's own
+words.
 
 DeviceFault
 ├── DeviceOutOfMemory  it does not fit the GPU's memory, or the host's page-locked one
@@ -11,7 +12,8 @@ from __future__ import annotations
 SHORT_OF_MEMORY = (
     "out of memory", "outofmemory", "out_of_memory", "insufficient memory", "failed to allocate memory", "bad_alloc",
 )  # fmt: skip
-"""In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say."""
+"""In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.
+"""
 
 
 def say_short_of_memory(words: str) -> bool:

@@ -1,4 +1,6 @@
-"""One context of a plan at work on one queue: shapes set, addresses given, the run recorded as a CUDA graph."""
+"""One context of a plan at work on one queue: shapes set, addresses given, the run recorded as a
+CUDA graph.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,24 @@ class Loaded:
         index = nearest(shapes, self.profiles)
         if index is None:
             told = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
-            self.plan.refuse(f"no optimization profile takes {told}; allowed: {allowed(self.profiles)}")
+            self.plan.refuse(
+                f"no optimization profile takes {told}; allowed: {allowed(self.profiles)}"
+            )
         return index
 
 
 class Lane:
     """A context of its own: TensorRT forbids to change one from which a graph was recorded.
 
-    Lanes of one device run one after the other, so they share its scratch memory, and those with one name their blocks.
+    Lanes of one device run one after the other, so they share its scratch memory, and those with
+    one name their blocks.
     """
 
     def __init__(self, loaded: Loaded, device: Device, *, name: str, records: bool) -> None:
-        """`records`: runs become a graph, so its shapes must never change again. Raises DeviceFault."""
+        """`records`: runs become a graph, so its shapes must never change again.
+
+        Raises DeviceFault.
+        """
         self._loaded, self._device, self._records = loaded, device, records
         self._context: IExecutionContext = loaded.plan.context_without_memory()
         self._name = name
@@ -60,16 +68,24 @@ class Lane:
         if missing := self._context.infer_shapes():
             self._loaded.plan.fail(f"it misses {', '.join(missing)}")
         rows = next(iter(shapes.values()))[0]
-        answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self._loaded.plan.outputs}
+        answers = {
+            name: tuple(self._context.get_tensor_shape(name)) for name in self._loaded.plan.outputs
+        }
         for name, shape in answers.items():
             if -1 in shape:
-                self._loaded.plan.refuse(f"the shape of output {name} follows from values, not from shapes")
+                self._loaded.plan.refuse(
+                    f"the shape of output {name} follows from values, not from shapes"
+                )
             if shape[:1] != (rows,):
-                self._loaded.plan.refuse(f"output {name} is {times(shape)} for {rows} rows; its first axis must be the batch")
+                self._loaded.plan.refuse(
+                    f"output {name} is {times(shape)} for {rows} rows; its first axis must be the batch"
+                )
         return layout(shapes, self._loaded.types), layout(answers, self._loaded.types)
 
     def run(self, feed: Mapping[str, Array | None], shapes: Shapes, rows: int) -> dict[str, Array]:
-        """The first `rows` rows of every output, as arrays of their own; an input of `None` is zeros. Raises DeviceFault."""
+        """The first `rows` rows of every output, as arrays of their own; an input of `None` is
+        zeros. Raises DeviceFault.
+        """
         if shapes != self._shapes:
             self._prepare(shapes)
         for name, view in self._inputs.items():
@@ -104,7 +120,9 @@ class Lane:
         return {tensor: place.view(host) for tensor, place in block.places.items()}
 
     def _execute(self) -> None:
-        """Kernel by kernel at first, which settles what TensorRT put off; from then on as the graph recorded after that."""
+        """Kernel by kernel at first, which settles what TensorRT put off; from then on as the graph
+        recorded after that.
+        """
         if self._graph is not None:
             self._device.launch(self._graph)
         elif not self._queue():
@@ -125,7 +143,10 @@ class Lane:
         index = self._loaded.profile(shapes)
         if index == self._profile:
             return
-        self._set(f"profile {index}", self._context.set_optimization_profile_async(index, self._device.stream))
+        self._set(
+            f"profile {index}",
+            self._context.set_optimization_profile_async(index, self._device.stream),
+        )
         self._device.wait()
         size = self._loaded.plan.scratch_bytes
         self._context.set_device_memory(self._device.buffer(SCRATCH, size), size)

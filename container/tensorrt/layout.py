@@ -31,7 +31,9 @@ class Place:
 
     def view(self, block: Array) -> Array:
         """The tensor in a block of bytes."""
-        values: Array = block[self.offset : self.offset + self.size].view(self.dtype).reshape(self.shape)
+        values: Array = (
+            block[self.offset : self.offset + self.size].view(self.dtype).reshape(self.shape)
+        )
         return values
 
 

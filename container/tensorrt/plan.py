@@ -1,4 +1,6 @@
-"""A plan in TensorRT's own runtime: its tensors, their types, its optimization profiles, and contexts to run it in."""
+"""A plan in TensorRT's own runtime: its tensors, their types, its optimization profiles, and
+contexts to run it in.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ class Plan:
     """A plan, loaded on the current GPU."""
 
     def __init__(self, path: Path, *, trt: TensorRT, host_code: bool = False) -> None:
-        """`host_code` lets a version-compatible plan run the code inside it. Raises PlanRefused and DeviceOutOfMemory."""
+        """`host_code` lets a version-compatible plan run the code inside it.
+
+        Raises PlanRefused and DeviceOutOfMemory.
+        """
         self._trt = trt
         self._logger = error_logger(trt)
         self._runtime = trt.Runtime(self._logger)
@@ -23,14 +28,25 @@ class Plan:
             self._runtime.engine_host_code_allowed = True
         self._path = path
         self._engine: ICudaEngine = self._loaded()
-        names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
-        is_input = {name: self._engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
+        names = [
+            self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)
+        ]
+        is_input = {
+            name: self._engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names
+        }
         self.inputs: tuple[str, ...] = tuple(name for name in names if is_input[name])
         self.outputs: tuple[str, ...] = tuple(name for name in names if not is_input[name])
         self._names = names
-        if on_host := [name for name in names if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST]:
-            # An address on the GPU, given for one of these, is read as the host's and ends the process.
-            self.refuse(f"it reads or writes {', '.join(on_host)} on the host, as values that decide on shapes")
+        if on_host := [
+            name
+            for name in names
+            if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST
+        ]:
+            # An address on the GPU, given for one of these, is read as the host's and ends the
+            # process.
+            self.refuse(
+                f"it reads or writes {', '.join(on_host)} on the host, as values that decide on shapes"
+            )
 
     @property
     def types(self) -> dict[str, Any]:
@@ -40,7 +56,9 @@ class Plan:
     @property
     def profiles(self) -> tuple[Profile, ...]:
         """The sizes it was compiled for."""
-        return tuple(self._profile(index) for index in range(self._engine.num_optimization_profiles))
+        return tuple(
+            self._profile(index) for index in range(self._engine.num_optimization_profiles)
+        )
 
     @property
     def scratch_bytes(self) -> int:
@@ -52,18 +70,29 @@ class Plan:
         return self._checked(self._engine.create_execution_context())
 
     def context_without_memory(self) -> IExecutionContext:
-        """A context that runs in whatever scratch memory it is given. Raises PlanRefused and DeviceOutOfMemory."""
-        return self._checked(self._engine.create_execution_context(self._trt.ExecutionContextAllocationStrategy.USER_MANAGED))
+        """A context that runs in whatever scratch memory it is given.
+
+        Raises PlanRefused and DeviceOutOfMemory.
+        """
+        return self._checked(
+            self._engine.create_execution_context(
+                self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
+            )
+        )
 
     def fail(self, reason: str) -> NoReturn:
-        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words, which are then forgotten."""
+        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words, which are then
+        forgotten.
+        """
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
         self._logger.errors.clear()
         kind = DeviceOutOfMemory if say_short_of_memory(words) else PlanRefused
         raise kind(f"the plan does not run: {reason} ({words}).")
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raises PlanRefused for what TensorRT was not asked for: its last words are about something else."""
+        """Raises PlanRefused for what TensorRT was not asked for: its last words are about
+        something else.
+        """
         raise PlanRefused(f"the plan does not run: {reason}.")
 
     def close(self) -> None:
@@ -83,11 +112,19 @@ class Plan:
 
     def _profile(self, index: int) -> Profile:
         engine = self._engine
-        shapes = {name: [tuple(sizes) for sizes in engine.get_tensor_profile_shape(name, index)] for name in self.inputs}
-        return {name: Range(smallest=low, opt=opt, largest=high) for name, (low, opt, high) in shapes.items()}
+        shapes = {
+            name: [tuple(sizes) for sizes in engine.get_tensor_profile_shape(name, index)]
+            for name in self.inputs
+        }
+        return {
+            name: Range(smallest=low, opt=opt, largest=high)
+            for name, (low, opt, high) in shapes.items()
+        }
 
     def _numpy_type(self, name: str) -> Any:
         try:
             return self._trt.nptype(self._engine.get_tensor_dtype(name))
         except TypeError as error:
-            raise PlanRefused(f"tensor {name} of the plan has a type that numpy lacks; keep inputs and outputs FP32.") from error
+            raise PlanRefused(
+                f"tensor {name} of the plan has a type that numpy lacks; keep inputs and outputs FP32."
+            ) from error

@@ -1,4 +1,6 @@
-"""The sizes that a plan takes: one range an input and optimization profile, and which profile suits some shapes best."""
+"""The sizes that a plan takes: one range an input and optimization profile, and which profile suits
+some shapes best.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ class Range:
     def takes(self, shape: Sequence[int]) -> bool:
         """True when every axis is within."""
         return len(shape) == len(self.smallest) and all(
-            low <= size <= high for low, size, high in zip(self.smallest, shape, self.largest, strict=True)
+            low <= size <= high
+            for low, size, high in zip(self.smallest, shape, self.largest, strict=True)
         )
 
 
@@ -31,19 +34,26 @@ Shapes = Mapping[str, Sizes]
 def taking(shapes: Shapes, profiles: Sequence[Profile]) -> list[int]:
     """The profiles that take every shape."""
     return [
-        index for index, profile in enumerate(profiles) if all(ranges.takes(shapes[name]) for name, ranges in profile.items())
+        index
+        for index, profile in enumerate(profiles)
+        if all(ranges.takes(shapes[name]) for name, ranges in profile.items())
     ]
 
 
 def nearest(shapes: Shapes, profiles: Sequence[Profile]) -> int | None:
     """The profile that takes the shapes and is tuned nearest to them; None where none takes them."""
-    return min(taking(shapes, profiles), key=lambda index: _distance(shapes, profiles[index]), default=None)
+    return min(
+        taking(shapes, profiles), key=lambda index: _distance(shapes, profiles[index]), default=None
+    )
 
 
 def allowed(profiles: Sequence[Profile]) -> str:
     """The ranges in words."""
     return "; ".join(
-        ", ".join(f"{name} {times(each.smallest)} to {times(each.largest)}" for name, each in profile.items())
+        ", ".join(
+            f"{name} {times(each.smallest)} to {times(each.largest)}"
+            for name, each in profile.items()
+        )
         for profile in profiles
     )
 
@@ -54,4 +64,6 @@ def times(sizes: Sequence[int]) -> str:
 
 
 def _distance(shapes: Shapes, profile: Profile) -> int:
-    return sum(abs(math.prod(shapes[name]) - math.prod(ranges.opt)) for name, ranges in profile.items())
+    return sum(
+        abs(math.prod(shapes[name]) - math.prod(ranges.opt)) for name, ranges in profile.items()
+    )

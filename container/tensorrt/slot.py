@@ -1,4 +1,6 @@
-"""One place where batches run one after the other: a queue, page-locked memory, and a lane for every declared shape."""
+"""One place where batches run one after the other: a queue, page-locked memory, and a lane for
+every declared shape.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,23 @@ class Slot:
     """Runs one batch at a time; only one thread at a time may call it."""
 
     def __init__(
-        self, loaded: Loaded, cuda: CudaRuntime, declared: Sequence[Shapes], *, tell: Callable[[str], None], records: bool = True
+        self,
+        loaded: Loaded,
+        cuda: CudaRuntime,
+        declared: Sequence[Shapes],
+        *,
+        tell: Callable[[str], None],
+        records: bool = True,
     ) -> None:
-        """`declared` shapes are recorded as graphs when they first run; their memory is taken here. Raises DeviceFault."""
+        """`declared` shapes are recorded as graphs when they first run; their memory is taken here.
+
+        Raises DeviceFault.
+        """
         self._loaded, self._tell, self._records = loaded, tell, records
         self._device = Device(cuda)
-        self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {_key(shapes): None for shapes in declared}
+        self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {
+            _key(shapes): None for shapes in declared
+        }
         try:
             self._other = Lane(loaded, self._device, name=OTHER, records=False)
             self._reserve(declared)
@@ -37,7 +50,9 @@ class Slot:
             return self._other.run(feed, shapes, rows)
         lane = self._lanes[key]
         if lane is None:
-            lane = self._lanes[key] = Lane(self._loaded, self._device, name=DECLARED, records=self._records)
+            lane = self._lanes[key] = Lane(
+                self._loaded, self._device, name=DECLARED, records=self._records
+            )
         found = lane.run(feed, shapes, rows)
         if lane.failed_to_record and self._records:
             self._records = False
@@ -55,7 +70,9 @@ class Slot:
             self._device.close()
 
     def _reserve(self, declared: Sequence[Shapes]) -> None:
-        """Takes the memory of the largest batch at once: growing later would move what graphs have recorded."""
+        """Takes the memory of the largest batch at once: growing later would move what graphs have
+        recorded.
+        """
         blocks = [self._other.blocks(shapes) for shapes in declared]
         for place, side in enumerate(("inputs", "outputs")):
             size = max((pair[place].size for pair in blocks), default=1)

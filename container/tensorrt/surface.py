@@ -1,6 +1,8 @@
-"""The part of TensorRT's runtime and of CUDA's that running a plan touches, and nothing beyond: mypy refuses any other name.
+"""The part of TensorRT's runtime and of CUDA's that running a plan touches, and nothing beyond:
+mypy refuses any other name.
 
-Each protocol is called as the real class is; tests/bindings proves that the real bindings of 10.16 and of 11.4 have every name.
+Each protocol is called as the real class is; tests/bindings proves that the real bindings of 10.16
+and of 11.4 have every name.
 """
 
 from __future__ import annotations
@@ -176,7 +178,9 @@ class CudaRuntime(Protocol):
         """Gives such host memory back."""
         ...
 
-    def cudaMemcpyAsync(self, dst: int, src: int, count: int, kind: Any, stream: Stream) -> tuple[Any]:
+    def cudaMemcpyAsync(
+        self, dst: int, src: int, count: int, kind: Any, stream: Stream
+    ) -> tuple[Any]:
         """Queues a copy."""
         ...
 

@@ -1,4 +1,6 @@
-"""`python -m engine_build.calibration_cache CACHE --network float.onnx --out qdq.onnx [--exclude NODE ...]`."""
+"""`python -m engine_build.calibration_cache CACHE --network float.onnx --out qdq.onnx [--exclude
+NODE ...]`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ DESCRIPTION = (
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise InputRefused(f"{message}; run `python -m engine_build.calibration_cache --help` for the options.")
+        raise InputRefused(
+            f"{message}; run `python -m engine_build.calibration_cache --help` for the options."
+        )
 
 
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
@@ -31,7 +35,10 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
         print(f"FAILED: {error}", file=stderr)
         return error.exit_code
     except OSError as error:
-        print(f"FAILED: {error.filename}: {error.strerror}; repair that, and run the same command again.", file=stderr)
+        print(
+            f"FAILED: {error.filename}: {error.strerror}; repair that, and run the same command again.",
+            file=stderr,
+        )
         return InputRefused.exit_code
 
 
@@ -39,7 +46,9 @@ def migrate(options: argparse.Namespace) -> tuple[str, ...]:
     """Writes the network; tells what became of the cache, in lines. Raises BuildError."""
     cache = read_cache(options.cache)
     if not options.network.is_file():
-        raise InputRefused(f"--network {options.network} is no file; name the float network that the cache was made of.")
+        raise InputRefused(
+            f"--network {options.network} is no file; name the float network that the cache was made of."
+        )
     # The numeric libraries load here, so that a mistyped command is refused at once.
     from engine_build.calibration_cache.migration import migrated, write_network
     from engine_build.runtimes.ort import version
@@ -58,11 +67,17 @@ def migrate(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="python -m engine_build.calibration_cache", description=DESCRIPTION, allow_abbrev=False)
+    parser = _Parser(
+        prog="python -m engine_build.calibration_cache", description=DESCRIPTION, allow_abbrev=False
+    )
     parser.add_argument("cache", type=Path, metavar="CACHE", help="the calibration cache")
-    parser.add_argument("--network", type=Path, required=True, help="the float network, ONNX, that it was made of")
+    parser.add_argument(
+        "--network", type=Path, required=True, help="the float network, ONNX, that it was made of"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the Q/DQ network, ONNX, to write")
-    parser.add_argument("--exclude", nargs="+", default=[], metavar="NODE", help="nodes that stay float")
+    parser.add_argument(
+        "--exclude", nargs="+", default=[], metavar="NODE", help="nodes that stay float"
+    )
     return parser.parse_args(arguments)
 
 

@@ -4,9 +4,12 @@
     input_1:0: 3c010a14
     (Unnamed Layer* 8) [Constant]_output: 39137939
 
-One line a tensor, in the network's order: its name, which may hold colons and blanks, then the bytes of its float32 scale from
-the highest on, in lower-case hexadecimal. The scale is the range / 127. Every line ends in LF, the last one too. Sources: the
-caches of NVIDIA's MLPerf submissions (inference_results_v1.0), Model Optimizer's `import_scales_from_calib_cache`.
+One line a tensor, in the network's order: its name, which may hold colons and blanks, then the
+bytes of its float32 scale from
+the highest on, in lower-case hexadecimal. The scale is the range / 127. Every line ends in LF, the
+last one too. Sources: the
+caches of NVIDIA's MLPerf submissions (inference_results_v1.0), Model Optimizer's
+`import_scales_from_calib_cache`.
 """
 
 from __future__ import annotations
@@ -45,9 +48,13 @@ class CalibrationCache:
 
 
 def version_digits(tensorrt: str) -> str:
-    """The version as a header has it: 10.16.1.11 gives 101601, and 8.5.1 gave 8501 (NV_TENSORRT_VERSION)."""
+    """The version as a header has it: 10.16.1.11 gives 101601, and 8.5.1 gave 8501
+    (NV_TENSORRT_VERSION).
+    """
     major, minor, patch = (int(part) for part in tensorrt.split(".")[:3])
-    return str(major * 10000 + minor * 100 + patch if major >= 10 else major * 1000 + minor * 100 + patch)
+    return str(
+        major * 10000 + minor * 100 + patch if major >= 10 else major * 1000 + minor * 100 + patch
+    )
 
 
 def read_cache(path: Path) -> CalibrationCache:
@@ -67,19 +74,29 @@ def write_cache(cache: CalibrationCache, path: Path) -> None:
 
 
 def cache_of(data: bytes, place: str) -> CalibrationCache:
-    """The cache that some bytes hold; `place` is what the user calls them. Raises InputRefused, with the line's number."""
+    """The cache that some bytes hold; `place` is what the user calls them.
+
+    Raises InputRefused, with the line's number.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise InputRefused(f"calibration cache {place}, line {line}: it is no UTF-8 text; make the cache anew.") from error
+        raise InputRefused(
+            f"calibration cache {place}, line {line}: it is no UTF-8 text; make the cache anew."
+        ) from error
     lines = text.removesuffix("\n").split("\n")
     header = HEADER.fullmatch(lines[0])
     if header is None:
         raise _refused(place, 1, lines[0], FIRST_FORM)
     entries = [_entry(place, number, line) for number, line in enumerate(lines[1:], 2)]
     _refuse_repeated(place, [name for name, _ in entries])
-    return CalibrationCache(version=header[1], algorithm=header[2], entries=tuple(entries), ends_in_newline=text.endswith("\n"))
+    return CalibrationCache(
+        version=header[1],
+        algorithm=header[2],
+        entries=tuple(entries),
+        ends_in_newline=text.endswith("\n"),
+    )
 
 
 def cache_bytes(cache: CalibrationCache) -> bytes:
@@ -97,7 +114,9 @@ def _entry(place: str, number: int, line: str) -> tuple[str, float]:
         raise _refused(place, number, line, ENTRY_FORM)
     scale: float = struct.unpack("!f", bytes.fromhex(entry[2]))[0]
     if not math.isfinite(scale) or math.copysign(1, scale) < 0:
-        raise _refused(place, number, line, f"a scale that is finite and not negative, and this one is {scale}")
+        raise _refused(
+            place, number, line, f"a scale that is finite and not negative, and this one is {scale}"
+        )
     return entry[1], scale
 
 
@@ -105,9 +124,13 @@ def _refuse_repeated(place: str, names: list[str]) -> None:
     seen: set[str] = set()
     for number, name in enumerate(names, 2):
         if name in seen:
-            raise InputRefused(f"calibration cache {place}, line {number}: tensor {name!r} has a line already; delete one.")
+            raise InputRefused(
+                f"calibration cache {place}, line {number}: tensor {name!r} has a line already; delete one."
+            )
         seen.add(name)
 
 
 def _refused(place: str, number: int, line: str, allowed: str) -> InputRefused:
-    return InputRefused(f"calibration cache {place}, line {number}: {line[:120]!r}; allowed: {allowed}; make the cache anew.")
+    return InputRefused(
+        f"calibration cache {place}, line {number}: {line[:120]!r}; allowed: {allowed}; make the cache anew."
+    )

@@ -1,6 +1,8 @@
-"""The calibration's own process: `python -m engine_build.calibration_cache.calibrate NETWORK FEEDS CACHE` prints one JSON line.
+"""The calibration's own process: `python -m engine_build.calibration_cache.calibrate NETWORK FEEDS
+CACHE` prints one JSON line.
 
-FEEDS is a folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so a plan is built,
+FEEDS is a folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a
+build, so a plan is built,
 with as little tuning as there is, and thrown away. Never executed where this repository was made.
 """
 
@@ -19,7 +21,13 @@ from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault
 from container.tensorrt.surface import CudaRuntime
 from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
-from engine_build.calibration_cache.surface import Builder, INetworkDefinition, IOptimizationProfile, ParserError, TensorRT
+from engine_build.calibration_cache.surface import (
+    Builder,
+    INetworkDefinition,
+    IOptimizationProfile,
+    ParserError,
+    TensorRT,
+)
 from engine_build.samples.feed import Feed
 
 MISSING = 3
@@ -32,7 +40,9 @@ def installed() -> tuple[TensorRT, CudaRuntime]:
     return tensorrt(), cuda_runtime()
 
 
-def main(arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntime]] = installed) -> int:
+def main(
+    arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntime]] = installed
+) -> int:
     """0: the line tells how it went; 3: bindings are missing."""
     try:
         trt, cuda = bindings()
@@ -43,12 +53,25 @@ def main(arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntim
     begin = time.monotonic()
     served, reason = calibrated(trt, cuda, network, feeds, cache)
     seconds = round(time.monotonic() - begin, 2)
-    print(json.dumps({"version": str(trt.__version__), "batches": served, "seconds": seconds, "reason": reason}))
+    print(
+        json.dumps(
+            {
+                "version": str(trt.__version__),
+                "batches": served,
+                "seconds": seconds,
+                "reason": reason,
+            }
+        )
+    )
     return 0
 
 
-def calibrated(trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cache: Path) -> tuple[int, str | None]:
-    """Writes the cache; tells how many batches TensorRT took, and why there is no cache when there is none."""
+def calibrated(
+    trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cache: Path
+) -> tuple[int, str | None]:
+    """Writes the cache; tells how many batches TensorRT took, and why there is no cache when there
+    is none.
+    """
     try:
         device = Device(cuda)
         batches = DeviceBatches(device, feeds_of(feeds))
@@ -59,15 +82,26 @@ def calibrated(trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cac
         return 0, str(error)
 
 
-def refusal(trt: TensorRT, path: Path, shapes: dict[str, tuple[int, ...]], batches: DeviceBatches, cache: Path) -> str | None:
+def refusal(
+    trt: TensorRT,
+    path: Path,
+    shapes: dict[str, tuple[int, ...]],
+    batches: DeviceBatches,
+    cache: Path,
+) -> str | None:
     """Writes the cache; or why not, in the bindings' own words."""
     logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
-        return "; ".join(_told(parser.get_error(index)) for index in range(parser.num_errors)) or "it does not parse"
-    missing = sorted({network.get_input(index).name for index in range(network.num_inputs)} - set(shapes))
+        return (
+            "; ".join(_told(parser.get_error(index)) for index in range(parser.num_errors))
+            or "it does not parse"
+        )
+    missing = sorted(
+        {network.get_input(index).name for index in range(network.num_inputs)} - set(shapes)
+    )
     if missing:
         return f"the feeds have no input {', '.join(missing)} of the network"
     config = builder.create_builder_config()
@@ -83,7 +117,10 @@ def refusal(trt: TensorRT, path: Path, shapes: dict[str, tuple[int, ...]], batch
     builder.build_serialized_network(network, config)
     if cache.is_file():
         return None
-    return "; ".join(filter(None, (batches.fault, *logger.errors))) or "TensorRT wrote no cache and says no more"
+    return (
+        "; ".join(filter(None, (batches.fault, *logger.errors)))
+        or "TensorRT wrote no cache and says no more"
+    )
 
 
 def feeds_of(folder: Path) -> Iterator[Feed]:
@@ -102,7 +139,9 @@ def _told(error: ParserError) -> str:
     return f"node {error.node_name()} (operator {error.node_operator()}): {' '.join(error.desc().split())}"
 
 
-def _profile(builder: Builder, network: INetworkDefinition, shapes: dict[str, tuple[int, ...]]) -> IOptimizationProfile:
+def _profile(
+    builder: Builder, network: INetworkDefinition, shapes: dict[str, tuple[int, ...]]
+) -> IOptimizationProfile:
     profile = builder.create_optimization_profile()
     for index in range(network.num_inputs):
         name = network.get_input(index).name

@@ -1,6 +1,8 @@
-"""The entropy calibrator: hands TensorRT 10 its batches in device memory, and keeps the cache it gives.
+"""The entropy calibrator: hands TensorRT 10 its batches in device memory, and keeps the cache it
+gives.
 
-Never executed where this repository was made: no TensorRT there. Every name it touches is in surface.py.
+Never executed where this repository was made: no TensorRT there. Every name it touches is in
+surface.py.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from engine_build.samples.feed import Array, Feed
 
 
 class DeviceBatches:
-    """Batches in device memory, one buffer an input, used again for every batch: all feeds have one shape."""
+    """Batches in device memory, one buffer an input, used again for every batch: all feeds have one
+    shape.
+    """
 
     def __init__(self, device: Device, feeds: Iterable[Feed]) -> None:
         self._device = device
@@ -30,7 +34,9 @@ class DeviceBatches:
         """Why no further batch comes, when it is not for lack of feeds."""
 
     def pointers(self, names: Sequence[str]) -> list[int]:
-        """Where the next batch of each input lies; nothing once there are no more, or after a fault."""
+        """Where the next batch of each input lies; nothing once there are no more, or after a
+        fault.
+        """
         feed = None if self.fault is not None else next(self._feeds, None)
         if feed is None:
             return []
@@ -54,14 +60,18 @@ class DeviceBatches:
 
     def _sent(self, feed: Feed, names: Sequence[str]) -> list[int]:
         blocks: list[Array] = [np.ascontiguousarray(feed[name]) for name in names]
-        pointers = [self._device.send(name, block) for name, block in zip(names, blocks, strict=True)]
+        pointers = [
+            self._device.send(name, block) for name, block in zip(names, blocks, strict=True)
+        ]
         self._device.wait()
         self.served += 1
         return pointers
 
 
 def calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> Any:
-    """An `IInt8EntropyCalibrator2`: the algorithm that `trtexec --calib` has too, so that it takes the cache."""
+    """An `IInt8EntropyCalibrator2`: the algorithm that `trtexec --calib` has too, so that it takes
+    the cache.
+    """
 
     class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[name-defined, misc]
         """TensorRT calls these."""
@@ -71,7 +81,9 @@ def calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> Any:
             trt.IInt8EntropyCalibrator2.__init__(self)
 
         def get_batch_size(self) -> int:
-            """1, as trtexec's own: the batch is an axis like others since networks have explicit batches."""
+            """1, as trtexec's own: the batch is an axis like others since networks have explicit
+            batches.
+            """
             return 1
 
         def get_batch(self, names: Sequence[str]) -> list[int]:

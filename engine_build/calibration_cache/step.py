@@ -1,4 +1,6 @@
-"""The calibrate step of TensorRT before 11: the cache of an `int8` network, found again or made on this machine's GPU."""
+"""The calibrate step of TensorRT before 11: the cache of an `int8` network, found again or made on
+this machine's GPU.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.calibration_cache.cache import ENTROPY, CalibrationCache, cache_of, read_cache, version_digits
+from engine_build.calibration_cache.cache import (
+    ENTROPY,
+    CalibrationCache,
+    cache_of,
+    read_cache,
+    version_digits,
+)
 from engine_build.calibration_cache.calibrate import MISSING
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.networks.network_store import Network
@@ -29,9 +37,12 @@ TIMEOUT_SECONDS = 3600
 def calibration_cache(shop: Shop, network: Network, encoder: Encoder) -> Path:
     """The cache's file; `network` is the float one. Raises InputRefused and NetworkRefused.
 
-    Batches have the shape that the first profile is tuned for, filled with real values by `Encoder.shaped`, because TensorRT
-    counts padding like any other token: on MiniLM's 24 inputs of MatMuls at 16 x 64, padded sentences move the 99.99 %
-    quantile by more than 15 % in 13 tensors, tokens set side by side in 5. What does not fit a batch is left out.
+    Batches have the shape that the first profile is tuned for, filled with real values by
+    `Encoder.shaped`, because TensorRT
+    counts padding like any other token: on MiniLM's 24 inputs of MatMuls at 16 x 64, padded
+    sentences move the 99.99 %
+    quantile by more than 15 % in 13 tensors, tokens set side by side in 5. What does not fit a
+    batch is left out.
     """
     check_calibration(shop.order)
     found = _kept(shop)
@@ -110,7 +121,9 @@ def _made(ended: Ended, path: Path) -> CalibrationCache:
         )
     reason = _reason(ended)
     if reason is not None or not path.is_file():
-        raise NetworkRefused(f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; the log has its words.")
+        raise NetworkRefused(
+            f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; the log has its words."
+        )
     return read_cache(path)
 
 
@@ -119,8 +132,14 @@ def _reason(ended: Ended) -> str | None:
         said: str | None = json.loads(ended.output.strip().splitlines()[-1])["reason"]
         return said
     except (IndexError, KeyError, TypeError, ValueError):
-        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
-        return f"the process {how} ({(ended.errors.strip().splitlines() or ['it said nothing'])[-1]})"
+        how = (
+            f"was killed by signal {-ended.code}"
+            if ended.code < 0
+            else f"ended with code {ended.code}"
+        )
+        return (
+            f"the process {how} ({(ended.errors.strip().splitlines() or ['it said nothing'])[-1]})"
+        )
 
 
 def _kept(shop: Shop) -> Path | None:
@@ -150,5 +169,7 @@ def _usable(shop: Shop, store: Store, name: str) -> bool:
     wanted = version_digits(str(shop.order.platform.tensorrt))
     if (cache.version, cache.algorithm) == (wanted, ENTROPY):
         return True
-    shop.log.line(f"  calibration cache {name} is of TensorRT {cache.version}, {cache.algorithm}; it is made anew for {wanted}")
+    shop.log.line(
+        f"  calibration cache {name} is of TensorRT {cache.version}, {cache.algorithm}; it is made anew for {wanted}"
+    )
     return False

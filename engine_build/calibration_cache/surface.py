@@ -1,6 +1,8 @@
-"""The part of TensorRT 10 that calibration touches, and nothing beyond: mypy refuses any other name.
+"""The part of TensorRT 10 that calibration touches, and nothing beyond: mypy refuses any other
+name.
 
-Each protocol is called as the real class is; tests/bindings proves that the real bindings have every name. TensorRT 11 has no
+Each protocol is called as the real class is; tests/bindings proves that the real bindings have
+every name. TensorRT 11 has no
 calibrators, so none of this is for it.
 """
 
@@ -59,7 +61,9 @@ class OnnxParser(Protocol):
 class IOptimizationProfile(Protocol):
     """Sizes by input."""
 
-    def set_shape(self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]) -> None:
+    def set_shape(
+        self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
+    ) -> None:
         """The sizes of one input."""
         ...
 
@@ -98,7 +102,9 @@ class Builder(Protocol):
         """An empty profile."""
         ...
 
-    def build_serialized_network(self, network: INetworkDefinition, config: IBuilderConfig) -> object | None:
+    def build_serialized_network(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> object | None:
         """The plan; None when it does not build."""
         ...
 

@@ -23,9 +23,15 @@ def accuracy_section(facts: CardFacts) -> Markup:
     metric = words.METRICS.get(records[0].metric, records[0].metric)
     samples = f"{records[-1].samples} validation samples, which calibration never saw"
     note = f"Each of {samples}, scores its {metric}; 1 is the same answer."
-    charts = element("div", [_means(records), *_worsts(records), *_neighbours(records)], class_="charts")
-    legend = "Points are means, their whiskers 95 % bootstrap intervals; the dashed line is the budget."
-    return section("Accuracy", charts, element("p", legend, class_="legend"), _table(records), note=note)
+    charts = element(
+        "div", [_means(records), *_worsts(records), *_neighbours(records)], class_="charts"
+    )
+    legend = (
+        "Points are means, their whiskers 95 % bootstrap intervals; the dashed line is the budget."
+    )
+    return section(
+        "Accuracy", charts, element("p", legend, class_="legend"), _table(records), note=note
+    )
 
 
 def _means(records: Sequence[AccuracyRecord]) -> Markup:
@@ -50,24 +56,41 @@ def _worsts(records: Sequence[AccuracyRecord]) -> list[Markup]:
     if records[-1].metric in ("agreement", "accuracy"):
         return []
     own = records[-1]
-    rows = [Row(name=each.subject, value=each.worst, told=words.score(each.worst), own=each is own) for each in records]
+    rows = [
+        Row(name=each.subject, value=each.worst, told=words.score(each.worst), own=each is own)
+        for each in records
+    ]
     ends = [row.value for row in rows] + ([] if own.budget_worst is None else [own.budget_worst])
     along = scale(min(ends), max(ends), 8, WIDTH - 8, most=1.0)
     return [figure("Worst sample", points("Worst sample", rows, along, budget=own.budget_worst))]
 
 
 def _neighbours(records: Sequence[AccuracyRecord]) -> list[Markup]:
-    found = [(each, each.nearest_neighbour_agreement) for each in records if each.nearest_neighbour_agreement is not None]
+    found = [
+        (each, each.nearest_neighbour_agreement)
+        for each in records
+        if each.nearest_neighbour_agreement is not None
+    ]
     if not found:
         return []
-    rows = [Row(name=each.subject, value=share, told=words.percent(share), own=each is records[-1]) for each, share in found]
+    rows = [
+        Row(name=each.subject, value=share, told=words.percent(share), own=each is records[-1])
+        for each, share in found
+    ]
     along = scale(min(row.value for row in rows), 1.0, 8, WIDTH - 8, most=1.0)
-    return [figure("Same nearest neighbour", points("Same nearest neighbour", rows, along, budget=None))]
+    return [
+        figure("Same nearest neighbour", points("Same nearest neighbour", rows, along, budget=None))
+    ]
 
 
 def _table(records: Sequence[AccuracyRecord]) -> Markup:
     heads = ("mean", "95 % interval", "worst", "same nearest neighbour", "samples")
-    columns = [NAME, *(Column(head=head) for head in heads), Column(head="budget", kind=None), Column(head="verdict", kind=None)]
+    columns = [
+        NAME,
+        *(Column(head=head) for head in heads),
+        Column(head="budget", kind=None),
+        Column(head="verdict", kind=None),
+    ]
     return table(columns, [_line(record, own=record is records[-1]) for record in records])
 
 

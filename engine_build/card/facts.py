@@ -17,7 +17,9 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """One published engine; `networks` maps each network's name, float or int8, to the facts it was kept with."""
+    """One published engine; `networks` maps each network's name, float or int8, to the facts it was
+    kept with.
+    """
 
     entry: LockEntry
     source: SourceSpec
@@ -32,7 +34,9 @@ class CardFacts:
 
     @property
     def frontier(self) -> tuple[Mapping[str, Any], ...]:
-        """What the sensitivity search measured, the smallest share of INT8 work first; empty when none was run."""
+        """What the sensitivity search measured, the smallest share of INT8 work first; empty when
+        none was run.
+        """
         points: Sequence[Mapping[str, Any]] = self.networks.get("int8", {}).get("frontier", ())
         return tuple(sorted(points, key=lambda point: float(point["share"])))
 
@@ -51,8 +55,16 @@ class CardFacts:
         """The published engine at the first profile's opt shape."""
         profile = self.manifest.optimization_profiles[0]
         sequence = None if profile.sequence is None else profile.sequence[1]
-        mine = [each for each in self.manifest.benchmark if (each.runtime, each.precision) == self.subject]
-        exact = [each for each in mine if each.batch == profile.batch[1] and each.sequence in (sequence, None)]
+        mine = [
+            each
+            for each in self.manifest.benchmark
+            if (each.runtime, each.precision) == self.subject
+        ]
+        exact = [
+            each
+            for each in mine
+            if each.batch == profile.batch[1] and each.sequence in (sequence, None)
+        ]
         found = [*exact, *mine]
         return found[0] if found else None
 

@@ -16,10 +16,16 @@ from onboarding.lock import LockEntry
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
 
 
-def card_files(order: Order, entry: LockEntry, networks: Store, folder: Path) -> tuple[tuple[str, Path], ...]:
-    """Writes card.html and card.json into a folder; the names that they are published under, each with its file."""
+def card_files(
+    order: Order, entry: LockEntry, networks: Store, folder: Path
+) -> tuple[tuple[str, Path], ...]:
+    """Writes card.html and card.json into a folder; the names that they are published under, each
+    with its file.
+    """
     found = {name: network_facts(networks, key) for name, key in order.network_keys.items()}
-    facts = CardFacts(entry=entry, source=order.model.source, environment=order.environment, networks=found)
+    facts = CardFacts(
+        entry=entry, source=order.model.source, environment=order.environment, networks=found
+    )
     key = entry.manifest.engine_key
     files = {engine_card_path(key): card_page(facts), engine_card_data_path(key): card_data(facts)}
     for name, data in files.items():

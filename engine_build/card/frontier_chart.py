@@ -29,7 +29,11 @@ def frontier_chart(title: str, points: Sequence[FrontierPoint], *, budget: float
     line = " ".join(f"{number(across(point.share))},{number(up(point.value))}" for point in points)
     return element(
         "svg",
-        element("title", f"{title}: " + "; ".join(f"{point.share:.1%} INT8: {point.value:.5f}" for point in points)),
+        element(
+            "title",
+            f"{title}: "
+            + "; ".join(f"{point.share:.1%} INT8: {point.value:.5f}" for point in points),
+        ),
         [_across_tick(across, value) for value in across.ticks],
         [_up_tick(up, value) for value in up.ticks],
         element(
@@ -43,7 +47,10 @@ def frontier_chart(title: str, points: Sequence[FrontierPoint], *, budget: float
         [] if budget is None else [_budget(up(budget))],
         [_drop(across(point.share), up(point.value)) for point in points if point.chosen],
         element("polyline", points=line, class_="path"),
-        [_dot(across(point.share), up(point.value), point) for point in sorted(points, key=lambda point: point.chosen)],
+        [
+            _dot(across(point.share), up(point.value), point)
+            for point in sorted(points, key=lambda point: point.chosen)
+        ],
         viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
         role="img",
     )
@@ -57,13 +64,18 @@ def _shares(points: Sequence[FrontierPoint]) -> Scale:
 def _across_tick(across: Scale, value: float) -> Markup:
     x = across(value)
     line = element("line", x1=x, x2=x, y1=TOP, y2=BOTTOM, class_="grid")
-    return joined(line, element("text", f"{value:.0%}", x=x, y=BOTTOM + 16, text_anchor="middle", class_="tick"))
+    return joined(
+        line,
+        element("text", f"{value:.0%}", x=x, y=BOTTOM + 16, text_anchor="middle", class_="tick"),
+    )
 
 
 def _up_tick(up: Scale, value: float) -> Markup:
     y = up(value)
     line = element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid")
-    return joined(line, element("text", up.told(value), x=LEFT - 7, y=y + 4, text_anchor="end", class_="tick"))
+    return joined(
+        line, element("text", up.told(value), x=LEFT - 7, y=y + 4, text_anchor="end", class_="tick")
+    )
 
 
 def _budget(y: float) -> Markup:
@@ -79,4 +91,10 @@ def _drop(x: float, y: float) -> Markup:
 
 
 def _dot(x: float, y: float, point: FrontierPoint) -> Markup:
-    return element("circle", cx=x, cy=y, r=6.5 if point.chosen else 4, class_="dot own" if point.chosen else "dot")
+    return element(
+        "circle",
+        cx=x,
+        cy=y,
+        r=6.5 if point.chosen else 4,
+        class_="dot own" if point.chosen else "dot",
+    )

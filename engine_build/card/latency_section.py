@@ -26,7 +26,9 @@ def latency_section(facts: CardFacts) -> Markup:
     if not manifest.benchmark:
         return section("Latency and throughput", note="No benchmark was recorded.")
     charts = [_chart(facts, at) for at in _shapes(manifest.benchmark)]
-    place = f"One request at a time on {manifest.builder.machine}, in random order, after a warm-up."
+    place = (
+        f"One request at a time on {manifest.builder.machine}, in random order, after a warm-up."
+    )
     return section(
         "Latency and throughput",
         element("div", charts, class_="charts"),
@@ -39,7 +41,9 @@ def latency_section(facts: CardFacts) -> Markup:
 
 
 def _shapes(records: Sequence[BenchmarkRecord]) -> list[Shape]:
-    return sorted({(each.batch, each.sequence) for each in records}, key=lambda at: (at[0], at[1] or 0))
+    return sorted(
+        {(each.batch, each.sequence) for each in records}, key=lambda at: (at[0], at[1] or 0)
+    )
 
 
 def _name(record: BenchmarkRecord | RuntimeRecord) -> str:
@@ -70,8 +74,14 @@ def _chart(facts: CardFacts, at: Shape) -> Markup:
 
 def _table(facts: CardFacts) -> Markup:
     heads = ("average ms", "p50", "p95", "p99", "rows/s", "repetitions")
-    columns = [Column(head="shape", kind=None), Column(head="runtime", kind=None), *(Column(head=head) for head in heads)]
-    records = sorted(facts.manifest.benchmark, key=lambda each: (each.batch, each.sequence or 0, each.p50_ms))
+    columns = [
+        Column(head="shape", kind=None),
+        Column(head="runtime", kind=None),
+        *(Column(head=head) for head in heads),
+    ]
+    records = sorted(
+        facts.manifest.benchmark, key=lambda each: (each.batch, each.sequence or 0, each.p50_ms)
+    )
     return table(columns, [_line(each, own=_is_own(facts, each)) for each in records])
 
 
@@ -91,7 +101,11 @@ def _speedups(records: Sequence[SpeedupRecord]) -> Markup:
     if not records:
         return Markup("")
     heads = ("ratio", "95 % interval", "control")
-    columns = [Column(head="shape", kind=None), Column(head="compared", kind=None), *(Column(head=head) for head in heads)]
+    columns = [
+        Column(head="shape", kind=None),
+        Column(head="compared", kind=None),
+        *(Column(head=head) for head in heads),
+    ]
     lines = [
         Line(
             cells=(

@@ -19,8 +19,13 @@ Child = str | Iterable[Markup]
 
 
 def element(tag: str, /, *children: Child, **attributes: str | float | None) -> Markup:
-    """One element. An attribute that is None is left out; `class_` is `class`, other underscores are hyphens."""
-    written = "".join(f' {_name(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None)
+    """One element.
+
+    An attribute that is None is left out; `class_` is `class`, other underscores are hyphens.
+    """
+    written = "".join(
+        f' {_name(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None
+    )
     if tag in VOID and not children:
         return Markup(f"<{tag}{written}>" if tag in ("meta", "br") else f"<{tag}{written}/>")
     return Markup(f"<{tag}{written}>{joined(*children)}</{tag}>")
@@ -43,7 +48,9 @@ def _child(child: Child) -> str:
 
 
 def _name(key: str) -> str:
-    return key.rstrip("_") if key.endswith("_") else key if key == "viewBox" else key.replace("_", "-")
+    return (
+        key.rstrip("_") if key.endswith("_") else key if key == "viewBox" else key.replace("_", "-")
+    )
 
 
 def _value(value: str | float | None) -> str:

@@ -33,7 +33,10 @@ def card_page(facts: CardFacts) -> bytes:
         serving_section(facts),
         digest_section(facts),
         reproduction_section(facts),
-        element("footer", f"Engine {facts.manifest.engine_key}. The same facts as JSON are in card.json beside this file."),
+        element(
+            "footer",
+            f"Engine {facts.manifest.engine_key}. The same facts as JSON are in card.json beside this file.",
+        ),
     )
     head = element(
         "head",
@@ -52,11 +55,16 @@ def _head(facts: CardFacts) -> Markup:
     asked = f"asked for: {manifest.requested_precision}"
     chips = [
         element("li", manifest.precision.upper(), class_="chip main"),
-        *(element("li", each, class_="chip") for each in (asked, runtime, words.device(manifest), manifest.platform)),
+        *(
+            element("li", each, class_="chip")
+            for each in (asked, runtime, words.device(manifest), manifest.platform)
+        ),
     ]
     return element(
         "header",
-        element("p", f"Engine card · {words.TASKS.get(manifest.task, manifest.task)}", class_="over"),
+        element(
+            "p", f"Engine card · {words.TASKS.get(manifest.task, manifest.task)}", class_="over"
+        ),
         element("h1", manifest.model),
         element("ul", chips, class_="chips"),
         element("p", manifest.decision, class_="decision"),
@@ -70,7 +78,11 @@ def _tiles(facts: CardFacts) -> Markup:
         *_speed(facts),
         *_accuracy(facts),
         _tile("Size", words.size(facts.entry.archive.size_bytes), "archive, compressed"),
-        _tile("Load time", f"{manifest.load_seconds:.2f} s", f"adds {words.mebibytes(manifest.host_memory_mib)} of host memory"),
+        _tile(
+            "Load time",
+            f"{manifest.load_seconds:.2f} s",
+            f"adds {words.mebibytes(manifest.host_memory_mib)} of host memory",
+        ),
         *(
             []
             if manifest.device_memory_mib is None
@@ -86,7 +98,11 @@ def _speed(facts: CardFacts) -> list[Markup]:
         return []
     place = words.shape(record.batch, record.sequence)
     return [
-        _tile("Median latency", words.milliseconds(record.p50_ms), f"{place}; p99 {words.milliseconds(record.p99_ms)}"),
+        _tile(
+            "Median latency",
+            words.milliseconds(record.p50_ms),
+            f"{place}; p99 {words.milliseconds(record.p99_ms)}",
+        ),
         _tile("Throughput", words.rate(record.rows_per_second), f"rows a second; {place}"),
     ]
 
@@ -95,8 +111,19 @@ def _accuracy(facts: CardFacts) -> list[Markup]:
     if not facts.manifest.accuracy:
         return []
     own = facts.manifest.accuracy[-1]
-    return [_tile("Accuracy", f"{own.mean:.4f}", f"mean {own.metric.replace('_', ' ')}, {own.samples} samples: {own.verdict}")]
+    return [
+        _tile(
+            "Accuracy",
+            f"{own.mean:.4f}",
+            f"mean {own.metric.replace('_', ' ')}, {own.samples} samples: {own.verdict}",
+        )
+    ]
 
 
 def _tile(name: str, value: str, note: str) -> Markup:
-    return element("div", element("dt", name), element("dd", joined(value, element("small", note))), class_="tile")
+    return element(
+        "div",
+        element("dt", name),
+        element("dd", joined(value, element("small", note))),
+        class_="tile",
+    )

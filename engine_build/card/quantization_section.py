@@ -63,7 +63,10 @@ def _frontier(facts: CardFacts) -> Markup:
     budgets = {} if own is None else {"mean": own.budget_mean, "worst": own.budget_worst}
     searched = [point for point in points if point.get("split", SEARCH) == SEARCH]
     charts = [
-        figure(_captioned(title, searched, score), frontier_chart(title, _drawn(searched, score), budget=budgets.get(score)))
+        figure(
+            _captioned(title, searched, score),
+            frontier_chart(title, _drawn(searched, score), budget=budgets.get(score)),
+        )
         for score, title in SCORES.items()
         if searched and all(point.get(score) is not None for point in searched)
     ]
@@ -87,13 +90,20 @@ def _captioned(title: str, points: Sequence[Mapping[str, Any]], score: str) -> s
 
 def _drawn(points: Sequence[Mapping[str, Any]], score: str) -> list[FrontierPoint]:
     return [
-        FrontierPoint(share=float(point["share"]), value=float(point[score]), chosen=bool(point["chosen"])) for point in points
+        FrontierPoint(
+            share=float(point["share"]), value=float(point[score]), chosen=bool(point["chosen"])
+        )
+        for point in points
     ]
 
 
 def _frontier_table(points: Sequence[Mapping[str, Any]]) -> Markup:
     heads = ("share in INT8", "INT8 layers", "mean", "worst", "same nearest neighbour")
-    columns = [*(Column(head=head) for head in heads), Column(head="judged on", kind=None), Column(head="", kind=None)]
+    columns = [
+        *(Column(head=head) for head in heads),
+        Column(head="judged on", kind=None),
+        Column(head="", kind=None),
+    ]
     return table(columns, [_frontier_line(point) for point in reversed(points)])
 
 
@@ -118,7 +128,14 @@ def _layers(facts: CardFacts) -> Markup:
         return Markup("")
     in_float = [layer for layer in layers if not layer["int8"]]
     parts = (
-        [folded(f"The {len(in_float)} weighted layers that stay in float, and why", _layer_table(in_float))] if in_float else []
+        [
+            folded(
+                f"The {len(in_float)} weighted layers that stay in float, and why",
+                _layer_table(in_float),
+            )
+        ]
+        if in_float
+        else []
     )
     return element("div", parts, folded(f"All {len(layers)} weighted layers", _layer_table(layers)))
 
@@ -138,10 +155,30 @@ def _layer_table(layers: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _layer_line(layer: Mapping[str, Any], *, has_costs: bool) -> Line:
     drift, mean = layer.get("drift"), layer.get("mean")
-    costs = ("–" if drift is None else f"{drift:.2e}", "–" if mean is None else words.score(float(mean))) if has_costs else ()
-    kind = element("span", "int8" if layer["int8"] else "float", class_=f"badge {'good' if layer['int8'] else 'unsure'}")
+    costs = (
+        (
+            "–" if drift is None else f"{drift:.2e}",
+            "–" if mean is None else words.score(float(mean)),
+        )
+        if has_costs
+        else ()
+    )
+    kind = element(
+        "span",
+        "int8" if layer["int8"] else "float",
+        class_=f"badge {'good' if layer['int8'] else 'unsure'}",
+    )
     share = words.percent(float(layer["share"]))
-    return Line(cells=(code(str(layer["node"])), str(layer.get("operator", "")), share, *costs, kind, str(layer.get("why", ""))))
+    return Line(
+        cells=(
+            code(str(layer["node"])),
+            str(layer.get("operator", "")),
+            share,
+            *costs,
+            kind,
+            str(layer.get("why", "")),
+        )
+    )
 
 
 def _float_layers(facts: CardFacts) -> Markup:
@@ -152,5 +189,9 @@ def _float_layers(facts: CardFacts) -> Markup:
     if not rest:
         return Markup("")
     names = [element("li", code(name)) for name in rest]
-    title = f"{len(rest)} more products stay in float" if told else f"{len(rest)} layers that stay in float"
+    title = (
+        f"{len(rest)} more products stay in float"
+        if told
+        else f"{len(rest)} layers that stay in float"
+    )
     return folded(title, element("ul", names))

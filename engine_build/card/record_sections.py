@@ -1,4 +1,6 @@
-"""What the engine takes and gives, how it was compiled, its digests, and the commands that make it again."""
+"""What the engine takes and gives, how it was compiled, its digests, and the commands that make it
+again.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,19 @@ from onboarding.model_spec import SourceSpec
 def serving_section(facts: CardFacts) -> Markup:
     """Inputs, outputs, classes and sizes."""
     manifest = facts.manifest
-    tensors = [*(("input", each) for each in manifest.inputs), *(("output", each) for each in manifest.outputs)]
+    tensors = [
+        *(("input", each) for each in manifest.inputs),
+        *(("output", each) for each in manifest.outputs),
+    ]
     columns = [Column(head=head, kind=None) for head in ("", "name", "datatype", "shape")]
-    lines = [Line(cells=(kind, code(each.name), each.datatype, _dims(each))) for kind, each in tensors]
+    lines = [
+        Line(cells=(kind, code(each.name), each.datatype, _dims(each))) for kind, each in tensors
+    ]
     items: list[tuple[str, str | Markup]] = [("Largest batch", str(manifest.max_batch_size))]
-    items += [(f"Optimization profile {index}", _profile(each)) for index, each in enumerate(manifest.optimization_profiles)]
+    items += [
+        (f"Optimization profile {index}", _profile(each))
+        for index, each in enumerate(manifest.optimization_profiles)
+    ]
     if manifest.labels is not None:
         items.append(("Classes", ", ".join(manifest.labels)))
     note = "The KServe v2 inference protocol on /invocations, JSON or its binary extension; -1 is any size."
@@ -50,12 +60,17 @@ def digest_section(facts: CardFacts) -> Markup:
     archive, manifest = facts.entry.archive, facts.manifest
     items: list[tuple[str, str | Markup]] = [
         ("Engine key", code(manifest.engine_key)),
-        *((f"{name} network key", code(key)) for name, key in sorted(manifest.network_keys.items())),
+        *(
+            (f"{name} network key", code(key))
+            for name, key in sorted(manifest.network_keys.items())
+        ),
         ("Archive", joined(code(archive.path), f", {words.size(archive.size_bytes)}")),
         ("Archive sha256", code(archive.sha256)),
         ("manifest.json sha256", code(archive.manifest_sha256)),
     ]
-    files = [Line(cells=(code(name), code(digest))) for name, digest in sorted(manifest.files.items())]
+    files = [
+        Line(cells=(code(name), code(digest))) for name, digest in sorted(manifest.files.items())
+    ]
     columns = [Column(head="file of the archive", kind=None), Column(head="sha256", kind=None)]
     return section("Digests", pairs(items), folded(f"{len(files)} files", table(columns, files)))
 
@@ -73,7 +88,9 @@ def reproduction_section(facts: CardFacts) -> Markup:
         ("Built at", builder.built_at),
     ]
     note = "The same inputs give the same engine key; measured times and the archive's digest are the machine's own."
-    return section("How to reproduce it", pairs(items), element("pre", "\n".join(commands(facts))), note=note)
+    return section(
+        "How to reproduce it", pairs(items), element("pre", "\n".join(commands(facts))), note=note
+    )
 
 
 def commands(facts: CardFacts) -> tuple[str, ...]:
@@ -96,7 +113,11 @@ def commands(facts: CardFacts) -> tuple[str, ...]:
 
 def source_pin(source: SourceSpec) -> str:
     """The pinned source in one line."""
-    name = next(each for each in (source.python_package, source.huggingface, source.onnx, "unknown") if each is not None)
+    name = next(
+        each
+        for each in (source.python_package, source.huggingface, source.onnx, "unknown")
+        if each is not None
+    )
     inside = "" if source.path is None else f", folder {source.path}"
     return f"{name}{inside}" + ("" if source.sha256 is None else f", sha256 {source.sha256}")
 
@@ -108,7 +129,9 @@ def _dims(record: TensorRecord) -> str:
 def _profile(profile: ProfileRecord) -> str:
     batch = "batch {} / {} / {}".format(*profile.batch)
     return (
-        batch if profile.sequence is None else f"{batch}, sequence {'{} / {} / {}'.format(*profile.sequence)} (min / opt / max)"
+        batch
+        if profile.sequence is None
+        else f"{batch}, sequence {'{} / {} / {}'.format(*profile.sequence)} (min / opt / max)"
     )
 
 
@@ -131,4 +154,8 @@ def _checks(checks: Sequence[CompileCheckRecord]) -> Markup:
         )
         for each in checks
     ]
-    return table(columns, lines, caption="NVIDIA's parser and builder on the network; never the serving engine itself.")
+    return table(
+        columns,
+        lines,
+        caption="NVIDIA's parser and builder on the network; never the serving engine itself.",
+    )

@@ -37,7 +37,11 @@ def points(title: str, rows: Sequence[Row], scale: Scale, *, budget: float | Non
 
 
 def _chart(
-    title: str, rows: Sequence[Row], scale: Scale, drawn: Callable[[Row, Scale, float], Markup], budget: float | None
+    title: str,
+    rows: Sequence[Row],
+    scale: Scale,
+    drawn: Callable[[Row, Scale, float], Markup],
+    budget: float | None,
 ) -> Markup:
     bottom = ROW * len(rows)
     return element(
@@ -45,7 +49,10 @@ def _chart(
         element("title", f"{title}: " + "; ".join(f"{row.name} {row.told}" for row in rows)),
         [_track(scale, index * ROW, budget) for index in range(len(rows))],
         [_tick(scale, value, bottom) for value in scale.ticks],
-        [_labelled(row, index * ROW, drawn(row, scale, index * ROW + MIDDLE)) for index, row in enumerate(rows)],
+        [
+            _labelled(row, index * ROW, drawn(row, scale, index * ROW + MIDDLE))
+            for index, row in enumerate(rows)
+        ],
         viewBox=f"0 0 {WIDTH:.0f} {bottom + AXIS:.0f}",
         role="img",
     )
@@ -54,13 +61,17 @@ def _chart(
 def _labelled(row: Row, top: float, drawn: Markup) -> Markup:
     own, y = "mine" if row.own else None, top + 14
     name = element("text", row.name, x=0, y=y, class_=own)
-    return joined(name, element("text", row.told, x=WIDTH, y=y, text_anchor="end", class_=own), drawn)
+    return joined(
+        name, element("text", row.told, x=WIDTH, y=y, text_anchor="end", class_=own), drawn
+    )
 
 
 def _track(scale: Scale, top: float, budget: float | None) -> Markup:
     """The lines behind one row's drawing, which leave its words alone."""
     low, high = top + MIDDLE - 9, top + MIDDLE + 9
-    grid = [element("line", x1=x, x2=x, y1=low, y2=high, class_="grid") for x in map(scale, scale.ticks)]
+    grid = [
+        element("line", x1=x, x2=x, y1=low, y2=high, class_="grid") for x in map(scale, scale.ticks)
+    ]
     if budget is None:
         return joined(grid)
     x = scale(budget)
@@ -75,20 +86,33 @@ def _tick(scale: Scale, value: float, bottom: float) -> Markup:
 
 def _bar(row: Row, scale: Scale, y: float) -> Markup:
     start, end = scale(0), scale(row.value)
-    bar = element("rect", x=start, y=y - 6, width=max(end - start, 1), height=12, rx=2.5, class_="bar own" if row.own else "bar")
+    bar = element(
+        "rect",
+        x=start,
+        y=y - 6,
+        width=max(end - start, 1),
+        height=12,
+        rx=2.5,
+        class_="bar own" if row.own else "bar",
+    )
     if row.high is None:
         return bar
     far = scale(row.high)
     tail = element("line", x1=end, x2=far, y1=y, y2=y, class_="whisker")
     marks = [row.high] if row.mark is None else [row.mark, row.high]
-    ends = [element("line", x1=scale(at), x2=scale(at), y1=y - 4, y2=y + 4, class_="whisker") for at in marks]
+    ends = [
+        element("line", x1=scale(at), x2=scale(at), y1=y - 4, y2=y + 4, class_="whisker")
+        for at in marks
+    ]
     return joined(bar, tail, ends)
 
 
 def _point(row: Row, scale: Scale, y: float) -> Markup:
     kind = "whisker own" if row.own else "whisker"
     axis = element("line", x1=scale.start, x2=scale.end, y1=y, y2=y, class_="grid")
-    dot = element("circle", cx=scale(row.value), cy=y, r=5.5, class_="dot own" if row.own else "dot")
+    dot = element(
+        "circle", cx=scale(row.value), cy=y, r=5.5, class_="dot own" if row.own else "dot"
+    )
     if row.low is None or row.high is None:
         return joined(axis, dot)
     low, high = scale(row.low), scale(row.high)

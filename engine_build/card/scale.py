@@ -34,7 +34,9 @@ class Scale:
         return f"{value:.{_digits(self.step)}f}"
 
 
-def scale(low: float, high: float, start: float, end: float, *, ticks: int = 4, most: float = math.inf) -> Scale:
+def scale(
+    low: float, high: float, start: float, end: float, *, ticks: int = 4, most: float = math.inf
+) -> Scale:
     """A scale over at least [low, high], its ends on ticks, none above `most`."""
     spread = high - low if high > low else max(abs(high), 1e-6) * 0.1
     rough = spread / ticks

@@ -26,7 +26,9 @@ class Line:
     own: bool = False
 
 
-def table(columns: Sequence[Column], lines: Sequence[Line], *, caption: str | None = None) -> Markup:
+def table(
+    columns: Sequence[Column], lines: Sequence[Line], *, caption: str | None = None
+) -> Markup:
     """A table that scrolls sideways alone when the screen is narrow."""
     heads = [element("th", column.head, scope="col", class_=column.kind) for column in columns]
     body = [_line(columns, line) for line in lines]
@@ -42,7 +44,11 @@ def badge(verdict: str) -> Markup:
 
 def pairs(items: Sequence[tuple[str, Child]]) -> Markup:
     """Names with their values."""
-    return element("dl", [joined(element("dt", name), element("dd", value)) for name, value in items], class_="pairs")
+    return element(
+        "dl",
+        [joined(element("dt", name), element("dd", value)) for name, value in items],
+        class_="pairs",
+    )
 
 
 def section(title: str, *children: Child, note: str | None = None) -> Markup:
@@ -67,5 +73,8 @@ def code(text: str) -> Markup:
 
 
 def _line(columns: Sequence[Column], line: Line) -> Markup:
-    cells = [element("td", cell, class_=column.kind) for column, cell in zip(columns, line.cells, strict=True)]
+    cells = [
+        element("td", cell, class_=column.kind)
+        for column, cell in zip(columns, line.cells, strict=True)
+    ]
     return element("tr", cells, class_="own" if line.own else None)

@@ -11,12 +11,22 @@ METRICS = {
     "relative_error": "1 less the relative error to the source model's output",
 }
 RUNTIMES = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "pytorch": "PyTorch"}
-TASKS = {"text-embedding": "text embedding", "text-classification": "text classification", "tensors": "tensors in, tensors out"}
+TASKS = {
+    "text-embedding": "text embedding",
+    "text-classification": "text classification",
+    "tensors": "tensors in, tensors out",
+}
 
 
 def milliseconds(value: float) -> str:
     """Three digits that count."""
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
+    return (
+        f"{value:.0f} ms"
+        if value >= 100
+        else f"{value:.1f} ms"
+        if value >= 10
+        else f"{value:.2f} ms"
+    )
 
 
 def plain_milliseconds(value: float) -> str:
@@ -70,9 +80,15 @@ def device(manifest: Manifest) -> str:
 
 def interval(record: AccuracyRecord) -> str:
     """The 95 % interval of the mean."""
-    return "–" if record.mean_interval is None else f"{score(record.mean_interval[0])} to {score(record.mean_interval[1])}"
+    return (
+        "–"
+        if record.mean_interval is None
+        else f"{score(record.mean_interval[0])} to {score(record.mean_interval[1])}"
+    )
 
 
 def budget(record: AccuracyRecord) -> str:
     """What was wanted."""
-    return f"mean {record.budget_mean:g}" + ("" if record.budget_worst is None else f", worst {record.budget_worst:g}")
+    return f"mean {record.budget_mean:g}" + (
+        "" if record.budget_worst is None else f", worst {record.budget_worst:g}"
+    )

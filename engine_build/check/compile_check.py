@@ -1,4 +1,6 @@
-"""The compile check: NVIDIA's own parser and builder on a network, with no GPU, in a process that may crash alone."""
+"""The compile check: NVIDIA's own parser and builder on a network, with no GPU, in a process that
+may crash alone.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +28,38 @@ UNAVAILABLE = 3
 def check_command(network: Path, profiles: Sequence[OptimizationProfileSpec]) -> Command:
     """The child process of one check."""
     shapes = [profile.model_dump(mode="json") for profile in profiles]
-    return Command(argv=(sys.executable, "-m", "engine_build.check.rtx", str(network), json.dumps(shapes)), timeout_seconds=600)
+    return Command(
+        argv=(sys.executable, "-m", "engine_build.check.rtx", str(network), json.dumps(shapes)),
+        timeout_seconds=600,
+    )
 
 
 def compile_checks(
-    networks: Sequence[Network], profiles: Sequence[OptimizationProfileSpec], runner: Runner, log: Log
+    networks: Sequence[Network],
+    profiles: Sequence[OptimizationProfileSpec],
+    runner: Runner,
+    log: Log,
 ) -> tuple[CompileCheckRecord, ...]:
-    """A record of each network that passed; none where the tool is missing. Raises NetworkRefused at the first that does not."""
+    """A record of each network that passed; none where the tool is missing.
+
+    Raises NetworkRefused at the first that does not.
+    """
     records = []
     for network in networks:
         ended = runner.run(check_command(network.path, profiles))
         if ended.code == UNAVAILABLE:
-            log.line(f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} network was NOT checked")
+            log.line(
+                f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} network was NOT checked"
+            )
             continue
         record = record_of(network, ended)
-        log.line(f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} {record.version})")
+        log.line(
+            f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} {record.version})"
+        )
         if record.verdict == "fail":
-            raise NetworkRefused(f"TensorRT-RTX {record.version} refuses the {record.network} network: {record.reason}.")
+            raise NetworkRefused(
+                f"TensorRT-RTX {record.version} refuses the {record.network} network: {record.reason}."
+            )
         records.append(record)
     return tuple(records)
 
@@ -56,7 +73,12 @@ def record_of(network: Network, ended: Ended) -> CompileCheckRecord:
         return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **said)
     except (IndexError, TypeError, ValueError):
         return CompileCheckRecord(
-            tool=TOOL, version=UNKNOWN, network=network.precision, verdict="fail", seconds=0.0, reason=_death(ended)
+            tool=TOOL,
+            version=UNKNOWN,
+            network=network.precision,
+            verdict="fail",
+            seconds=0.0,
+            reason=_death(ended),
         )
 
 
@@ -64,7 +86,9 @@ def _death(ended: Ended) -> str:
     last = _last_words(ended)
     if ended.code == -signal.SIGKILL:
         return f"the compiler was killed ({last}), most often for want of memory: use a machine with more of it"
-    how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
+    how = (
+        f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
+    )
     return f"the compiler {how} ({last}); export with another opset or exporter, and report the network to NVIDIA"
 
 

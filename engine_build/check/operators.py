@@ -1,6 +1,8 @@
-"""What people do about an operator that a compiler refuses: a table of operators, and one of the compiler's own words.
+"""What people do about an operator that a compiler refuses: a table of operators, and one of the
+compiler's own words.
 
-Operators: the rows marked N of onnx-tensorrt's docs/operators.md (TensorRT 10.15), and those whose output has a size that only
+Operators: the rows marked N of onnx-tensorrt's docs/operators.md (TensorRT 10.15), and those whose
+output has a size that only
 the values decide. Words: as TensorRT-RTX 1.7 says them.
 """
 
@@ -32,26 +34,47 @@ _GROUPS: tuple[tuple[str, str], ...] = (
         "DynamicQuantizeLinear MatMulInteger ConvInteger QLinearConv QLinearMatMul QLinearAdd QAttention DynamicQuantizeMatMul",
         "the network is quantized already, for another runtime: name the float network, this build quantizes it itself",
     ),
-    ("Bernoulli Multinomial", "draw random numbers outside and give them to the network as an input"),
+    (
+        "Bernoulli Multinomial",
+        "draw random numbers outside and give them to the network as an input",
+    ),
     (
         "SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss",
         "it belongs to training: export in evaluation mode, without the loss",
     ),
-    ("DFT MelWeightMatrix", "compute the signal's features before the network, or as a MatMul with a constant matrix"),
-    ("BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", "write it with integer Mul, Div and Mod"),
+    (
+        "DFT MelWeightMatrix",
+        "compute the signal's features before the network, or as a MatMul with a constant matrix",
+    ),
+    (
+        "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor",
+        "write it with integer Mul, Div and Mod",
+    ),
     (
         "Loop Scan If",
         "replace the loop or branch by a fixed number of steps before exporting: control flow must not change any shape",
     ),
-    ("Resize Upsample", "use nearest or linear without antialiasing, with fixed scales, and opset 13 or newer"),
+    (
+        "Resize Upsample",
+        "use nearest or linear without antialiasing, with fixed scales, and opset 13 or newer",
+    ),
 )
 _BY_OPERATOR = {operator: advice for operators, advice in _GROUPS for operator in operators.split()}
 
 _BY_WORDS: tuple[tuple[str, str], ...] = (
-    (r"convertDtype|Unsupported ONNX data type|data ?type", "cast to FP32, FP16, INT64, INT32 or BOOL before it"),
-    (r"requires inputs with type|validateTypes", "cast its inputs to FP32, FP16, INT64 or INT32 before it"),
+    (
+        r"convertDtype|Unsupported ONNX data type|data ?type",
+        "cast to FP32, FP16, INT64, INT32 or BOOL before it",
+    ),
+    (
+        r"requires inputs with type|validateTypes",
+        "cast its inputs to FP32, FP16, INT64 or INT32 before it",
+    ),
     (r"zero point", "quantize symmetrically: every zero point 0"),
-    (r"was not registered", "it reads a tensor that the graph does not give it: export again, and run onnx.checker on the file"),
+    (
+        r"was not registered",
+        "it reads a tensor that the graph does not give it: export again, and run onnx.checker on the file",
+    ),
     (
         r"must be an initializer|is_weights|build-time constant",
         "it needs a constant there: fold constants (onnxsim, or polygraphy surgeon sanitize --fold-constants)",
@@ -61,7 +84,10 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
         "a size is fixed in the graph, or follows from values: export with dynamic axes, without .item() and Python sizes, or "
         "narrow the optimization profiles",
     ),
-    (r"memory|OutOfMemory", "give the compiler more memory, or lower the largest batch and sequence of the profiles"),
+    (
+        r"memory|OutOfMemory",
+        "give the compiler more memory, or lower the largest batch and sequence of the profiles",
+    ),
 )
 
 
@@ -79,7 +105,9 @@ def advice(operator: str, said: str, domain: str = "") -> str:
 
 
 def _by_words(said: str) -> str | None:
-    return next((found for pattern, found in _BY_WORDS if re.search(pattern, said, re.IGNORECASE)), None)
+    return next(
+        (found for pattern, found in _BY_WORDS if re.search(pattern, said, re.IGNORECASE)), None
+    )
 
 
 def foreign_domains(domains: Iterable[str], own: Iterable[str]) -> set[str]:

@@ -1,4 +1,6 @@
-"""Why a compiler refuses a network, in one sentence: node, operator, where it came from, what people do about it."""
+"""Why a compiler refuses a network, in one sentence: node, operator, where it came from, what
+people do about it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TRACES = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes", "namespace
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What a compiler says about one node, or about the network when `name` is empty and `node` negative."""
+    """What a compiler says about one node, or about the network when `name` is empty and `node`
+    negative.
+    """
 
     said: str
     node: int = -1
@@ -40,7 +44,9 @@ def explained(path: Path, faults: Sequence[Fault]) -> str:
 
 def refuse_foreign_operators(model: onnx.ModelProto) -> None:
     """Operators that no runtime here knows, before anything runs them. Raises NetworkRefused."""
-    domains = foreign_domains((node.domain for node in model.graph.node), (each.domain for each in model.functions))
+    domains = foreign_domains(
+        (node.domain for node in model.graph.node), (each.domain for each in model.functions)
+    )
     faults = [
         Fault(said="it is no operator of ONNX", node=index, name=node.name, operator=node.op_type)
         for index, node in enumerate(model.graph.node)
@@ -62,7 +68,11 @@ def origin(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
         place = f"from module {'.'.join(scope)}"
     else:
         place = f"it makes tensor {node.output[0]!r}" if node.output else "it makes nothing"
-    producer = f"{model.producer_name} {model.producer_version}".strip() if model.producer_name else "an unknown exporter"
+    producer = (
+        f"{model.producer_name} {model.producer_version}".strip()
+        if model.producer_name
+        else "an unknown exporter"
+    )
     return f"{place}, exported by {producer}"
 
 
@@ -79,18 +89,37 @@ def _told(model: onnx.ModelProto, fault: Fault) -> str:
     )
 
 
-def _place(model: onnx.ModelProto, fault: Fault) -> tuple[onnx.NodeProto | None, onnx.NodeProto | None]:
+def _place(
+    model: onnx.ModelProto, fault: Fault
+) -> tuple[onnx.NodeProto | None, onnx.NodeProto | None]:
     """The node, and the loop or branch of the main graph that it stands in.
 
-    By number if the operator there is the one told, else by name, else in a subgraph, else by a name that the words hold.
+    By number if the operator there is the one told, else by name, else in a subgraph, else by a
+    name that the words hold.
     """
     nodes = model.graph.node
     if _is_at(nodes, fault):
         return nodes[fault.node], None
     named = [node for node in nodes if node.name and node.name == fault.name]
-    inner = [(graph.node[fault.node], outer) for outer in nodes for graph in _bodies(outer) if _is_at(graph.node, fault)]
-    said = sorted((node for node in nodes if node.name and node.name in fault.said), key=lambda node: len(node.name))
-    return (named[0], None) if named else inner[0] if inner else (said[-1], None) if said else (None, None)
+    inner = [
+        (graph.node[fault.node], outer)
+        for outer in nodes
+        for graph in _bodies(outer)
+        if _is_at(graph.node, fault)
+    ]
+    said = sorted(
+        (node for node in nodes if node.name and node.name in fault.said),
+        key=lambda node: len(node.name),
+    )
+    return (
+        (named[0], None)
+        if named
+        else inner[0]
+        if inner
+        else (said[-1], None)
+        if said
+        else (None, None)
+    )
 
 
 def _is_at(nodes: Sequence[onnx.NodeProto], fault: Fault) -> bool:

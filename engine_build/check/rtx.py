@@ -1,4 +1,5 @@
-"""The compile check's own process: `python -m engine_build.check.rtx NETWORK PROFILES` prints one JSON line.
+"""The compile check's own process: `python -m engine_build.check.rtx NETWORK PROFILES` prints one
+JSON line.
 
 PROFILES is a JSON list of {"batch": [min, opt, max], "sequence": [min, opt, max] or null}.
 """
@@ -27,18 +28,31 @@ def main(arguments: list[str]) -> int:
     faults = refusals(trt, Path(arguments[0]), json.loads(arguments[1]))
     seconds = round(time.monotonic() - begin, 2)
     verdict = "fail" if faults else "pass"
-    print(json.dumps({"version": str(trt.__version__), "verdict": verdict, "seconds": seconds, "faults": faults}))
+    print(
+        json.dumps(
+            {
+                "version": str(trt.__version__),
+                "verdict": verdict,
+                "seconds": seconds,
+                "faults": faults,
+            }
+        )
+    )
     return 0
 
 
 def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
-    """Why the network does not compile, in the parser's or builder's own words, by node; nothing when it does."""
+    """Why the network does not compile, in the parser's or builder's own words, by node; nothing
+    when it does.
+    """
     logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
-        return [_fault(parser.get_error(index)) for index in range(parser.num_errors)] or [{"said": "it does not parse"}]
+        return [_fault(parser.get_error(index)) for index in range(parser.num_errors)] or [
+            {"said": "it does not parse"}
+        ]
     config = builder.create_builder_config()
     try:
         for profile in profiles:
@@ -48,11 +62,18 @@ def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
     plan = builder.build_serialized_network(network, config)
     if plan is not None:
         return []
-    return [{"said": said} for said in logger.errors] or [{"said": "it does not compile, and the builder says no more"}]
+    return [{"said": said} for said in logger.errors] or [
+        {"said": "it does not compile, and the builder says no more"}
+    ]
 
 
 def _fault(error: Any) -> dict[str, Any]:
-    return {"said": error.desc(), "node": error.node(), "name": error.node_name(), "operator": error.node_operator()}
+    return {
+        "said": error.desc(),
+        "node": error.node(),
+        "name": error.node_name(),
+        "operator": error.node_operator(),
+    }
 
 
 def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -> Any:
@@ -61,12 +82,16 @@ def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -
         tensor = network.get_input(index)
         sizes = [_size(tuple(tensor.shape), profile, place) for place in range(3)]
         if any(size < 0 for size in sizes[0]):
-            raise ValueError(f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its dynamic axes")
+            raise ValueError(
+                f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its dynamic axes"
+            )
         result.set_shape(tensor.name, *sizes)
     return result
 
 
-def _size(shape: tuple[int, ...], profile: dict[str, list[int] | None], place: int) -> tuple[int, ...]:
+def _size(
+    shape: tuple[int, ...], profile: dict[str, list[int] | None], place: int
+) -> tuple[int, ...]:
     """The batch is axis 0 and the sequence axis 1; axes that are fixed stay as they are."""
     sizes = list(shape)
     for axis, wanted in enumerate((profile.get("batch"), profile.get("sequence"))):

@@ -1,8 +1,12 @@
-"""`python3 engine_build/image/images.py ORDERS.json`: builds and pushes the container images that no repository holds yet.
+"""`python3 engine_build/image/images.py ORDERS.json`: builds and pushes the container images that
+no repository holds yet.
 
-What the image project runs, in CodeBuild's own image: so it imports the standard library only, and asks AWS through the `aws`
-command. ORDERS.json is what `roundhouse images` wrote: `region`, `registries` to log in to, and `images`, each with `image`,
-`repository`, `tag`, `uri`, `dockerfile` and `arguments`. The current folder is the build context. Never run by CodeBuild where
+What the image project runs, in CodeBuild's own image: so it imports the standard library only, and
+asks AWS through the `aws`
+command. ORDERS.json is what `roundhouse images` wrote: `region`, `registries` to log in to, and
+`images`, each with `image`,
+`repository`, `tag`, `uri`, `dockerfile` and `arguments`. The current folder is the build context.
+Never run by CodeBuild where
 this was written: no account, and no Docker.
 """
 
@@ -41,7 +45,9 @@ Run = Callable[[Sequence[str], "str | None", bool], Ended]
 
 
 def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> int:
-    """0 when every image is there, 1 with one sentence when one could not be made, 2 for wrong usage."""
+    """0 when every image is there, 1 with one sentence when one could not be made, 2 for wrong
+    usage.
+    """
     if len(arguments) != 1:
         print("usage: python3 engine_build/image/images.py ORDERS.json", file=stderr)
         return WRONG_USAGE
@@ -57,19 +63,46 @@ def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> 
         return FAILED
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
-        print(f"{arguments[0]} is no list of images ({why}); `roundhouse images` writes it.", file=stderr, flush=True)
+        print(
+            f"{arguments[0]} is no list of images ({why}); `roundhouse images` writes it.",
+            file=stderr,
+            flush=True,
+        )
         return FAILED
-    print(f"{len(missing)} images built, {len(orders['images']) - len(missing)} were there.", file=stdout, flush=True)
+    print(
+        f"{len(missing)} images built, {len(orders['images']) - len(missing)} were there.",
+        file=stdout,
+        flush=True,
+    )
     return 0
 
 
 def is_there(run: Run, region: str, order: Mapping[str, Any]) -> bool:
-    """Whether the repository holds the tag: a tag is its content's address and is never pushed twice."""
-    ask = ("aws", "ecr", "describe-images", "--region", region, "--repository-name", order["repository"])
-    wanted = ("--image-ids", f"imageTag={order['tag']}", "--query", "imageDetails[0].imageManifestMediaType", "--output", "text")
+    """Whether the repository holds the tag: a tag is its content's address and is never pushed
+    twice.
+    """
+    ask = (
+        "aws",
+        "ecr",
+        "describe-images",
+        "--region",
+        region,
+        "--repository-name",
+        order["repository"],
+    )
+    wanted = (
+        "--image-ids",
+        f"imageTag={order['tag']}",
+        "--query",
+        "imageDetails[0].imageManifestMediaType",
+        "--output",
+        "text",
+    )
     found = run((*ask, *wanted), None, True)
     if found.code != 0 and ABSENT not in found.output:
-        raise ImageFailed(f"{order['image']}: ECR cannot be asked for {order['uri']}: {_last_line(found.output)}.")
+        raise ImageFailed(
+            f"{order['image']}: ECR cannot be asked for {order['uri']}: {_last_line(found.output)}."
+        )
     if found.code == 0 and found.output.strip() != MANIFEST:
         raise ImageFailed(
             f"{order['image']}: {order['uri']} is of the kind {found.output.strip()}, and SageMaker takes {MANIFEST} only; "
@@ -84,24 +117,49 @@ def log_in(run: Run, region: str, registries: Sequence[str]) -> None:
     if password.code != 0:
         raise ImageFailed(f"ECR gives no password: {_last_line(password.output)}.")
     for registry in registries:
-        entered = run(("docker", "login", "--username", "AWS", "--password-stdin", registry), password.output, True)
+        entered = run(
+            ("docker", "login", "--username", "AWS", "--password-stdin", registry),
+            password.output,
+            True,
+        )
         if entered.code != 0:
             raise ImageFailed(f"{registry} lets nobody in: {_last_line(entered.output)}.")
 
 
 def make(run: Run, region: str, order: Mapping[str, Any]) -> None:
     """Builds and pushes one image."""
-    arguments = [word for name, value in order["arguments"].items() for word in ("--build-arg", f"{name}={value}")]
-    # Without provenance and of Docker's own type, for otherwise it becomes an OCI image or an index of several.
+    arguments = [
+        word
+        for name, value in order["arguments"].items()
+        for word in ("--build-arg", f"{name}={value}")
+    ]
+    # Without provenance and of Docker's own type, for otherwise it becomes an OCI image or an index
+    # of several.
     kind = ("--provenance=false", "--output", "type=docker")
-    command = ("docker", "buildx", "build", "--file", order["dockerfile"], "--tag", order["uri"], *kind, *arguments, ".")
+    command = (
+        "docker",
+        "buildx",
+        "build",
+        "--file",
+        order["dockerfile"],
+        "--tag",
+        order["uri"],
+        *kind,
+        *arguments,
+        ".",
+    )
     built = run(command, None, False)
     if built.code != 0:
-        raise ImageFailed(f"{order['image']}: docker build ended with {built.code}: {_last_line(built.output)}.")
+        raise ImageFailed(
+            f"{order['image']}: docker build ended with {built.code}: {_last_line(built.output)}."
+        )
     pushed = run(("docker", "push", order["uri"]), None, False)
-    # Asked even after a failure: another build may have been faster, and the same tag is the same content.
+    # Asked even after a failure: another build may have been faster, and the same tag is the same
+    # content.
     if not is_there(run, region, order):
-        raise ImageFailed(f"{order['image']}: docker push ended with {pushed.code}: {_last_line(pushed.output)}.")
+        raise ImageFailed(
+            f"{order['image']}: docker push ended with {pushed.code}: {_last_line(pushed.output)}."
+        )
 
 
 def run_process(command: Sequence[str], given: str | None, quietly: bool) -> Ended:
@@ -110,7 +168,12 @@ def run_process(command: Sequence[str], given: str | None, quietly: bool) -> End
     lines: list[str] = []
     try:
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         ) as process:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(given or "")

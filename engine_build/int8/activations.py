@@ -15,11 +15,16 @@ class Activations:
     """Some tensors of a network, seen batch by batch; padding is left out."""
 
     def __init__(self, model: onnx.ModelProto, tensors: Mapping[str, int]) -> None:
-        """`tensors` maps names to the axis of their channels. The model is changed for a moment: a copy may be gigabytes."""
+        """`tensors` maps names to the axis of their channels.
+
+        The model is changed for a moment: a copy may be gigabytes.
+        """
         self._tensors = dict(tensors)
         own = len(model.graph.output)
         present = {each.name for each in [*model.graph.output, *model.graph.input]}
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._tensors if name not in present)
+        model.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in self._tensors if name not in present
+        )
         self._inputs = {each.name for each in model.graph.input} & set(self._tensors)
         self._network = OrtNetwork(model.SerializeToString())
         del model.graph.output[own:]
@@ -29,7 +34,10 @@ class Activations:
         for feed in feeds:
             mask = feed.get(ATTENTION_MASK)
             kept = None if mask is None else mask == 1
-            yield {name: _rows(value, self._tensors[name], kept) for name, value in self.values(feed).items()}
+            yield {
+                name: _rows(value, self._tensors[name], kept)
+                for name, value in self.values(feed).items()
+            }
 
     def values(self, feed: Feed) -> dict[str, Array]:
         """Each tensor for one feed."""

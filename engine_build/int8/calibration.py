@@ -1,6 +1,8 @@
-"""The ranges of activations, from calibration samples that stream by: memory does not grow with their number.
+"""The ranges of activations, from calibration samples that stream by: memory does not grow with
+their number.
 
-A first pass sees each channel's maximum and keeps a few hundred rows, from which the smoothing follows; entropy and percentile
+A first pass sees each channel's maximum and keeps a few hundred rows, from which the smoothing
+follows; entropy and percentile
 need a second one for histograms of what is left once channels are smoothed.
 """
 
@@ -47,15 +49,29 @@ class Seen:
 
 
 def calibrated(
-    model: onnx.ModelProto, layers: Sequence[Layer], feeds: Feeds, *, batches: int, method: CalibrationMethod
+    model: onnx.ModelProto,
+    layers: Sequence[Layer],
+    feeds: Feeds,
+    *,
+    batches: int,
+    method: CalibrationMethod,
 ) -> dict[str, Range]:
-    """The range of each layer's activation, by tensor. Raises InputRefused for no samples, SourceFault for NaN and Inf."""
+    """The range of each layer's activation, by tensor.
+
+    Raises InputRefused for no samples, SourceFault for NaN and Inf.
+    """
     if batches == 0:
-        raise InputRefused("the calibration dataset has no samples; INT8 ranges need some, 100 or more.")
+        raise InputRefused(
+            "the calibration dataset has no samples; INT8 ranges need some, 100 or more."
+        )
     activations = Activations(model, {layer.activation: layer.channel_axis for layer in layers})
     seen = first_pass(activations.rows(feeds()), rows_per_batch=max(1, KEPT_ROWS // batches))
-    smoothings = {name: _smoothing(name, each, layers, Constants(model)) for name, each in seen.items()}
-    maxima = {name: float(_smoothed_maxima(seen[name].maxima, smoothings[name]).max()) for name in seen}
+    smoothings = {
+        name: _smoothing(name, each, layers, Constants(model)) for name, each in seen.items()
+    }
+    maxima = {
+        name: float(_smoothed_maxima(seen[name].maxima, smoothings[name]).max()) for name in seen
+    }
     thresholds = maxima
     if method != "max":
         counts = histograms(activations.rows(feeds()), smoothings, maxima)
@@ -73,31 +89,43 @@ def first_pass(batches: Iterable[Mapping[str, Array]], *, rows_per_batch: int) -
         for name, rows in batch.items():
             largest = np.maximum(rows.max(axis=0), -rows.min(axis=0))
             if not np.isfinite(largest).all():
-                raise SourceFault(f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, or the source.")
+                raise SourceFault(
+                    f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, or the source."
+                )
             maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
             kept.setdefault(name, []).append(rows[random.permutation(len(rows))[:rows_per_batch]])
     return {name: Seen(maxima=maxima[name], sample=np.concatenate(kept[name])) for name in maxima}
 
 
 def histograms(
-    batches: Iterable[Mapping[str, Array]], smoothings: Mapping[str, Smoothing | None], maxima: Mapping[str, float]
+    batches: Iterable[Mapping[str, Array]],
+    smoothings: Mapping[str, Smoothing | None],
+    maxima: Mapping[str, float],
 ) -> dict[str, Array]:
-    """How often each absolute value occurs once channels are smoothed: BINS bins from 0 to the maximum."""
+    """How often each absolute value occurs once channels are smoothed: BINS bins from 0 to the
+    maximum.
+    """
     counts: dict[str, Array] = {name: np.zeros(BINS, dtype=np.int64) for name in maxima}
     for batch in batches:
         for name, rows in batch.items():
             smoothing = smoothings[name]
             values = np.abs(rows if smoothing is None else rows / smoothing.scales)
-            counts[name] += np.histogram(values, bins=BINS, range=(0, max(maxima[name], TINIEST)))[0]
+            counts[name] += np.histogram(values, bins=BINS, range=(0, max(maxima[name], TINIEST)))[
+                0
+            ]
     return counts
 
 
-def _smoothing(name: str, seen: Seen, layers: Sequence[Layer], constants: Constants) -> Smoothing | None:
+def _smoothing(
+    name: str, seen: Seen, layers: Sequence[Layer], constants: Constants
+) -> Smoothing | None:
     """One for all layers that share the activation, so that it is divided once."""
     sharing = [layer for layer in layers if layer.activation == name]
     if not all(layer.can_be_smoothed for layer in sharing):
         return None
-    return best_smoothing(seen.maxima, seen.sample, [layer.rows(constants.array(layer.weight)) for layer in sharing])
+    return best_smoothing(
+        seen.maxima, seen.sample, [layer.rows(constants.array(layer.weight)) for layer in sharing]
+    )
 
 
 def _smoothed_maxima(maxima: Array, smoothing: Smoothing | None) -> Array:

@@ -1,4 +1,6 @@
-"""Accuracy against the share of INT8 work: points that a search measured, and the choice among them."""
+"""Accuracy against the share of INT8 work: points that a search measured, and the choice among
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Point:
         return holds(self.accuracy)
 
     def facts(self, *, chosen: bool, split: str = "search") -> dict[str, Any]:
-        """As JSON: share, mean, worst, nearest_neighbour_agreement, split, holds, int8_layers (a number), chosen."""
+        """As JSON: share, mean, worst, nearest_neighbour_agreement, split, holds, int8_layers (a
+        number), chosen.
+        """
         return {
             "share": round(self.share, 4),
             "mean": self.accuracy.mean,
@@ -39,9 +43,13 @@ class Point:
 
 
 def holds(record: AccuracyRecord) -> bool:
-    """True inside the budget, the lower end of the mean's interval included: other samples are to judge it later."""
+    """True inside the budget, the lower end of the mean's interval included: other samples are to
+    judge it later.
+    """
     lowest = record.mean if record.mean_interval is None else record.mean_interval[0]
-    return lowest >= record.budget_mean and (record.budget_worst is None or record.worst >= record.budget_worst)
+    return lowest >= record.budget_mean and (
+        record.budget_worst is None or record.worst >= record.budget_worst
+    )
 
 
 def by_share(points: Sequence[Point]) -> tuple[Point, ...]:
@@ -50,7 +58,9 @@ def by_share(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def choice(points: Sequence[Point]) -> Point:
-    """The largest share inside the budget; where none is, the best mean, for the verify step to refuse with its numbers."""
+    """The largest share inside the budget; where none is, the best mean, for the verify step to
+    refuse with its numbers.
+    """
     holding = [point for point in by_share(points) if point.holds]
     return holding[0] if holding else max(points, key=lambda point: point.accuracy.mean)
 
@@ -62,5 +72,7 @@ def table(points: Sequence[Point], chosen: Point | None = None) -> str:
         record, mark = point.accuracy, "  <- chosen" if point is chosen else ""
         agreement = record.nearest_neighbour_agreement
         nearest = f"{'-' if agreement is None else format(agreement, '.3f'):>7}"
-        lines.append(f"{point.share:10.1%}  {len(point.int8):6}  {record.mean:8.5f}  {record.worst:8.5f}  {nearest}{mark}")
+        lines.append(
+            f"{point.share:10.1%}  {len(point.int8):6}  {record.mean:8.5f}  {record.worst:8.5f}  {nearest}{mark}"
+        )
     return "\n".join(lines)

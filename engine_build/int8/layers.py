@@ -12,7 +12,19 @@ from onnx import helper, numpy_helper
 from engine_build.samples.feed import Array
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
-ACTIVATIONS = {"Erf", "Gelu", "FastGelu", "Relu", "LeakyRelu", "Tanh", "Sigmoid", "Elu", "HardSwish", "HardSigmoid", "Softplus"}
+ACTIVATIONS = {
+    "Erf",
+    "Gelu",
+    "FastGelu",
+    "Relu",
+    "LeakyRelu",
+    "Tanh",
+    "Sigmoid",
+    "Elu",
+    "HardSwish",
+    "HardSigmoid",
+    "Softplus",
+}
 ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Cast", "Identity", "Dropout", "Clip"}
 
 
@@ -48,14 +60,18 @@ class Layer:
 
 
 class Constants:
-    """The constant tensors of a network: initializers, and what Constant and Identity nodes make of them."""
+    """The constant tensors of a network: initializers, and what Constant and Identity nodes make of
+    them.
+    """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._tensors = {each.name: each for each in model.graph.initializer}
         self._aliases: dict[str, str] = {}
         for node in model.graph.node:
             if node.op_type == "Constant":
-                self._tensors.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+                self._tensors.update(
+                    (node.output[0], each.t) for each in node.attribute if each.name == "value"
+                )
             elif node.op_type == "Identity":
                 self._aliases[node.output[0]] = node.input[0]
 
@@ -68,7 +84,11 @@ class Constants:
     def is_float_of_rank(self, name: str | None, ranks: tuple[int, ...]) -> bool:
         """True for float32 constants with that many axes."""
         tensor = None if name is None else self._tensors[name]
-        return tensor is not None and tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) in ranks
+        return (
+            tensor is not None
+            and tensor.data_type == onnx.TensorProto.FLOAT
+            and len(tensor.dims) in ranks
+        )
 
     def array(self, name: str) -> Array:
         """A constant's values."""
@@ -80,7 +100,9 @@ def layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
     """Every MatMul, Gemm and Conv by a constant float32 weight, in graph order."""
     constants = Constants(model)
     producers = {output: node for node in model.graph.node for output in node.output}
-    found = (_layer(node, constants, producers) for node in model.graph.node if node.op_type in OPERATORS)
+    found = (
+        _layer(node, constants, producers) for node in model.graph.node if node.op_type in OPERATORS
+    )
     return tuple(layer for layer in found if layer is not None)
 
 
@@ -89,10 +111,16 @@ def node_name(node: onnx.NodeProto) -> str:
     return str(node.name if node.name else node.output[0])
 
 
-def _layer(node: onnx.NodeProto, constants: Constants, producers: Mapping[str, onnx.NodeProto]) -> Layer | None:
+def _layer(
+    node: onnx.NodeProto, constants: Constants, producers: Mapping[str, onnx.NodeProto]
+) -> Layer | None:
     activation, weight = node.input[0], constants.name(node.input[1])
     ranks = (3, 4, 5) if node.op_type == "Conv" else (2,)
-    if weight is None or not constants.is_float_of_rank(weight, ranks) or constants.name(activation) is not None:
+    if (
+        weight is None
+        or not constants.is_float_of_rank(weight, ranks)
+        or constants.name(activation) is not None
+    ):
         return None
     column_axis = _column_axis(node)
     if column_axis is None:
@@ -109,7 +137,9 @@ def _layer(node: onnx.NodeProto, constants: Constants, producers: Mapping[str, o
 
 
 def _column_axis(node: onnx.NodeProto) -> int | None:
-    """None for a Gemm that turns its activation or scales its product: no kernel is known to take those in INT8."""
+    """None for a Gemm that turns its activation or scales its product: no kernel is known to take
+    those in INT8.
+    """
     if node.op_type == "Conv":
         return 0
     if node.op_type == "MatMul":
@@ -121,7 +151,9 @@ def _column_axis(node: onnx.NodeProto) -> int | None:
 
 
 def _follows_activation_function(tensor: str, producers: Mapping[str, onnx.NodeProto]) -> bool:
-    """Walks back through element-wise operators only, so a multiplication or a normalisation between ends the search."""
+    """Walks back through element-wise operators only, so a multiplication or a normalisation
+    between ends the search.
+    """
     waiting, seen = [tensor], set()
     while waiting:
         name = waiting.pop()

@@ -1,14 +1,20 @@
 """The quantize step, explicit mode: a symmetric INT8 Q/DQ network of the float one.
 
-With a search split, the layers that stay in float are found by what they cost; without one they are those behind an activation
-function, where outliers live. Activation x activation products always stay in float. The network's facts say which and why:
+With a search split, the layers that stay in float are found by what they cost; without one they are
+those behind an activation
+function, where outliers live. Activation x activation products always stay in float. The network's
+facts say which and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
-int8_share_of_matmul_macs   part of the multiply-accumulates of all MatMul, Gemm and Conv, at share_at_sequence tokens
-int8_layers, float_layers   how many; the nodes left in float, activation x activation products among them
+int8_share_of_matmul_macs   part of the multiply-accumulates of all MatMul, Gemm and Conv, at
+share_at_sequence tokens
+int8_layers, float_layers   how many; the nodes left in float, activation x activation products
+among them
 smoothing                   activation tensor -> alpha, null where it is not smoothed
-layers                      of each weighted layer: node, operator, share, int8, why; with a search also drift and mean
-frontier, leaving           with a search: its points (frontier.py says the keys), and the order in which layers leave INT8
+layers                      of each weighted layer: node, operator, share, int8, why; with a search
+also drift and mean
+frontier, leaving           with a search: its points (frontier.py says the keys), and the order in
+which layers leave INT8
 search_samples              with a search: how many
 """
 
@@ -30,7 +36,15 @@ from engine_build.int8.layers import Layer, layers
 from engine_build.int8.qdq import quantized
 from engine_build.int8.range_cache import RangeCache, ranges_digest
 from engine_build.int8.split import Material, Split, search_on
-from engine_build.int8.telling import Facts, cost_table, fixed_facts, range_facts, search_facts, stepped_back, work_facts
+from engine_build.int8.telling import (
+    Facts,
+    cost_table,
+    fixed_facts,
+    range_facts,
+    search_facts,
+    stepped_back,
+    work_facts,
+)
 from engine_build.int8.work import multiply_accumulates
 from engine_build.networks.network_store import Network
 from engine_build.runtimes.ort import OrtNetwork
@@ -63,26 +77,44 @@ class Quantization:
 
     def intent(self) -> str:
         """What the step will do."""
-        search = "" if self.search is None else f"; sensitivity search on {len(self.search.samples)} others"
+        search = (
+            ""
+            if self.search is None
+            else f"; sensitivity search on {len(self.search.samples)} others"
+        )
         return f"symmetric INT8 Q/DQ of MatMul, Gemm and Conv, smoothed, {self.method} of {len(self.calibration)} samples{search}"
 
     def run(self, say: Callable[[str], None]) -> Network:
         """Writes the Q/DQ network, and tells what a search finds. Raises SourceFault."""
         material = self.material()
-        int8, facts = self._fixed(material) if self.search is None else self._searched(material, self.search, say)
-        common: Facts = {"mode": "explicit", "method": self.method, "samples": len(self.calibration)}
+        int8, facts = (
+            self._fixed(material)
+            if self.search is None
+            else self._searched(material, self.search, say)
+        )
+        common: Facts = {
+            "mode": "explicit",
+            "method": self.method,
+            "samples": len(self.calibration),
+        }
         common |= {"share_at_sequence": self.shape.sequence} | range_facts(material.ranges)
         return self._written(material, int8, common | facts)
 
     def safer(self, refused: Network) -> Network | None:
-        """For when the validation split refuses a network: the next smaller share that held in the search; None without one."""
+        """For when the validation split refuses a network: the next smaller share that held in the
+        search; None without one.
+        """
         facts = stepped_back(refused.facts)
         if facts is None:
             return None
-        return self._written(self.material(), [layer["node"] for layer in facts["layers"] if layer["int8"]], facts)
+        return self._written(
+            self.material(), [layer["node"] for layer in facts["layers"] if layer["int8"]], facts
+        )
 
     def confirmed(self, network: Network, holds: Callable[[Network], bool]) -> Network:
-        """Steps back until samples that the search never saw are inside the budget too, or there is no safer network."""
+        """Steps back until samples that the search never saw are inside the budget too, or there is
+        no safer network.
+        """
         while not holds(network):
             safer = self.safer(network)
             if safer is None:
@@ -100,7 +132,9 @@ class Quantization:
             )
         ranges = self._ranges(model, found)
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
-        return Material(model=model, layers=found, ranges=ranges, work=multiply_accumulates(model, row))
+        return Material(
+            model=model, layers=found, ranges=ranges, work=multiply_accumulates(model, row)
+        )
 
     def _fixed(self, material: Material) -> tuple[Sequence[str], Facts]:
         int8 = [layer.node for layer in material.layers if not layer.follows_activation_function]
@@ -110,7 +144,9 @@ class Quantization:
             )
         return int8, fixed_facts(material.layers, material.shares, int8)
 
-    def _searched(self, material: Material, split: Split, say: Callable[[str], None]) -> tuple[Sequence[str], Facts]:
+    def _searched(
+        self, material: Material, split: Split, say: Callable[[str], None]
+    ) -> tuple[Sequence[str], Facts]:
         found = search_on(material, split, self.encoder).run(self.progress)
         say(f"{cost_table(found)}\n{table(found.points, found.chosen)}")
         return found.chosen.int8, search_facts(found, len(split.samples))
@@ -119,9 +155,13 @@ class Quantization:
         digest = ranges_digest(self.network.path, self.calibration, self.method)
         ranges = self.cache.find(digest)
         if ranges is None:
-            samples = [self.calibration[place] for place in by_length(self.encoder, self.calibration)]
+            samples = [
+                self.calibration[place] for place in by_length(self.encoder, self.calibration)
+            ]
             feeds = partial(self.encoder.feeds, samples, BATCH)
-            ranges = calibrated(model, found, feeds, batches=-(-len(samples) // BATCH), method=self.method)
+            ranges = calibrated(
+                model, found, feeds, batches=-(-len(samples) // BATCH), method=self.method
+            )
             self.cache.keep(digest, ranges)
         return ranges
 
@@ -133,4 +173,6 @@ class Quantization:
         if not np.isfinite(OrtNetwork(path).rows(self.encoder.feed(self.calibration[:2]))).all():
             raise SourceFault("the Q/DQ network gives NaN or Inf; ask for precision fp32.")
         told = facts | work_facts(material.work, int8)
-        return dataclasses.replace(self.network, precision="int8", path=path, facts=told, tokenizer=None)
+        return dataclasses.replace(
+            self.network, precision="int8", path=path, facts=told, tokenizer=None
+        )

@@ -1,4 +1,6 @@
-"""Measured ranges by the digest of all that decides them, so that a search or another run does not calibrate again."""
+"""Measured ranges by the digest of all that decides them, so that a search or another run does not
+calibrate again.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,14 @@ def _name(digest: str) -> str:
 
 def _arrays(ranges: Mapping[str, Range]) -> dict[str, Any]:
     """`tensors` as JSON [[name, threshold, alpha or null], …], and scales by place."""
-    tensors = [(name, each.threshold, None if each.smoothing is None else each.smoothing.alpha) for name, each in ranges.items()]
+    tensors = [
+        (name, each.threshold, None if each.smoothing is None else each.smoothing.alpha)
+        for name, each in ranges.items()
+    ]
     scales = {
-        f"scales_{place}": each.smoothing.scales for place, each in enumerate(ranges.values()) if each.smoothing is not None
+        f"scales_{place}": each.smoothing.scales
+        for place, each in enumerate(ranges.values())
+        if each.smoothing is not None
     }
     return {"tensors": np.frombuffer(json.dumps(tensors).encode(), dtype=np.uint8), **scales}
 
@@ -73,7 +80,9 @@ def _read(data: bytes) -> dict[str, Range] | None:
             tensors = json.loads(arrays["tensors"].tobytes())
             return {
                 name: Range(
-                    smoothing=None if alpha is None else Smoothing(alpha=alpha, scales=arrays[f"scales_{place}"]),
+                    smoothing=None
+                    if alpha is None
+                    else Smoothing(alpha=alpha, scales=arrays[f"scales_{place}"]),
                     threshold=threshold,
                 )
                 for place, (name, threshold, alpha) in enumerate(tensors)

@@ -1,8 +1,12 @@
-"""The sensitivity search: what each layer costs in INT8, and which ones stay in float so that the budget holds.
+"""The sensitivity search: what each layer costs in INT8, and which ones stay in float so that the
+budget holds.
 
-Judged on the search split, which calibration never saw and the verify step never sees. Each layer runs alone in INT8; then, from
-everything in INT8, layers leave in the order of cost per share of the work. The cost is the output's drift, half the squared
-relative distance from the float network's (1 - cosine for unit vectors), whatever the metric: 128 answers of right or wrong
+Judged on the search split, which calibration never saw and the verify step never sees. Each layer
+runs alone in INT8; then, from
+everything in INT8, layers leave in the order of cost per share of the work. The cost is the
+output's drift, half the squared
+relative distance from the float network's (1 - cosine for unit vectors), whatever the metric: 128
+answers of right or wrong
 cannot tell two layers apart. The points themselves are judged by the metric.
 """
 
@@ -23,7 +27,8 @@ Answers = Callable[[Collection[str]], Array]
 Judge = Callable[[Array], AccuracyRecord]
 """By the model's metric, against the float network."""
 STEPS = 12
-"""Points on the path from everything in INT8 to one layer, before the budget's edge is looked for."""
+"""Points on the path from everything in INT8 to one layer, before the budget's edge is looked for.
+"""
 FIRST = 4
 """Layers whose leaving is judged one by one: few layers cost the most, so the first ones decide."""
 
@@ -71,29 +76,44 @@ class Search:
     judge: Judge
 
     def run(self, progress: Callable[[str], None]) -> Sensitivity:
-        """Costs, the path, the choice: about one pass over the search split per layer, and a dozen and a half more."""
+        """Costs, the path, the choice: about one pass over the search split per layer, and a dozen
+        and a half more.
+        """
         costs: list[LayerCost] = []
         for layer in self.layers:
             progress(f"{len(costs)} of {len(self.layers)} layers priced")
             costs.append(self._cost(layer))
         leaving = tuple(cost.layer.node for cost in sorted(costs, key=lambda cost: -cost.per_share))
         points = by_share(self._path(leaving))
-        return Sensitivity(costs=tuple(costs), leaving=leaving, points=points, chosen=choice(points))
+        return Sensitivity(
+            costs=tuple(costs), leaving=leaving, points=points, chosen=choice(points)
+        )
 
     def point(self, int8: Collection[str]) -> Point:
         """Judges some layers in INT8 together."""
         nodes = tuple(layer.node for layer in self.layers if layer.node in int8)
-        return Point(int8=nodes, share=sum(self.shares[node] for node in nodes), accuracy=self.judge(self.answers(nodes)))
+        return Point(
+            int8=nodes,
+            share=sum(self.shares[node] for node in nodes),
+            accuracy=self.judge(self.answers(nodes)),
+        )
 
     def _cost(self, layer: Layer) -> LayerCost:
         rows = self.answers((layer.node,))
         drift = float(drifts(rows, self.reference).mean())
-        return LayerCost(layer=layer, share=self.shares[layer.node], drift=drift, mean=self.judge(rows).mean)
+        return LayerCost(
+            layer=layer, share=self.shares[layer.node], drift=drift, mean=self.judge(rows).mean
+        )
 
     def _path(self, leaving: Sequence[str]) -> list[Point]:
-        """Some counts of layers that leave, then the fewest that the budget asks for, by halving what lies between."""
+        """Some counts of layers that leave, then the fewest that the budget asks for, by halving
+        what lies between.
+        """
         last = len(leaving) - 1
-        counts = sorted({round(step * last / STEPS) for step in range(STEPS + 1)} | set(range(min(FIRST, last) + 1)))
+        counts = sorted(
+            {round(step * last / STEPS) for step in range(STEPS + 1)}
+            | set(range(min(FIRST, last) + 1))
+        )
         points = {count: self.point(leaving[count:]) for count in counts}
         holds = next((count for count in counts if points[count].holds), 0)
         breaks = max((count for count in counts if count < holds), default=holds)

@@ -49,10 +49,15 @@ class Material:
 
 
 def search_on(material: Material, split: Split, encoder: Encoder) -> Search:
-    """One network is loaded for all mixtures; samples run in order of length, and rows come back in theirs."""
+    """One network is loaded for all mixtures; samples run in order of length, and rows come back in
+    theirs.
+    """
     order = by_length(encoder, split.samples)
     feeds = list(encoder.feeds([split.samples[place] for place in order], BATCH))
-    network, back = SwitchableNetwork(material.model, material.layers, material.ranges), np.argsort(order)
+    network, back = (
+        SwitchableNetwork(material.model, material.layers, material.ranges),
+        np.argsort(order),
+    )
 
     def answers(int8: Collection[str]) -> Array:
         rows: Array = network.rows(feeds, int8)[back]
@@ -60,5 +65,9 @@ def search_on(material: Material, split: Split, encoder: Encoder) -> Search:
 
     reference = answers(())
     return Search(
-        layers=material.layers, shares=material.shares, reference=reference, answers=answers, judge=split.judge(reference)
+        layers=material.layers,
+        shares=material.shares,
+        reference=reference,
+        answers=answers,
+        judge=split.judge(reference),
     )

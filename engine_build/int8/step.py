@@ -1,4 +1,6 @@
-"""The INT8 network of an order: made, and confirmed on samples that neither calibration nor the search saw."""
+"""The INT8 network of an order: made, and confirmed on samples that neither calibration nor the
+search saw.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,14 @@ from engine_build.shop import Shop
 from engine_build.sources.classes import class_numbers
 
 
-def int8_network(shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array) -> Network:
-    """Made of the float network, and kept; `reference` holds the source model's answers to the validation samples.
+def int8_network(
+    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+) -> Network:
+    """Made of the float network, and kept; `reference` holds the source model's answers to the
+    validation samples.
 
-    A search's choice is confirmed on those samples, in ONNX Runtime; while they refuse it, the next smaller share is taken.
+    A search's choice is confirmed on those samples, in ONNX Runtime; while they refuse it, the next
+    smaller share is taken.
     Raises SourceFault.
     """
     quantization, order = quantization_of(shop, network, encoder), shop.order
@@ -37,7 +43,9 @@ def int8_network(shop: Shop, networks: Networks, network: Network, encoder: Enco
             made = quantization.confirmed(made, partial(_holds, shop, judge, encoder))
         networks.keep(order.network_keys["int8"], made)
     share, layers = made.facts["int8_share_of_matmul_macs"], made.facts["int8_layers"]
-    shop.log.line(f"  {layers} layers are INT8: {share:.1%} of the multiply-accumulates at {order.opt_shape}")
+    shop.log.line(
+        f"  {layers} layers are INT8: {share:.1%} of the multiply-accumulates at {order.opt_shape}"
+    )
     return made
 
 
@@ -60,7 +68,9 @@ def quantization_of(shop: Shop, network: Network, encoder: Encoder) -> Quantizat
 
 
 def _holds(shop: Shop, judge: Judge, encoder: Encoder, network: Network) -> bool:
-    record = judge(rows_by_length(OrtNetwork(network.path).rows, encoder, shop.order.validation.values, BATCH))
+    record = judge(
+        rows_by_length(OrtNetwork(network.path).rows, encoder, shop.order.validation.values, BATCH)
+    )
     held = holds(record)
     share = network.facts["int8_share_of_matmul_macs"]
     shop.log.line(
@@ -72,23 +82,32 @@ def _holds(shop: Shop, judge: Judge, encoder: Encoder, network: Network) -> bool
 def validation_split(shop: Shop, network: Network) -> Split:
     """What neither calibration nor a search has seen."""
     order = shop.order
-    return Split(samples=order.validation.values, judge=_judge(order, network, order.validation, order.model.accuracy.dataset))
+    return Split(
+        samples=order.validation.values,
+        judge=_judge(order, network, order.validation, order.model.accuracy.dataset),
+    )
 
 
 def _search(order: Order, network: Network) -> Split | None:
     spec = order.model.engine.sensitivity_search
     if spec is None or len(order.search) == 0:
         return None
-    return Split(samples=order.search.values, judge=_judge(order, network, order.search, spec.dataset))
+    return Split(
+        samples=order.search.values, judge=_judge(order, network, order.search, spec.dataset)
+    )
 
 
-def _judge(order: Order, network: Network, samples: Samples, dataset: str) -> Callable[[Array], Judge]:
+def _judge(
+    order: Order, network: Network, samples: Samples, dataset: str
+) -> Callable[[Array], Judge]:
     """By the model's own metric and budget."""
     spec = order.model.accuracy
     labels = _labels(network, samples, dataset) if spec.metric == "accuracy" else None
 
     def judge(reference: Array) -> Judge:
-        standard = Standard(reference=reference, metric=spec.metric, budget=spec.budget, labels=labels)
+        standard = Standard(
+            reference=reference, metric=spec.metric, budget=spec.budget, labels=labels
+        )
         return partial(accuracy, "int8 Q/DQ network", standard=standard)
 
     return judge
@@ -96,5 +115,7 @@ def _judge(order: Order, network: Network, samples: Samples, dataset: str) -> Ca
 
 def _labels(network: Network, samples: Samples, dataset: str) -> Array:
     if samples.labels is None:
-        raise InputRefused(f"dataset {dataset} has no labels, and metric accuracy needs them; add them.")
+        raise InputRefused(
+            f"dataset {dataset} has no labels, and metric accuracy needs them; add them."
+        )
     return class_numbers(samples.labels, network, dataset)

@@ -1,4 +1,6 @@
-"""One network in which each layer runs in float or in INT8, as asked for each run: a search loads it once."""
+"""One network in which each layer runs in float or in INT8, as asked for each run: a search loads
+it once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ class SwitchableNetwork:
     """The Q/DQ network and the float one in one: every layer is an If."""
 
     def __init__(
-        self, model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[str, Range], *, largest: int = LARGEST_BYTES
+        self,
+        model: onnx.ModelProto,
+        layers: Sequence[Layer],
+        ranges: Mapping[str, Range],
+        *,
+        largest: int = LARGEST_BYTES,
     ) -> None:
         """Raises SourceFault for a network beyond `largest` bytes."""
         self._gates = {layer.node: f"int8_gate_{index}" for index, layer in enumerate(layers)}
@@ -43,10 +50,15 @@ class SwitchableNetwork:
         return answers
 
 
-def switchable(model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[str, Range]) -> onnx.ModelProto:
+def switchable(
+    model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[str, Range]
+) -> onnx.ModelProto:
     """The model with one more bool input per layer, `int8_gate_<place>`."""
     refuse_old_opset(model)
-    constants, places = Constants(model), {layer.output: place for place, layer in enumerate(layers)}
+    constants, places = (
+        Constants(model),
+        {layer.output: place for place, layer in enumerate(layers)},
+    )
     nodes, grids, outer = list[onnx.NodeProto](), list[onnx.TensorProto](), set[str]()
     for node in model.graph.node:
         place = places.get(node.output[0]) if node.output else None
@@ -58,15 +70,26 @@ def switchable(model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[
         weight = weight_part(layer, constants.array(layer.weight), ranges[layer.activation])
         grids.extend([*activation.constants, *weight.constants])
         outer.update(node.input)
-        quantized = [*activation.nodes, *weight.nodes, rewired(node, activation.output, weight.output)]
-        nodes.append(_either(f"int8_gate_{place}", layer.output, quantized, [rewired(node, *node.input[:2])]))
+        quantized = [
+            *activation.nodes,
+            *weight.nodes,
+            rewired(node, activation.output, weight.output),
+        ]
+        nodes.append(
+            _either(f"int8_gate_{place}", layer.output, quantized, [rewired(node, *node.input[:2])])
+        )
     result = assembled(model, nodes, grids, used={*outer, *(each.name for each in grids)})
-    gates = [helper.make_tensor_value_info(f"int8_gate_{place}", TensorProto.BOOL, []) for place in range(len(layers))]
+    gates = [
+        helper.make_tensor_value_info(f"int8_gate_{place}", TensorProto.BOOL, [])
+        for place in range(len(layers))
+    ]
     result.graph.input.extend(gates)
     return result
 
 
-def _either(gate: str, output: str, then: list[onnx.NodeProto], otherwise: list[onnx.NodeProto]) -> onnx.NodeProto:
+def _either(
+    gate: str, output: str, then: list[onnx.NodeProto], otherwise: list[onnx.NodeProto]
+) -> onnx.NodeProto:
     branches = {"then_branch": then, "else_branch": otherwise}
     graphs = {name: _branch(f"{gate}_{name}", nodes) for name, nodes in branches.items()}
     return helper.make_node("If", [gate], [output], name=f"{gate}_if", **graphs)
@@ -75,4 +98,6 @@ def _either(gate: str, output: str, then: list[onnx.NodeProto], otherwise: list[
 def _branch(name: str, nodes: list[onnx.NodeProto]) -> onnx.GraphProto:
     """What a branch gives must have a name of its own."""
     nodes[-1].output[0] = f"{name}_output"
-    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_output", TensorProto.FLOAT, None)])
+    return helper.make_graph(
+        nodes, name, [], [helper.make_tensor_value_info(f"{name}_output", TensorProto.FLOAT, None)]
+    )

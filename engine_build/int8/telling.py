@@ -1,4 +1,6 @@
-"""What a network's facts say of its quantization (quantization.py has the keys), and a search's table."""
+"""What a network's facts say of its quantization (quantization.py has the keys), and a search's
+table.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,22 @@ def work_facts(work: Mapping[str, int], int8: Collection[str]) -> Facts:
 
 def range_facts(ranges: Mapping[str, Range]) -> Facts:
     """Each activation's smoothing."""
-    return {"smoothing": {name: None if each.smoothing is None else each.smoothing.alpha for name, each in ranges.items()}}
+    return {
+        "smoothing": {
+            name: None if each.smoothing is None else each.smoothing.alpha
+            for name, each in ranges.items()
+        }
+    }
 
 
-def fixed_facts(layers: Sequence[Layer], shares: Mapping[str, float], int8: Collection[str]) -> Facts:
+def fixed_facts(
+    layers: Sequence[Layer], shares: Mapping[str, float], int8: Collection[str]
+) -> Facts:
     """By the fixed recipe."""
     return {
         "layers": [
-            _layer(layer, shares[layer.node], layer.node in int8) | {"why": PLAIN if layer.node in int8 else BEHIND}
+            _layer(layer, shares[layer.node], layer.node in int8)
+            | {"why": PLAIN if layer.node in int8 else BEHIND}
             for layer in layers
         ]
     }
@@ -44,7 +54,11 @@ def search_facts(found: Sensitivity, samples: int) -> Facts:
     return {
         "layers": [
             _layer(cost.layer, cost.share, cost.layer.node in found.chosen.int8)
-            | {"drift": float(f"{cost.drift:.3g}"), "mean": round(cost.mean, 6), "why": _why(cost, found)}
+            | {
+                "drift": float(f"{cost.drift:.3g}"),
+                "mean": round(cost.mean, 6),
+                "why": _why(cost, found),
+            }
             for cost in found.costs
         ],
         "frontier": [point.facts(chosen=point is found.chosen) for point in found.points],
@@ -54,7 +68,8 @@ def search_facts(found: Sensitivity, samples: int) -> Facts:
 
 
 def stepped_back(facts: Facts) -> Facts | None:
-    """The facts of the next smaller share that held the budget in the search; None when there is none.
+    """The facts of the next smaller share that held the budget in the search; None when there is
+    none.
 
     The share and the layers in float are the caller's to tell anew.
     """
@@ -67,7 +82,10 @@ def stepped_back(facts: Facts) -> Facts | None:
     int8 = facts["leaving"][-chosen["int8_layers"] :]
     return facts | {
         "frontier": [_chosen_anew(point, chosen) for point in points],
-        "layers": [_left_out(layer) if layer["int8"] and layer["node"] not in int8 else layer for layer in facts["layers"]],
+        "layers": [
+            _left_out(layer) if layer["int8"] and layer["node"] not in int8 else layer
+            for layer in facts["layers"]
+        ],
     }
 
 
@@ -76,7 +94,9 @@ def cost_table(found: Sensitivity) -> str:
     lines = [f"{'share':>6}  {'drift':>9}  {'mean alone':>10}  {'':5}  layer"]
     for cost in sorted(found.costs, key=lambda cost: -cost.per_share):
         kind = "int8" if cost.layer.node in found.chosen.int8 else "float"
-        lines.append(f"{cost.share:6.1%}  {cost.drift:9.2e}  {cost.mean:10.5f}  {kind:5}  {cost.layer.node}")
+        lines.append(
+            f"{cost.share:6.1%}  {cost.drift:9.2e}  {cost.mean:10.5f}  {kind:5}  {cost.layer.node}"
+        )
     return "\n".join(lines)
 
 
@@ -85,11 +105,18 @@ def _layer(layer: Layer, part: float, int8: bool) -> Facts:
 
 
 def _chosen_anew(point: Facts, chosen: Facts) -> Facts:
-    return point | {"chosen": point is chosen} | ({"refused_by_validation": True} if point["chosen"] else {})
+    return (
+        point
+        | {"chosen": point is chosen}
+        | ({"refused_by_validation": True} if point["chosen"] else {})
+    )
 
 
 def _left_out(layer: Facts) -> Facts:
-    return layer | {"int8": False, "why": f"{layer['why']}; left out because the validation split refused the larger share"}
+    return layer | {
+        "int8": False,
+        "why": f"{layer['why']}; left out because the validation split refused the larger share",
+    }
 
 
 def _why(cost: LayerCost, found: Sensitivity) -> str:

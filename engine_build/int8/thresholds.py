@@ -7,7 +7,9 @@ import numpy as np
 from engine_build.samples.feed import Array
 
 BINS = 2048
-"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which makes it the maximum under another name."""
+"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which makes it the maximum
+under another name.
+"""
 PERCENTILE = 99.99
 LEVELS = 128
 ENTROPY_STRIDE = 8
@@ -20,7 +22,9 @@ def percentile_threshold(counts: Array, maximum: float) -> float:
 
 
 def entropy_threshold(counts: Array, maximum: float) -> float:
-    """The range whose LEVELS-level version tells most of the distribution: least Kullback-Leibler divergence."""
+    """The range whose LEVELS-level version tells most of the distribution: least Kullback-Leibler
+    divergence.
+    """
     stops: list[int] = [*range(LEVELS, len(counts), ENTROPY_STRIDE), len(counts)]
     best = min(stops, key=lambda stop: _divergence(counts, stop))
     return maximum * best / len(counts)
@@ -32,8 +36,13 @@ def _divergence(counts: Array, stop: int) -> float:
     wanted[-1] += counts[stop:].sum()
     starts: Array = np.arange(LEVELS) * stop // LEVELS
     sizes: Array = np.diff(np.append(starts, stop))
-    sums, filled = np.add.reduceat(clipped, starts), np.add.reduceat(clipped > 0, starts, dtype=np.float64)
-    level: Array = np.repeat(np.divide(sums, filled, out=np.zeros_like(sums), where=filled > 0), sizes)
+    sums, filled = (
+        np.add.reduceat(clipped, starts),
+        np.add.reduceat(clipped > 0, starts, dtype=np.float64),
+    )
+    level: Array = np.repeat(
+        np.divide(sums, filled, out=np.zeros_like(sums), where=filled > 0), sizes
+    )
     return _kullback_leibler(wanted, np.where(clipped > 0, level, 0.0))
 
 

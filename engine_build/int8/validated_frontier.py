@@ -1,6 +1,8 @@
-"""Prints a search's frontier again, judged on the validation split: `python -m engine_build.int8.validated_frontier`.
+"""Prints a search's frontier again, judged on the validation split: `python -m
+engine_build.int8.validated_frontier`.
 
-It takes the arguments of `python -m engine_build` and a work folder where a build with a sensitivity_search has been; what is
+It takes the arguments of `python -m engine_build` and a work folder where a build with a
+sensitivity_search has been; what is
 there is not made again. The engine never depends on it: it is for documents and doubts.
 """
 
@@ -53,7 +55,9 @@ def validated_points(shop: Shop) -> list[Point]:
     prepared = prepare(shop)
     facts = prepared.networks["int8"].facts if "int8" in prepared.networks else {}
     if "frontier" not in facts:
-        raise InputRefused(f"{shop.order.model.name} asks for no sensitivity_search, so there is no frontier; add one.")
+        raise InputRefused(
+            f"{shop.order.model.name} asks for no sensitivity_search, so there is no frontier; add one."
+        )
     quantization = quantization_of(shop, prepared.networks["float"], prepared.encoder)
     split = validation_split(shop, prepared.networks["float"])
     search = search_on(quantization.material(), split, prepared.encoder)

@@ -1,1 +1,3 @@
-"""What is measured of an engine, and what follows from it: accuracy with its interval, speed with its noise, the decision."""
+"""What is measured of an engine, and what follows from it: accuracy with its interval, speed with
+its noise, the decision.
+"""

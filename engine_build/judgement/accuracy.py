@@ -1,11 +1,14 @@
-"""An engine's accuracy against the source model: scores, their mean with its interval, the worst, and a verdict.
+"""An engine's accuracy against the source model: scores, their mean with its interval, the worst,
+and a verdict.
 
 pass             the interval's lower end holds the budget, and so does the worst sample
 fail             the interval's upper end misses the budget, or the worst sample does
 not enough data  the budget lies within the interval, or there are fewer than 100 samples
 
-An engine that was asked for is refused on anything but a pass, with exit code 3; `auto` chooses it only on a pass. A float32
-engine needs no pass, only no fail: its network was compared with the source model when it was exported.
+An engine that was asked for is refused on anything but a pass, with exit code 3; `auto` chooses it
+only on a pass. A float32
+engine needs no pass, only no fail: its network was compared with the source model when it was
+exported.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ import numpy as np
 from engine_build.errors import SourceFault
 from engine_build.judgement.bootstrap import Interval, mean_interval, ratio_interval
 from engine_build.judgement.broken import refuse_broken
-from engine_build.judgement.scores import WORST_IS_JUDGED, agreements, cosines, hits, nearest, relative_scores
+from engine_build.judgement.scores import (
+    WORST_IS_JUDGED,
+    agreements,
+    cosines,
+    hits,
+    nearest,
+    relative_scores,
+)
 from engine_build.order import ENOUGH_SAMPLES
 from engine_build.samples.feed import Array
 from onboarding.manifest import AccuracyRecord
@@ -28,7 +38,9 @@ from onboarding.values import Metric
 
 Verdict = Literal["pass", "fail", "not enough data"]
 DIGITS = 6
-"""Of every recorded number; the verdict follows from the recorded ones, so that a reader of the lock can repeat it."""
+"""Of every recorded number; the verdict follows from the recorded ones, so that a reader of the
+lock can repeat it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +77,25 @@ def accuracy(subject: str, found: Array, standard: Standard) -> AccuracyRecord:
         mean_interval=(low, high),
         worst=worst,
         samples=len(found),
-        nearest_neighbour_agreement=_neighbour_agreement(found, standard.reference) if has_neighbours else None,
+        nearest_neighbour_agreement=_neighbour_agreement(found, standard.reference)
+        if has_neighbours
+        else None,
         budget_mean=standard.budget.mean,
         budget_worst=floor,
-        verdict=verdict((low, high), worst, len(found), mean_budget=standard.budget.mean, worst_budget=floor),
+        verdict=verdict(
+            (low, high), worst, len(found), mean_budget=standard.budget.mean, worst_budget=floor
+        ),
     )
 
 
-def verdict(interval: Interval, worst: float, samples: int, *, mean_budget: float, worst_budget: float | None) -> Verdict:
+def verdict(
+    interval: Interval,
+    worst: float,
+    samples: int,
+    *,
+    mean_budget: float,
+    worst_budget: float | None,
+) -> Verdict:
     """Too few samples judge nothing, whatever they say."""
     low, high = interval
     if samples < ENOUGH_SAMPLES:
@@ -110,9 +133,15 @@ def _scored(found: Array, standard: Standard) -> _Scored:
 
 
 def _kept(found: Array, source: Array) -> _Scored:
-    """MLPerf's share of the source model's accuracy; a sample that only the engine has wrong scores 0."""
+    """MLPerf's share of the source model's accuracy; a sample that only the engine has wrong scores
+    0.
+    """
     lost: Array = np.where((source == 1) & (found == 0), 0.0, 1.0)
-    return _Scored(scores=lost, mean=float(found.mean() / source.mean()), interval=ratio_interval(found, source))
+    return _Scored(
+        scores=lost,
+        mean=float(found.mean() / source.mean()),
+        interval=ratio_interval(found, source),
+    )
 
 
 def _neighbour_agreement(found: Array, reference: Array) -> float:

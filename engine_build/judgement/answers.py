@@ -11,18 +11,28 @@ from engine_build.samples.encoder import Encoder, by_length
 from engine_build.samples.feed import Array, Feed
 
 
-def rows_in_order(answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int) -> Array:
-    """One row per sample, run in batches in the order given, as a server would; no more than one batch is held as inputs."""
+def rows_in_order(
+    answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int
+) -> Array:
+    """One row per sample, run in batches in the order given, as a server would; no more than one
+    batch is held as inputs.
+    """
     return _rows(answer, encoder, samples, batch, range(len(samples)))
 
 
-def rows_by_length(answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int) -> Array:
+def rows_by_length(
+    answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int
+) -> Array:
     """The same rows with less padding, for networks that no other row of a batch influences."""
     return _rows(answer, encoder, samples, batch, by_length(encoder, samples))
 
 
 def _rows(
-    answer: Callable[[Feed], Array], encoder: Encoder, samples: Sequence[Sample], batch: int, order: Sequence[int]
+    answer: Callable[[Feed], Array],
+    encoder: Encoder,
+    samples: Sequence[Sample],
+    batch: int,
+    order: Sequence[int],
 ) -> Array:
     rows: Array | None = None
     begin = 0

@@ -1,4 +1,6 @@
-"""Intervals by resampling: seeded, so that the same numbers give the same interval; vectorised, in memory that stays flat."""
+"""Intervals by resampling: seeded, so that the same numbers give the same interval; vectorised, in
+memory that stays flat.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,18 @@ Interval = tuple[float, float]
 
 
 def mean_interval(values: Array, *, draws_at_once: int = DRAWS_AT_ONCE) -> Interval:
-    """Of the mean. Values that are all the same give an interval without width: how few they are is judged elsewhere."""
+    """Of the mean.
+
+    Values that are all the same give an interval without width: how few they are is judged
+    elsewhere.
+    """
     return _interval(len(values), lambda drawn: values[drawn].mean(axis=1), draws_at_once)
 
 
 def ratio_interval(above: Array, below: Array) -> Interval:
-    """Of the ratio of two means over the same samples, drawn in pairs; draws whose lower mean is 0 are left out."""
+    """Of the ratio of two means over the same samples, drawn in pairs; draws whose lower mean is 0
+    are left out.
+    """
 
     def ratio(drawn: Array) -> Array:
         means: Array = below[drawn].mean(axis=1)
@@ -37,7 +45,9 @@ def median_interval(values: Array) -> Interval:
     return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
 
 
-def _interval(count: int, statistic: Callable[[Array], Array], draws_at_once: int = DRAWS_AT_ONCE) -> Interval:
+def _interval(
+    count: int, statistic: Callable[[Array], Array], draws_at_once: int = DRAWS_AT_ONCE
+) -> Interval:
     random = np.random.default_rng(0)
     at_once = max(1, min(RESAMPLES, draws_at_once // count))
     found = [

@@ -64,7 +64,9 @@ def judge(
     measurement = measured(shop, prepared, able, decides=decides, opening=opening)
     chosen = decision(requested, found, measurement.speedups)
     shop.log.line(f"decision: {chosen.sentence}")
-    others = [record for precision, record in found.accuracy.items() if precision != chosen.precision]
+    others = [
+        record for precision, record in found.accuracy.items() if precision != chosen.precision
+    ]
     return Judged(
         chosen=next(each for each in able if each.precision == chosen.precision),
         decision=chosen,
@@ -75,7 +77,9 @@ def judge(
     )
 
 
-def _further(shop: Shop, prepared: Prepared, verification: Verification, compiling: Fallback) -> list[Candidate]:
+def _further(
+    shop: Shop, prepared: Prepared, verification: Verification, compiling: Fallback
+) -> list[Candidate]:
     """The float32 engine, where `auto` has no other float engine to take."""
     if shop.order.model.engine.precision != "auto" or verification.findings.fallback is not None:
         return []

@@ -1,6 +1,8 @@
-"""The benchmark step: every engine, and whatever else this machine can run of the model, side by side.
+"""The benchmark step: every engine, and whatever else this machine can run of the model, side by
+side.
 
-What a rival adds is measured in this process, and its host memory is a lower bound where another had loaded its library.
+What a rival adds is measured in this process, and its host memory is a lower bound where another
+had loaded its library.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from engine_build.judgement.verification import QDQ, close
 from engine_build.networks.preparation import Prepared
 from engine_build.runtimes.availability import absences, runtimes
 from engine_build.runtimes.comparison import holding_table
-from engine_build.runtimes.contenders import Contender, Offer, Opening, contenders, import_runtime, opened
+from engine_build.runtimes.contenders import (
+    Contender,
+    Offer,
+    Opening,
+    contenders,
+    import_runtime,
+    opened,
+)
 from engine_build.runtimes.holding import Holding, Running, held
 from engine_build.runtimes.latency_table import summaries, table
 from engine_build.runtimes.loading import loading
@@ -45,14 +54,21 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One subject, and what it takes to hold it; None for the control, which tells nothing new, and what was loaded before."""
+    """One subject, and what it takes to hold it; None for the control, which tells nothing new, and
+    what was loaded before.
+    """
 
     subject: Subject
     holding: Holding | None
 
 
 def measured(
-    shop: Shop, prepared: Prepared, candidates: Sequence[Candidate], *, decides: bool, opening: Opening = opened
+    shop: Shop,
+    prepared: Prepared,
+    candidates: Sequence[Candidate],
+    *,
+    decides: bool,
+    opening: Opening = opened,
 ) -> Measurement:
     """Measures candidates, the first being the baseline, and their rivals.
 
@@ -66,9 +82,14 @@ def measured(
         if (missing := absences(here)) is not None:
             shop.log.line(f"  {missing}")
         feed = feeds[shop.order.opt_shape]
-        entries = [*_engines(shop, candidates, feed, opening, stack), *_rivals(shop, rivals, feed, stack)]
+        entries = [
+            *_engines(shop, candidates, feed, opening, stack),
+            *_rivals(shop, rivals, feed, stack),
+        ]
         subjects = [entry.subject for entry in entries]
-        found = latencies(subjects, _tracks(shop, feeds, decides=decides), seconds=shop.settings.benchmark_seconds)
+        found = latencies(
+            subjects, _tracks(shop, feeds, decides=decides), seconds=shop.settings.benchmark_seconds
+        )
     summary = summaries(subjects, found)
     pairs = [(entry.subject, entry.holding) for entry in entries if entry.holding is not None]
     shop.log.line(table(summary))
@@ -82,7 +103,9 @@ def measured(
 
 def shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]:
     """min, opt and max of every profile, each once."""
-    return tuple(dict.fromkeys(_shape(profile, place) for profile in profiles for place in range(3)))
+    return tuple(
+        dict.fromkeys(_shape(profile, place) for profile in profiles for place in range(3))
+    )
 
 
 def opt_shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]:
@@ -91,31 +114,58 @@ def opt_shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]
 
 
 def _shape(profile: OptimizationProfileSpec, place: int) -> Shape:
-    return Shape(batch=profile.batch[place], sequence=None if profile.sequence is None else profile.sequence[place])
+    return Shape(
+        batch=profile.batch[place],
+        sequence=None if profile.sequence is None else profile.sequence[place],
+    )
 
 
 def _feeds(shop: Shop, prepared: Prepared) -> dict[Shape, Feed]:
     samples = shop.order.validation.values
-    return {shape: prepared.encoder.shaped(samples, shape) for shape in shapes(shop.order.model.engine.optimization_profiles)}
+    return {
+        shape: prepared.encoder.shaped(samples, shape)
+        for shape in shapes(shop.order.model.engine.optimization_profiles)
+    }
 
 
 def _offer(shop: Shop, prepared: Prepared) -> Offer:
-    """What is no candidate: on a CPU the float network is one, and on a GPU the Q/DQ network is of no use to others."""
+    """What is no candidate: on a CPU the float network is one, and on a GPU the Q/DQ network is of
+    no use to others.
+    """
     wanted = {QDQ: "int8"} if shop.order.is_cpu else {"fp32": "float"}
-    networks = {name: prepared.networks[each].path for name, each in wanted.items() if each in prepared.networks}
+    networks = {
+        name: prepared.networks[each].path
+        for name, each in wanted.items()
+        if each in prepared.networks
+    }
     return Offer(networks=networks, source=prepared.source)
 
 
-def _engines(shop: Shop, candidates: Sequence[Candidate], feed: Feed, opening: Opening, stack: ExitStack) -> list[_Entry]:
-    """The candidates, and a second copy of the first: two copies of one session would hide what memory's layout does."""
+def _engines(
+    shop: Shop, candidates: Sequence[Candidate], feed: Feed, opening: Opening, stack: ExitStack
+) -> list[_Entry]:
+    """The candidates, and a second copy of the first: two copies of one session would hide what
+    memory's layout does.
+    """
     runtime, scratch = shop.order.runtime.name, shop.work.scratch("benchmark")
     # Each in a process of its own, before this one fills its memory and the GPU's.
     holdings = [loading(each.path, feed, scratch, shop.runner) for each in candidates]
-    named = [(each.precision, each.path, holding) for each, holding in zip(candidates, holdings, strict=True)]
+    named = [
+        (each.precision, each.path, holding)
+        for each, holding in zip(candidates, holdings, strict=True)
+    ]
     entries = []
-    for precision, path, holding in [*named, (candidates[0].precision + CONTROL, candidates[0].path, None)]:
+    for precision, path, holding in [
+        *named,
+        (candidates[0].precision + CONTROL, candidates[0].path, None),
+    ]:
         engine = _kept(opening(runtime, path), stack)
-        entries.append(_Entry(subject=Subject(runtime=runtime, precision=precision, run=engine.rows), holding=holding))
+        entries.append(
+            _Entry(
+                subject=Subject(runtime=runtime, precision=precision, run=engine.rows),
+                holding=holding,
+            )
+        )
     return entries
 
 
@@ -131,7 +181,9 @@ def _rivals(shop: Shop, rivals: Sequence[Contender], feed: Feed, stack: ExitStac
             shop.log.line(f"  {each.runtime} {each.precision} is left out: {reason}")
             continue
         _kept(running, stack)
-        subject = Subject(runtime=each.runtime, precision=each.precision, run=running.rows, every=RIVALS_EVERY)
+        subject = Subject(
+            runtime=each.runtime, precision=each.precision, run=running.rows, every=RIVALS_EVERY
+        )
         entries.append(_Entry(subject=subject, holding=None if each.is_loaded else holding))
     return entries
 
@@ -149,12 +201,16 @@ def _tracks(shop: Shop, feeds: dict[Shape, Feed], *, decides: bool) -> list[Trac
     opt = opt_shapes(shop.order.model.engine.optimization_profiles)
     least = LEAST_ROUNDS if decides else 1
     return [
-        Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least) if shape in opt else Track(shape=shape, feed=feed)
+        Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
+        if shape in opt
+        else Track(shape=shape, feed=feed)
         for shape, feed in feeds.items()
     ]
 
 
-def _speedups(shop: Shop, candidates: Sequence[Candidate], found: Sequence[Latencies]) -> tuple[SpeedupRecord, ...]:
+def _speedups(
+    shop: Shop, candidates: Sequence[Candidate], found: Sequence[Latencies]
+) -> tuple[SpeedupRecord, ...]:
     opt = opt_shapes(shop.order.model.engine.optimization_profiles)
     baseline, control = (0, candidates[0].precision), len(candidates)
     return tuple(

@@ -1,8 +1,11 @@
 """How much faster one engine is than another, against the noise that two copies of one engine show.
 
-The rounds are paired: in each, both engines ran within moments of each other. A median of ratios forgets spells of load that a
-ratio of medians does not. The noise is where four in five rounds of the two copies lie, and not their median's interval: on a
-machine that others use, one copy of an engine stays faster than another for minutes, and more rounds make an interval narrow
+The rounds are paired: in each, both engines ran within moments of each other. A median of ratios
+forgets spells of load that a
+ratio of medians does not. The noise is where four in five rounds of the two copies lie, and not
+their median's interval: on a
+machine that others use, one copy of an engine stays faster than another for minutes, and more
+rounds make an interval narrow
 around luck (docs/decisions/0008).
 """
 
@@ -16,14 +19,20 @@ from engine_build.samples.feed import Shape
 from onboarding.manifest import SpeedupRecord
 
 LEAST_ROUNDS = 15
-"""Fewer rounds give no interval that is worth the name; on a quiet machine there are twice as many and more."""
+"""Fewer rounds give no interval that is worth the name; on a quiet machine there are twice as many
+and more.
+"""
 NOISE = (0.1, 0.9)
 LEAST_GAIN = 1.05
-"""INT8 costs accuracy, so less than 5 % is not worth it. Two copies of one engine lay up to 3 % apart for a whole measurement,
-with intervals that excluded 1: where their memory happens to lie is no noise that more rounds would remove."""
+"""INT8 costs accuracy, so less than 5 % is not worth it. Two copies of one engine lay up to 3 %
+apart for a whole measurement,
+with intervals that excluded 1: where their memory happens to lie is no noise that more rounds would
+remove."""
 
 
-def speedup(measured: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int) -> SpeedupRecord:
+def speedup(
+    measured: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
+) -> SpeedupRecord:
     """The record of one shape; subjects are given by their place in the measurement and their name."""
     ratios = measured.ratios(baseline[0], candidate[0])
     low, high = median_interval(ratios)

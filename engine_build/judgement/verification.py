@@ -39,19 +39,30 @@ class Verification:
     @property
     def findings(self) -> Findings:
         """What was found so far."""
-        return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=self._prepared.without_int8)
+        return Findings(
+            accuracy=self._accuracy, broken=self._broken, without_int8=self._prepared.without_int8
+        )
 
     def judge_network(self) -> tuple[AccuracyRecord, ...]:
-        """The Q/DQ network itself, in ONNX Runtime: what a plan of it can be at best. Raises BrokenAnswers."""
+        """The Q/DQ network itself, in ONNX Runtime: what a plan of it can be at best.
+
+        Raises BrokenAnswers.
+        """
         network = self._prepared.networks.get("int8")
-        return () if network is None else (self._record(QDQ, self._rows("onnxruntime", network.path)),)
+        return (
+            () if network is None else (self._record(QDQ, self._rows("onnxruntime", network.path)),)
+        )
 
     def judge(self, candidate: Candidate) -> None:
-        """Raises BrokenAnswers for an engine that was asked for; `auto` can do without it, and only does not choose it."""
+        """Raises BrokenAnswers for an engine that was asked for; `auto` can do without it, and only
+        does not choose it.
+        """
         as_served = self._shop.order.is_cpu and candidate.precision == "int8"
         found = self._rows(self._shop.order.runtime.name, candidate.path, as_served=as_served)
         try:
-            self._accuracy[candidate.precision] = self._record(f"{candidate.precision} engine", found)
+            self._accuracy[candidate.precision] = self._record(
+                f"{candidate.precision} engine", found
+            )
         except BrokenAnswers as error:
             if self._shop.order.model.engine.precision != "auto":
                 raise
@@ -71,24 +82,33 @@ class Verification:
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
         """Every validation sample's row.
 
-        `as_served`: in the order given and at the opt batch, since a dynamically quantized engine's answer depends on the rest
+        `as_served`: in the order given and at the opt batch, since a dynamically quantized engine's
+        answer depends on the rest
         of its batch. Otherwise by length, which is faster and gives the same rows.
         """
         order, encoder = self._shop.order, self._prepared.encoder
-        samples, batch = order.validation.values, order.opt_shape.batch if as_served else REFERENCE_BATCH
+        samples, batch = (
+            order.validation.values,
+            order.opt_shape.batch if as_served else REFERENCE_BATCH,
+        )
         with _running(self._opening, runtime, path) as engine:
             told = self._shop.log.counting(engine.rows, -(-len(samples) // batch), "batches")
             return (rows_in_order if as_served else rows_by_length)(told, encoder, samples, batch)
 
 
 def standard(shop: Shop, prepared: Prepared) -> Standard:
-    """What a build's answers are held against. Raises InputRefused and SourceFault for labels that judge nothing."""
+    """What a build's answers are held against.
+
+    Raises InputRefused and SourceFault for labels that judge nothing.
+    """
     spec, labels = shop.order.model.accuracy, shop.order.validation.labels
     numbers = None
     if spec.metric == "accuracy" and labels is not None:
         numbers = class_numbers(labels, prepared.networks["float"], spec.dataset)
         refuse_useless_labels(prepared.reference, numbers, spec.dataset)
-    return Standard(reference=prepared.reference, metric=spec.metric, budget=spec.budget, labels=numbers)
+    return Standard(
+        reference=prepared.reference, metric=spec.metric, budget=spec.budget, labels=numbers
+    )
 
 
 def intent(shop: Shop, candidates: Sequence[Candidate]) -> str:

@@ -26,19 +26,25 @@ def numbers(record: AccuracyRecord) -> str:
     """What was found."""
     ends = record.mean_interval
     interval = "" if ends is None else f" (95 % interval {ends[0]:.5f} to {ends[1]:.5f})"
-    worst = f" and worst {record.worst:.5f}" if record.metric in ("cosine", "relative_error") else ""
+    worst = (
+        f" and worst {record.worst:.5f}" if record.metric in ("cosine", "relative_error") else ""
+    )
     return f"mean {NAMES[record.metric]} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
 
 
 def budget(record: AccuracyRecord) -> str:
     """What was wanted."""
-    return f"mean {record.budget_mean:g}" + ("" if record.budget_worst is None else f" and worst {record.budget_worst:g}")
+    return f"mean {record.budget_mean:g}" + (
+        "" if record.budget_worst is None else f" and worst {record.budget_worst:g}"
+    )
 
 
 def judged(record: AccuracyRecord) -> str:
     """The verdict, and for one that is not clear, what would make it so."""
     if record.verdict != "not enough data":
-        return f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget(record)}"
+        return (
+            f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget(record)}"
+        )
     if record.samples < ENOUGH_SAMPLES:
         return f"not enough data to judge it: fewer than {ENOUGH_SAMPLES} samples"
     return f"not enough data to judge it: the budget of {budget(record)} lies within the interval"
@@ -49,14 +55,18 @@ def way_out(record: AccuracyRecord) -> str:
     if record.verdict == "fail":
         return "lower the budget, ask for another precision, or give better calibration samples"
     if record.samples < ENOUGH_SAMPLES:
-        return f"give the accuracy dataset {ENOUGH_SAMPLES} samples or more, or ask for precision fp32"
+        return (
+            f"give the accuracy dataset {ENOUGH_SAMPLES} samples or more, or ask for precision fp32"
+        )
     needed = samples_needed(record)
     count = "more" if needed is None else f"about {needed:,}"
     return f"give the accuracy dataset {count} samples so that the interval is narrower, lower the budget, or ask for fp32"
 
 
 def samples_needed(record: AccuracyRecord) -> int | None:
-    """How many samples would tell, if the mean stays where it is: intervals narrow with the root of the samples."""
+    """How many samples would tell, if the mean stays where it is: intervals narrow with the root of
+    the samples.
+    """
     distance = abs(record.mean - record.budget_mean)
     if record.mean_interval is None or distance == 0:
         return None

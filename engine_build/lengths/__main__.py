@@ -1,4 +1,6 @@
-"""`python -m engine_build.lengths`: a model's real text lengths, what padding them costs, and profiles and buckets for them."""
+"""`python -m engine_build.lengths`: a model's real text lengths, what padding them costs, and
+profiles and buckets for them.
+"""
 
 from __future__ import annotations
 
@@ -25,35 +27,60 @@ from onboarding.resolve import target
 from onboarding.tree import read_tree
 
 
-def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, runner: Runner | None = None) -> int:
+def main(
+    arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, runner: Runner | None = None
+) -> int:
     """0: proposed; otherwise as in errors.py."""
     run = ProcessRunner(Log(stderr)) if runner is None else runner
     try:
         parsed = _parser().parse_args(arguments)
         wanted, region = _target(parsed)
         with tempfile.TemporaryDirectory() as folder:
-            lengths = token_counts(parsed.texts, lambda: _counts(parsed, wanted, region, Path(folder), run))
+            lengths = token_counts(
+                parsed.texts, lambda: _counts(parsed, wanted, region, Path(folder), run)
+            )
         found = proposal(lengths, wanted.model.engine.optimization_profiles, parsed.buckets)
     except BuildError as error:
         print(f"FAILED: {error}", file=stderr)
         return error.exit_code
     records = _records(wanted)
-    text = json.dumps(as_data(found, records), indent=2) if parsed.format == "json" else as_text(found, records)
+    text = (
+        json.dumps(as_data(found, records), indent=2)
+        if parsed.format == "json"
+        else as_text(found, records)
+    )
     print(text, file=stdout)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m engine_build.lengths", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--root", type=Path, default=Path(), help="onboarding root: models/, endpoints/, environments/")
-    parser.add_argument("--environment", required=True, help="a file of environments/, without .yaml")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(),
+        help="onboarding root: models/, endpoints/, environments/",
+    )
+    parser.add_argument(
+        "--environment", required=True, help="a file of environments/, without .yaml"
+    )
     parser.add_argument("--model", required=True, help="a file of models/, without .yaml")
     parser.add_argument(
-        "--texts", type=Path, required=True, help="real texts, one a line; or their lengths in tokens, one a line"
+        "--texts",
+        type=Path,
+        required=True,
+        help="real texts, one a line; or their lengths in tokens, one a line",
     )
-    parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="tokenizer.json; default: the source's own, fetched")
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="tokenizer.json; default: the source's own, fetched",
+    )
     parser.add_argument("--buckets", type=_count, default=4, help="most buckets; default 4")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="what stdout looks like")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="what stdout looks like"
+    )
     return parser
 
 
@@ -71,26 +98,38 @@ def _target(parsed: argparse.Namespace) -> tuple[Target, str]:
     return wanted, deployment.environment.region
 
 
-def _counts(parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner) -> TokenCounts:
+def _counts(
+    parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner
+) -> TokenCounts:
     """Token counts by the tokenizer, nothing padded and nothing cut."""
     from engine_build.sources.tokenizer_file import read_tokenizer
 
-    path = parsed.tokenizer if parsed.tokenizer is not None else _tokenizer(parsed.root, wanted, region, folder, runner)
+    path = (
+        parsed.tokenizer
+        if parsed.tokenizer is not None
+        else _tokenizer(parsed.root, wanted, region, folder, runner)
+    )
     tokenizer = read_tokenizer(path)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(list(texts))]
+    return lambda texts: [
+        len(encoding.ids) for encoding in tokenizer.encode_batch_fast(list(texts))
+    ]
 
 
 def _tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
     from engine_build.sources.source import Checkpoint, Fetching, fetch
     from engine_build.store import store_at
 
-    fetching = Fetching(root=root, folder=folder, runner=runner, bucket=partial(store_at, region=region))
+    fetching = Fetching(
+        root=root, folder=folder, runner=runner, bucket=partial(store_at, region=region)
+    )
     source = fetch(wanted.model.source, fetching)
     path = source.folder / "tokenizer.json" if isinstance(source, Checkpoint) else source.tokenizer
     if path is None:
-        raise InputRefused(f"the source of {wanted.model.name} has no tokenizer.json; give one with --tokenizer.")
+        raise InputRefused(
+            f"the source of {wanted.model.name} has no tokenizer.json; give one with --tokenizer."
+        )
     return path
 
 

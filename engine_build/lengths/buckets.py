@@ -11,9 +11,11 @@ SAME = -1
 
 
 def best_edges(lengths: Array, count: int, *, multiple: int = 8) -> tuple[int, ...]:
-    """At most `count` edges, multiples of `multiple`, with the fewest padded tokens that so many edges allow.
+    """At most `count` edges, multiples of `multiple`, with the fewest padded tokens that so many
+    edges allow.
 
-    Dynamic programming over the last text of each bucket: an edge between two lengths that occur pads for nobody.
+    Dynamic programming over the last text of each bucket: an edge between two lengths that occur
+    pads for nobody.
     """
     edges, texts = np.unique(_rounded(lengths, multiple), return_counts=True)
     below = np.concatenate([[0], np.cumsum(texts)])
@@ -44,7 +46,9 @@ def _rounded(lengths: Array, multiple: int) -> Array:
 
 
 def _one_more(cost: Array, edges: Array, below: Array) -> tuple[Array, Array]:
-    """The least cost of the texts up to each edge with one bucket more, and where its last bucket begins."""
+    """The least cost of the texts up to each edge with one bucket more, and where its last bucket
+    begins.
+    """
     better: Array = cost.copy()
     split: Array = np.full(len(edges), SAME, dtype=np.int64)
     for place in range(1, len(edges)):

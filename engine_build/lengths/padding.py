@@ -1,4 +1,6 @@
-"""What padding costs: each way of batching pads the texts to some lengths, whatever they are themselves."""
+"""What padding costs: each way of batching pads the texts to some lengths, whatever they are
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Way:
         """Share of the tokens that are padding."""
         return 1 - float(np.mean(lengths)) / self.mean
 
-    def useful_tokens_per_second(self, lengths: Array, row_seconds: Callable[[Array], Array]) -> float:
+    def useful_tokens_per_second(
+        self, lengths: Array, row_seconds: Callable[[Array], Array]
+    ) -> float:
         """Real tokens a second, when a row of a length takes so long."""
         return float(np.mean(lengths)) / float(row_seconds(self.sizes) @ self.shares)
 

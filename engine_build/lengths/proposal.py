@@ -33,21 +33,37 @@ class Proposal:
 
 def percentiles(lengths: Array) -> dict[str, float]:
     """The histogram in a few numbers."""
-    found = {f"p{percent}": round(float(np.percentile(lengths, percent)), 1) for percent in PERCENTILES}
-    return {"min": int(lengths.min()), **found, "max": int(lengths.max()), "mean": round(float(lengths.mean()), 1)}
+    found = {
+        f"p{percent}": round(float(np.percentile(lengths, percent)), 1) for percent in PERCENTILES
+    }
+    return {
+        "min": int(lengths.min()),
+        **found,
+        "max": int(lengths.max()),
+        "mean": round(float(lengths.mean()), 1),
+    }
 
 
-def proposal(found: Sequence[int], profiles: Sequence[OptimizationProfileSpec], count: int) -> Proposal:
-    """What to serve texts of such lengths with, at most `count` buckets. Raises InputRefused for a model without a sequence."""
+def proposal(
+    found: Sequence[int], profiles: Sequence[OptimizationProfileSpec], count: int
+) -> Proposal:
+    """What to serve texts of such lengths with, at most `count` buckets.
+
+    Raises InputRefused for a model without a sequence.
+    """
     sequences = [profile.sequence for profile in profiles if profile.sequence is not None]
     if not sequences:
-        raise InputRefused("the model's profiles have no sequence axis, so there is nothing to pad; choose a text model.")
+        raise InputRefused(
+            "the model's profiles have no sequence axis, so there is nothing to pad; choose a text model."
+        )
     longest = max(sequence[2] for sequence in sequences)
     lengths = np.minimum(np.asarray(found, dtype=np.int64), longest)
     present = tuple(sorted({sequence[2] for sequence in sequences}))
     batch = profiles[0].batch[1]
     edges = tuple(min(edge, longest) for edge in best_edges(lengths, count, multiple=MULTIPLE))
-    equal = tuple(min(edge, longest) for edge in equal_edges(int(lengths.max()), count, multiple=MULTIPLE))
+    equal = tuple(
+        min(edge, longest) for edge in equal_edges(int(lengths.max()), count, multiple=MULTIPLE)
+    )
     ways = (
         bucketed("padded to the present profiles' longest", lengths, present),
         mixed(f"batches of {batch} as they come", lengths, batch),
@@ -56,21 +72,36 @@ def proposal(found: Sequence[int], profiles: Sequence[OptimizationProfileSpec], 
         mixed(f"{len(edges)} proposed buckets, batches of {batch}", lengths, batch, edges),
     )
     cut = int((np.asarray(found) > longest).sum())
-    return Proposal(lengths=lengths, cut=cut, ways=ways, edges=edges, profiles=proposed_profiles(edges, profiles))
+    return Proposal(
+        lengths=lengths,
+        cut=cut,
+        ways=ways,
+        edges=edges,
+        profiles=proposed_profiles(edges, profiles),
+    )
 
 
-def proposed_profiles(edges: tuple[int, ...], present: Sequence[OptimizationProfileSpec]) -> tuple[OptimizationProfileSpec, ...]:
-    """One profile per bucket, tuned for its edge; each opt batch has about the tokens that the present one has.
+def proposed_profiles(
+    edges: tuple[int, ...], present: Sequence[OptimizationProfileSpec]
+) -> tuple[OptimizationProfileSpec, ...]:
+    """One profile per bucket, tuned for its edge; each opt batch has about the tokens that the
+    present one has.
 
-    The last goes up to the longest sequence of today, so that nothing that is served now is refused.
+    The last goes up to the longest sequence of today, so that nothing that is served now is
+    refused.
     """
     sequences = [profile.sequence for profile in present if profile.sequence is not None]
-    shortest, longest = min(edges[0], *(each[0] for each in sequences)), max(each[2] for each in sequences)
+    shortest, longest = (
+        min(edges[0], *(each[0] for each in sequences)),
+        max(each[2] for each in sequences),
+    )
     least, most = min(each.batch[0] for each in present), max(each.batch[2] for each in present)
     tokens = present[0].batch[1] * sequences[0][1]
     lows = [shortest, *(edge + 1 for edge in edges[:-1])]
     highs = [*edges[:-1], longest]
     return tuple(
-        OptimizationProfileSpec(batch=(least, min(max(tokens // edge, least), most), most), sequence=(low, edge, high))
+        OptimizationProfileSpec(
+            batch=(least, min(max(tokens // edge, least), most), most), sequence=(low, edge, high)
+        )
         for low, edge, high in zip(lows, edges, highs, strict=True)
     )

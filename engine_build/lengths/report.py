@@ -31,7 +31,10 @@ def as_text(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> str:
     """Tables, and lines for the model file."""
     data = as_data(proposal, records)
     tokens = ", ".join(f"{name} {value:g}" for name, value in data["tokens"].items())
-    parts = [f"{data['texts']} texts, {data['cut']} cut at the longest sequence; tokens: {tokens}", _ways(data["ways"])]
+    parts = [
+        f"{data['texts']} texts, {data['cut']} cut at the longest sequence; tokens: {tokens}",
+        _ways(data["ways"]),
+    ]
     if data["measured_shapes"]:
         parts.append(_shapes(data["measured_shapes"]))
     profiles = "\n".join(f"    - {_profile(each)}" for each in proposal.profiles)
@@ -42,7 +45,11 @@ def as_text(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> str:
 
 def _way(way: Way, proposal: Proposal, records: Sequence[BenchmarkRecord]) -> dict[str, Any]:
     seconds = row_seconds(records)
-    rate = None if seconds is None else round(way.useful_tokens_per_second(proposal.lengths, seconds), 1)
+    rate = (
+        None
+        if seconds is None
+        else round(way.useful_tokens_per_second(proposal.lengths, seconds), 1)
+    )
     return {
         "name": way.name,
         "edges": list(way.edges),
@@ -62,10 +69,22 @@ def _ways(ways: Sequence[dict[str, Any]]) -> str:
 
 
 def _shapes(shapes: Sequence[dict[str, Any]]) -> str:
-    rows: list[tuple[str, ...]] = [("measured shape", "texts that fit", "padding", "tokens/s", "useful tokens/s")]
+    rows: list[tuple[str, ...]] = [
+        ("measured shape", "texts that fit", "padding", "tokens/s", "useful tokens/s")
+    ]
     for each in shapes:
-        shape, rates = f"{each['batch']} x {each['sequence']}", (each["tokens_per_second"], each["useful_tokens_per_second"])
-        rows.append((shape, f"{each['share_that_fits']:.0%}", f"{each['wasted']:.1%}", *(f"{rate:.0f}" for rate in rates)))
+        shape, rates = (
+            f"{each['batch']} x {each['sequence']}",
+            (each["tokens_per_second"], each["useful_tokens_per_second"]),
+        )
+        rows.append(
+            (
+                shape,
+                f"{each['share_that_fits']:.0%}",
+                f"{each['wasted']:.1%}",
+                *(f"{rate:.0f}" for rate in rates),
+            )
+        )
     return plain_table(rows, words=1)
 
 

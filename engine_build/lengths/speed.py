@@ -25,16 +25,23 @@ class Useful:
 
 def useful_at_shapes(records: Sequence[BenchmarkRecord], lengths: Array) -> tuple[Useful, ...]:
     """Every shape with a sequence; without a text that fits, nothing is useful."""
-    return tuple(_useful(record, record.sequence, lengths) for record in records if record.sequence is not None)
+    return tuple(
+        _useful(record, record.sequence, lengths)
+        for record in records
+        if record.sequence is not None
+    )
 
 
 def row_seconds(records: Sequence[BenchmarkRecord]) -> Callable[[Array], Array] | None:
-    """Seconds of a row by its length: the best measured at each length, a straight line between two, and beyond the longest in
+    """Seconds of a row by its length: the best measured at each length, a straight line between
+    two, and beyond the longest in
     proportion. None when nothing was measured."""
     best: dict[int, float] = {}
     for record in records:
         if record.sequence is not None:
-            best[record.sequence] = min(best.get(record.sequence, np.inf), 1 / record.rows_per_second)
+            best[record.sequence] = min(
+                best.get(record.sequence, np.inf), 1 / record.rows_per_second
+            )
     if not best:
         return None
     known = np.array(sorted(best))

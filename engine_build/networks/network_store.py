@@ -1,4 +1,6 @@
-"""Networks by key: found in the work folder or the store, so that models of one source export and calibrate once."""
+"""Networks by key: found in the work folder or the store, so that models of one source export and
+calibrate once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ TOKENIZER = "tokenizer.json"
 
 
 class StoredFile(Value):
-    """One file of a network, stored under a name that holds its digest: two builds at once cannot mix theirs."""
+    """One file of a network, stored under a name that holds its digest: two builds at once cannot
+    mix theirs.
+    """
 
     name: str
     sha256: str
@@ -64,7 +68,9 @@ class Network:
 
 
 class Networks:
-    """The networks of one build; `stores` are asked in order, the first being the work folder's own."""
+    """The networks of one build; `stores` are asked in order, the first being the work folder's
+    own.
+    """
 
     def __init__(self, stores: tuple[Store, ...], folder: Path, log: Log) -> None:
         self._stores = stores
@@ -83,7 +89,9 @@ class Networks:
 
     def keep(self, key: str, network: Network) -> Network:
         """Puts a new network into the work folder's store, its record last."""
-        files = {NETWORK: network.path} | ({} if network.tokenizer is None else {TOKENIZER: network.tokenizer})
+        files = {NETWORK: network.path} | (
+            {} if network.tokenizer is None else {TOKENIZER: network.tokenizer}
+        )
         stored = {}
         for name, path in files.items():
             digest = sha256_of(path)
@@ -98,7 +106,10 @@ class Networks:
             facts=network.facts,
         )
         path = self._place(key) / RECORD_NAME
-        path.write_text(json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n",
+            encoding="utf-8",
+        )
         self._stores[0].upload(path, network_path(key, RECORD_NAME))
         return network
 
@@ -113,13 +124,18 @@ class Networks:
         try:
             return NetworkRecord.model_validate_json(data)
         except ValidationError:
-            self._log.line(f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network is made anew")
+            self._log.line(
+                f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network is made anew"
+            )
             return None
 
     def _fetch(self, store: Store, key: str, record: NetworkRecord) -> bool:
         for name, file in record.files.items():
             path = self._place(key) / name
-            if not store.download(network_path(key, file.name), path) or sha256_of(path) != file.sha256:
+            if (
+                not store.download(network_path(key, file.name), path)
+                or sha256_of(path) != file.sha256
+            ):
                 lost = f"{network_path(key, file.name)} in {store.place}"
                 self._log.line(f"  {lost} is missing or damaged; the network is made anew")
                 return False

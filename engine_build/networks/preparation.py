@@ -1,4 +1,7 @@
-"""The steps on the CPU that every GPU shares: fetch, export, quantize. What a store has is not made again."""
+"""The steps on the CPU that every GPU shares: fetch, export, quantize.
+
+What a store has is not made again.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,9 @@ def prepare(shop: Shop) -> Prepared:
         if is_new:
             network = networks.keep(key, network)
     if "opset" in network.facts:
-        refuse_opset(int(network.facts["opset"]), shop.order.platform, may_be_int8=shop.order.may_be_int8)
+        refuse_opset(
+            int(network.facts["opset"]), shop.order.platform, may_be_int8=shop.order.may_be_int8
+        )
     encoder = encoder_of(network, shop.order.longest_sequence)
     check_samples(shop.order, network, encoder, shop.log)
     if reference is None:
@@ -70,7 +75,13 @@ def prepare(shop: Shop) -> Prepared:
         else:
             calibration_cache(shop, network, encoder)
     return_memory()
-    return Prepared(networks=found, encoder=encoder, reference=reference, source=source, without_int8=without_int8)
+    return Prepared(
+        networks=found,
+        encoder=encoder,
+        reference=reference,
+        source=source,
+        without_int8=without_int8,
+    )
 
 
 def _from_source(shop: Shop, known: Network | None) -> tuple[Network, SourceModel | None, bool]:
@@ -87,18 +98,28 @@ def _from_source(shop: Shop, known: Network | None) -> tuple[Network, SourceMode
     return network, None, known is None
 
 
-def _from_checkpoint(shop: Shop, source: Checkpoint, known: Network | None) -> tuple[Network, SourceModel, bool]:
-    # torch and transformers take seconds to import; builds whose networks are known never need them.
+def _from_checkpoint(
+    shop: Shop, source: Checkpoint, known: Network | None
+) -> tuple[Network, SourceModel, bool]:
+    # torch and transformers take seconds to import; builds whose networks are known never need
+    # them.
     with shop.log.step("load", "the source model in PyTorch, float32"):
         from engine_build.sources.export import INTENT, export
         from engine_build.sources.source_model import SourceModel
 
         assert shop.order.longest_sequence is not None
-        model = SourceModel(source.folder, longest=shop.order.longest_sequence, task=shop.order.model.task)
+        model = SourceModel(
+            source.folder, longest=shop.order.longest_sequence, task=shop.order.model.task
+        )
     if known is not None:
         return known, model, False
     with shop.log.step("export", INTENT):
-        network = export(model, shop.order.validation.values, shop.work.scratch("float"), longest=shop.order.longest_sequence)
+        network = export(
+            model,
+            shop.order.validation.values,
+            shop.work.scratch("float"),
+            longest=shop.order.longest_sequence,
+        )
     if (difference := network.facts.get("max_abs_difference")) is not None:
         shop.log.line(f"  largest difference from PyTorch {difference:.2g}")
     return network, model, True
@@ -106,15 +127,21 @@ def _from_checkpoint(shop: Shop, source: Checkpoint, known: Network | None) -> t
 
 def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None) -> Array:
     answer = OrtNetwork(network.path).rows if source is None else source.rows
-    with shop.log.step("reference", f"{len(shop.order.validation)} validation samples through the source model"):
+    with shop.log.step(
+        "reference", f"{len(shop.order.validation)} validation samples through the source model"
+    ):
         samples = shop.order.validation.values
         told = shop.log.counting(answer, -(-len(samples) // REFERENCE_BATCH), "batches")
         rows = rows_by_length(told, encoder, samples, REFERENCE_BATCH)
         if not np.isfinite(rows).all():
             broken = int((~np.isfinite(rows)).any(axis=1).sum())
-            raise SourceFault(f"the source model gives NaN or Inf for {broken} of {len(rows)} validation samples; repair it.")
+            raise SourceFault(
+                f"the source model gives NaN or Inf for {broken} of {len(rows)} validation samples; repair it."
+            )
         if len(rows) > 1 and (rows == rows[0]).all():
-            raise SourceFault(f"the source model answers all {len(rows)} validation samples alike, so nothing can be judged.")
+            raise SourceFault(
+                f"the source model answers all {len(rows)} validation samples alike, so nothing can be judged."
+            )
         keep_reference(shop.kept, shop.order, rows, shop.work.scratch("reference"))
     if source is not None:
         # What follows needs its answers only; the benchmark loads it again.
@@ -135,7 +162,9 @@ def _int8_if_possible(
         return None, str(error)
 
 
-def _int8(shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array) -> Network:
+def _int8(
+    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+) -> Network:
     found = networks.find("int8", shop.order.network_keys["int8"])
     if found is not None:
         return found

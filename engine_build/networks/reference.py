@@ -1,4 +1,6 @@
-"""The source model's own answers to the validation samples, kept beside the float network they belong to."""
+"""The source model's own answers to the validation samples, kept beside the float network they
+belong to.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from onboarding.names import network_path
 def reference_path(order: Order) -> str:
     """Where they lie: samples and truncation decide them, and the network's key says the source."""
     words = f"{order.validation_sha256} {order.longest_sequence}"
-    return network_path(order.network_keys["float"], f"reference-{hashlib.sha256(words.encode()).hexdigest()[:16]}.npy")
+    return network_path(
+        order.network_keys["float"],
+        f"reference-{hashlib.sha256(words.encode()).hexdigest()[:16]}.npy",
+    )
 
 
 def kept_reference(stores: tuple[Store, ...], order: Order) -> Array | None:
@@ -26,7 +31,12 @@ def kept_reference(stores: tuple[Store, ...], order: Order) -> Array | None:
     for store in stores:
         data = store.read(reference_path(order))
         rows = None if data is None else _rows(data)
-        if rows is not None and rows.ndim == 2 and len(rows) == len(order.validation) and np.isfinite(rows).all():
+        if (
+            rows is not None
+            and rows.ndim == 2
+            and len(rows) == len(order.validation)
+            and np.isfinite(rows).all()
+        ):
             return rows
     return None
 

@@ -1,1 +1,3 @@
-"""From an engine to a published archive: model repository, passport, deterministic bytes, atomic publish."""
+"""From an engine to a published archive: model repository, passport, deterministic bytes, atomic
+publish.
+"""

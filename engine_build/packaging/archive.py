@@ -1,4 +1,6 @@
-"""The package step: a Triton model repository beside its manifest, as a tar.gz whose bytes follow from its files alone."""
+"""The package step: a Triton model repository beside its manifest, as a tar.gz whose bytes follow
+from its files alone.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +18,43 @@ from onboarding.names import ARCHIVE_NAME, engine_archive_path
 
 CARRIED = Path("container/triton")
 CPU_TWIN, TOKENIZER, PASSPORT = "cpu_twin.py", "tokenizer.py", "passport.py"
-"""The files of `container/triton` that archives carry: two Triton models, and what both read the manifest with."""
+"""The files of `container/triton` that archives carry: two Triton models, and what both read the
+manifest with.
+"""
 UNTRUNCATED, OVER_LONG = "untruncated", "over_long.py"
-"""The folder beside them of what else an archive carries whose long texts are refused: both models again, and the sentence."""
-CARRIED_FILES = (CPU_TWIN, TOKENIZER, PASSPORT, *(f"{UNTRUNCATED}/{name}" for name in (CPU_TWIN, TOKENIZER, OVER_LONG)))
+"""The folder beside them of what else an archive carries whose long texts are refused: both models
+again, and the sentence.
+"""
+CARRIED_FILES = (
+    CPU_TWIN,
+    TOKENIZER,
+    PASSPORT,
+    *(f"{UNTRUNCATED}/{name}" for name in (CPU_TWIN, TOKENIZER, OVER_LONG)),
+)
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
 
 def backend_file(roots: tuple[Path, ...], name: str = CPU_TWIN) -> Path:
-    """One of the carried files in the source tree, which must hold them all. Raises InputRefused."""
+    """One of the carried files in the source tree, which must hold them all.
+
+    Raises InputRefused.
+    """
     for root in roots:
         if all((root / CARRIED / each).is_file() for each in CARRIED_FILES):
             return root / CARRIED / name
-    missing = next(each for each in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / each).is_file())
+    missing = next(
+        each for each in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / each).is_file()
+    )
     sentence = f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: restore it from git."
     raise InputRefused(sentence)
 
 
 def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str, str]:
-    """Lays out files by their archive path and returns the sha256 of each. A text is written as it stands."""
+    """Lays out files by their archive path and returns the sha256 of each.
+
+    A text is written as it stands.
+    """
     digests = {}
     for name, content in files.items():
         path = folder / name
@@ -49,7 +68,9 @@ def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str,
 
 
 def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
-    """Writes the manifest beside the repository, packs both, and reads the entry for the lock back from the archive."""
+    """Writes the manifest beside the repository, packs both, and reads the entry for the lock back
+    from the archive.
+    """
     (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     pack(folder, path)
     return entry_of(path, manifest.engine_key)
@@ -57,7 +78,9 @@ def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
 
 def pack(folder: Path, path: Path) -> None:
     """A tar.gz of the files of a folder: names sorted; no times, owners or modes of this machine."""
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    names = sorted(
+        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
+    )
     with (
         path.open("wb") as raw,
         gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,
@@ -71,7 +94,10 @@ def pack(folder: Path, path: Path) -> None:
 
 
 def entry_of(path: Path, engine_key: str) -> LockEntry:
-    """The lock entry that an archive stands for: nothing but the archive decides it. Raises ValueError when it is damaged."""
+    """The lock entry that an archive stands for: nothing but the archive decides it.
+
+    Raises ValueError when it is damaged.
+    """
     try:
         with tarfile.open(path, "r:gz") as tar:
             member = tar.extractfile(MANIFEST_NAME)

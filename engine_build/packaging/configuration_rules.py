@@ -1,4 +1,6 @@
-"""What Triton's protobuf accepts in a model configuration and its servers do not: one function a rule, one sentence a fault."""
+"""What Triton's protobuf accepts in a model configuration and its servers do not: one function a
+rule, one sentence a fault.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,26 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
 
-DATATYPES = ("BOOL", *(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)), "FP16", "FP32", "FP64")
-"""KServe v2 datatypes of tensors that both servers take; BF16 has no array type in Python, and BYTES is text."""
+DATATYPES = (
+    "BOOL",
+    *(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
+    "FP16",
+    "FP32",
+    "FP64",
+)
+"""KServe v2 datatypes of tensors that both servers take; BF16 has no array type in Python, and
+BYTES is text.
+"""
 
 
 def check_served(served: Served, *, is_cpu: bool) -> None:
     """Raises InputRefused with the first fault."""
-    faults = (*batch_faults(served), *profile_faults(served), *tensor_faults(served), *name_faults(served))
+    faults = (
+        *batch_faults(served),
+        *profile_faults(served),
+        *tensor_faults(served),
+        *name_faults(served),
+    )
     for fault in faults if is_cpu else (*faults, *answer_faults(served)):
         raise InputRefused(f"model configuration of {served.model}: {fault}.")
 

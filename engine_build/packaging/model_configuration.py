@@ -1,8 +1,12 @@
-"""Triton's model configurations of an engine archive, `config.pbtxt`, as pure functions of what is served.
+"""Triton's model configurations of an engine archive, `config.pbtxt`, as pure functions of what is
+served.
 
-On a CPU the archive holds one model, the CPU twin. On a GPU a text task is an ensemble of a tokenizer and the plan; tensors
-are the plan alone. No configuration has a `name`, so that it loads under any target model's name; an ensemble's members keep
-their folders' names. Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc).
+On a CPU the archive holds one model, the CPU twin. On a GPU a text task is an ensemble of a
+tokenizer and the plan; tensors
+are the plan alone. No configuration has a `name`, so that it loads under any target model's name;
+an ensemble's members keep
+their folders' names. Sources: Triton's model_config.proto and its TensorRT backend
+(instance_state.cc).
 """
 
 from __future__ import annotations
@@ -24,7 +28,10 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     if is_cpu:
         messages = {model: cpu_twin(served)}
     elif served.is_text:
-        parts = {member(model, "tokenizer"): tokenizer(served), member(model, "engine"): plan(served)}
+        parts = {
+            member(model, "tokenizer"): tokenizer(served),
+            member(model, "engine"): plan(served),
+        }
         messages = {model: ensemble(served), **parts}
     else:
         messages = {model: plan(served)}
@@ -39,13 +46,18 @@ def cpu_twin(served: Served) -> Message:
         *_tensors("input", served.client_inputs if served.is_text else served.inputs),
         *_tensors("output", served.client_outputs if served.is_text else served.outputs),
         _dynamic_batching(served),
-        ("instance_group", [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)]),
+        (
+            "instance_group",
+            [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)],
+        ),
         *_response_cache(served),
     ]
 
 
 def plan(served: Served) -> Message:
-    """A TensorRT plan; among several profiles the server chooses by its own rule, which need not be the builder's."""
+    """A TensorRT plan; among several profiles the server chooses by its own rule, which need not be
+    the builder's.
+    """
     profiles = tuple(str(index) for index in range(len(served.profiles)))
     group: Message = [("kind", Word("KIND_GPU")), ("count", served.serving.instances_per_gpu)]
     return [
@@ -70,12 +82,18 @@ def tokenizer(served: Served) -> Message:
         *_tensors("input", served.client_inputs),
         *_tensors("output", served.inputs),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
-        ("instance_group", [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)]),
+        (
+            "instance_group",
+            [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)],
+        ),
     ]
 
 
 def ensemble(served: Served) -> Message:
-    """Tokenizer, then plan. Triton caches no answer of an ensemble itself, so the plan's member has the response cache."""
+    """Tokenizer, then plan.
+
+    Triton caches no answer of an ensemble itself, so the plan's member has the response cache.
+    """
     inside = [(record.name, record.name) for record in served.inputs]
     answer = [(served.outputs[0].name, served.client_outputs[0].name)]
     steps = [
@@ -91,7 +109,9 @@ def ensemble(served: Served) -> Message:
     ]
 
 
-def _step(model: str, inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]) -> Message:
+def _step(
+    model: str, inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]
+) -> Message:
     return [
         ("model_name", model),
         ("model_version", -1),
@@ -123,7 +143,10 @@ def _dynamic_batching(served: Served) -> tuple[str, Message]:
     wish = served.serving.dynamic_batching
     sizes = tuple(wish.preferred_batch_sizes)
     preferred: Message = [("preferred_batch_size", sizes)] if sizes else []
-    return "dynamic_batching", [*preferred, ("max_queue_delay_microseconds", wish.max_queue_delay_us)]
+    return "dynamic_batching", [
+        *preferred,
+        ("max_queue_delay_microseconds", wish.max_queue_delay_us),
+    ]
 
 
 def _response_cache(served: Served) -> Message:
@@ -137,14 +160,19 @@ def _cuda_graphs(served: Served) -> Message:
 
 
 def _graph_specs(served: Served) -> Message:
-    """One graph per profile's opt shape, and per preferred batch size at its opt sequence: no lower bound, so no stale data."""
+    """One graph per profile's opt shape, and per preferred batch size at its opt sequence: no lower
+    bound, so no stale data.
+    """
     shapes = {
         (batch, _opt_sequence(profile))
         for profile in served.profiles
         for batch in (profile.batch[1], *served.serving.dynamic_batching.preferred_batch_sizes)
         if profile.batch[0] <= batch <= min(profile.batch[2], served.max_batch_size)
     }
-    specs = [_graph_spec(served, *shape) for shape in sorted(shapes, key=lambda shape: (shape[0], shape[1] or 0))]
+    specs = [
+        _graph_spec(served, *shape)
+        for shape in sorted(shapes, key=lambda shape: (shape[0], shape[1] or 0))
+    ]
     return [("graph_spec", spec) for spec in specs if spec is not None]
 
 
@@ -152,7 +180,10 @@ def _graph_spec(served: Served, batch: int, sequence: int | None) -> Message | N
     dims = [_row_shape(record, sequence) for record in served.inputs]
     if any(-1 in shape for shape in dims):
         return None
-    inputs = [("input", entry(record.name, [("dim", shape)])) for record, shape in zip(served.inputs, dims, strict=True)]
+    inputs = [
+        ("input", entry(record.name, [("dim", shape)]))
+        for record, shape in zip(served.inputs, dims, strict=True)
+    ]
     return [("batch_size", batch), *inputs]
 
 
@@ -163,7 +194,9 @@ def _warm_ups(served: Served) -> Message:
         for place, name in enumerate(("min", "opt", "max")):
             batch = min(profile.batch[place], served.max_batch_size)
             sequence = None if profile.sequence is None else profile.sequence[place]
-            samples.setdefault((batch, sequence), _warm_up(served, f"profile {index} {name}", batch, sequence))
+            samples.setdefault(
+                (batch, sequence), _warm_up(served, f"profile {index} {name}", batch, sequence)
+            )
     return [("model_warmup", sample) for sample in samples.values() if sample]
 
 
@@ -173,7 +206,11 @@ def _warm_up(served: Served, name: str, batch: int, sequence: int | None) -> Mes
         shape = _row_shape(record, sequence)
         if -1 in shape:
             return []
-        data: Message = [("data_type", Word(triton_type(record.datatype))), ("dims", shape), ("zero_data", TRUE)]
+        data: Message = [
+            ("data_type", Word(triton_type(record.datatype))),
+            ("dims", shape),
+            ("zero_data", TRUE),
+        ]
         inputs.append(("inputs", entry(record.name, data)))
     return [("name", name), ("batch_size", batch), *inputs]
 
@@ -183,6 +220,8 @@ def _opt_sequence(profile: ProfileRecord) -> int | None:
 
 
 def _row_shape(record: TensorRecord, sequence: int | None) -> tuple[int, ...]:
-    """The axes of one row as the server counts them; a dynamic first one is the sequence, others have no known size."""
+    """The axes of one row as the server counts them; a dynamic first one is the sequence, others
+    have no known size.
+    """
     shape = client_record(record).shape[1:]
     return (sequence, *shape[1:]) if sequence is not None and shape[0] == -1 else shape

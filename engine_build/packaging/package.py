@@ -17,22 +17,43 @@ from engine_build.packaging.served import Served
 from engine_build.shop import Shop
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
-from onboarding.manifest import BuilderRecord, CompileCheckRecord, Manifest, ProfileRecord, QuantizationRecord
+from onboarding.manifest import (
+    BuilderRecord,
+    CompileCheckRecord,
+    Manifest,
+    ProfileRecord,
+    QuantizationRecord,
+)
 from onboarding.names import engine_archive_path, engine_record_path
 
 
 def package(
-    shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged, checks: tuple[CompileCheckRecord, ...]
+    shop: Shop,
+    prepared: Prepared,
+    chosen: Candidate,
+    judged: Judged,
+    checks: tuple[CompileCheckRecord, ...],
 ) -> LockEntry:
-    """Writes the archive, the card and, last, the record into the work folder's store. Raises InputRefused."""
+    """Writes the archive, the card and, last, the record into the work folder's store.
+
+    Raises InputRefused.
+    """
     order, network = shop.order, prepared.networks["float"]
-    with shop.log.step("package", f"model repository of {order.model.name}, manifest, deterministic tar.gz, card"):
+    with shop.log.step(
+        "package", f"model repository of {order.model.name}, manifest, deterministic tar.gz, card"
+    ):
         shown = served(order, network)
         roots = (order.root, shop.code_root)
-        laid = repository(shown, chosen.path, network.tokenizer, is_cpu=order.is_cpu, code_roots=roots)
+        laid = repository(
+            shown, chosen.path, network.tokenizer, is_cpu=order.is_cpu, code_roots=roots
+        )
         folder = shop.work.scratch("archive")
         files = model_repository(folder, laid.files)
-        passport = _manifest(shop, prepared, chosen, judged) | _passport(shown, laid, network) | {"files": files}
+        passport = (
+            _manifest(shop, prepared, chosen, judged)
+            | _passport(shown, laid, network)
+            | {"files": files}
+        )
         packed = shop.work.scratch("packed") / "model.tar.gz"
         entry = archive(folder, Manifest(**passport, compile_checks=checks), packed)
         shop.kept.upload(packed, engine_archive_path(order.engine_key))
@@ -52,7 +73,10 @@ def served(order: Order, network: Network) -> Served:
         task=order.model.task,
         inputs=network.inputs,
         outputs=network.outputs,
-        profiles=tuple(ProfileRecord(batch=p.batch, sequence=p.sequence) for p in order.model.engine.optimization_profiles),
+        profiles=tuple(
+            ProfileRecord(batch=p.batch, sequence=p.sequence)
+            for p in order.model.engine.optimization_profiles
+        ),
         max_batch_size=order.max_batch_size,
         serving=order.model.serving,
     )
@@ -101,7 +125,9 @@ def _manifest(shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged)
 
 
 def quantization(order: Order, network: Network | None) -> QuantizationRecord | None:
-    """How INT8 was made: from the facts that its network was kept with, or by a calibration cache; None when it was not."""
+    """How INT8 was made: from the facts that its network was kept with, or by a calibration cache;
+    None when it was not.
+    """
     if network is None:
         return _by_cache(order)
     facts = network.facts

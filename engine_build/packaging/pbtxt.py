@@ -13,7 +13,10 @@ class Word(str):
 
 Scalar = str | int
 Message = Sequence[tuple[str, "Scalar | Sequence[int] | Sequence[str] | Message"]]
-"""Fields in order; a repeated message is its field repeated. A tuple of scalars is a repeated scalar."""
+"""Fields in order; a repeated message is its field repeated.
+
+A tuple of scalars is a repeated scalar.
+"""
 TRUE, FALSE = Word("true"), Word("false")
 
 
@@ -49,4 +52,8 @@ def _scalar(value: Scalar) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    return character if character.isprintable() else "".join(f"\\{byte:03o}" for byte in character.encode())
+    return (
+        character
+        if character.isprintable()
+        else "".join(f"\\{byte:03o}" for byte in character.encode())
+    )

@@ -1,6 +1,8 @@
-"""The publish step: networks, then the archive, then its card, then the record that makes the engine visible.
+"""The publish step: networks, then the archive, then its card, then the record that makes the
+engine visible.
 
-An archive is never replaced while it is whole, and the record follows from the archive alone. So two builds of one key that
+An archive is never replaced while it is whole, and the record follows from the archive alone. So
+two builds of one key that
 publish at once agree on the record, and a publish that was interrupted is finished by the next.
 """
 
@@ -20,7 +22,9 @@ File = tuple[str, Path]
 
 
 def known_engine(store: Store, engine_key: str) -> LockEntry | None:
-    """A published engine: its record is there and readable, and its archive has the size that the record says."""
+    """A published engine: its record is there and readable, and its archive has the size that the
+    record says.
+    """
     data = store.read(engine_record_path(engine_key))
     if data is None:
         return None
@@ -29,7 +33,11 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
     except ValueError:
         return None
     same_key = entry.manifest.engine_key == engine_key
-    return entry if same_key and store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes else None
+    return (
+        entry
+        if same_key and store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
+        else None
+    )
 
 
 def publish(
@@ -41,7 +49,8 @@ def publish(
     log: Log,
     card: Callable[[LockEntry], Sequence[File]] = lambda entry: (),
 ) -> LockEntry:
-    """Publishes what is missing and returns the entry of the archive that is there now. Raises PublishFailed.
+    """Publishes what is missing and returns the entry of the archive that is there now. Raises
+    PublishFailed.
 
     `card` makes the files that are published beside that archive, whoever built it.
     """
@@ -56,13 +65,18 @@ def publish(
 
 
 def publish_networks(store: Store, networks: Sequence[File]) -> None:
-    """Uploads the files of networks that are missing, in order: a network's record is its last. Raises PublishFailed."""
+    """Uploads the files of networks that are missing, in order: a network's record is its last.
+
+    Raises PublishFailed.
+    """
     for name, path in networks:
         if store.size(name) != path.stat().st_size:
             store.upload(path, name)
 
 
-def _published_archive(store: Store, entry: LockEntry, archive: Path, scratch: Path, log: Log) -> LockEntry:
+def _published_archive(
+    store: Store, entry: LockEntry, archive: Path, scratch: Path, log: Log
+) -> LockEntry:
     name = engine_archive_path(entry.manifest.engine_key)
     if store.upload(archive, name, only_if_absent=True):
         return entry
@@ -70,7 +84,9 @@ def _published_archive(store: Store, entry: LockEntry, archive: Path, scratch: P
     store.download(name, present)
     try:
         found = entry_of(present, entry.manifest.engine_key)
-        log.line(f"  {name} is in {store.place} already, from another build of the same key; it is kept")
+        log.line(
+            f"  {name} is in {store.place} already, from another build of the same key; it is kept"
+        )
         return found
     except ValueError as error:
         log.line(f"  {name} in {store.place} is replaced: {error}")

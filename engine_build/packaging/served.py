@@ -39,7 +39,9 @@ class Served:
     def client_outputs(self) -> tuple[TensorRecord, ...]:
         """What a client gets; a text task answers with the network's first output."""
         if self.is_text:
-            return (self.outputs[0].model_copy(update={"name": ANSWERS[self.task], "datatype": "FP32"}),)
+            return (
+                self.outputs[0].model_copy(update={"name": ANSWERS[self.task], "datatype": "FP32"}),
+            )
         return tuple(map(client_record, self.outputs))
 
 

@@ -1,7 +1,10 @@
-"""One archive of several: the engines of one network for different compute capabilities, and Triton picks by the GPU.
+"""One archive of several: the engines of one network for different compute capabilities, and Triton
+picks by the GPU.
 
-`python -m engine_build.packaging.several ARCHIVE ARCHIVE ... --out FILE`. The engines' files are told apart by their compute
-capability (`model_86.plan`), `cc_model_filenames` names them, everything else is as published; no default file is left, so that
+`python -m engine_build.packaging.several ARCHIVE ARCHIVE ... --out FILE`. The engines' files are
+told apart by their compute
+capability (`model_86.plan`), `cc_model_filenames` names them, everything else is as published; no
+default file is left, so that
 a GPU without an engine is refused by name instead of given another's.
 """
 
@@ -63,7 +66,9 @@ def _write(folder: Path, out: Path) -> None:
         part.replace(out)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise InputRefused(f"--out {out} cannot be written: {error.strerror}; give a file in a folder that is there.") from error
+        raise InputRefused(
+            f"--out {out} cannot be written: {error.strerror}; give a file in a folder that is there."
+        ) from error
 
 
 def files(archives: Sequence[Opened], code_root: Path) -> dict[str, Path | str]:
@@ -71,7 +76,9 @@ def files(archives: Sequence[Opened], code_root: Path) -> dict[str, Path | str]:
     first = archives[0]
     configuration = f"{_engine_folder(first)}/{CONFIGURATION}"
     shared: dict[str, Path | str] = {
-        name: first.folder / name for name in first.manifest.files if name != first.manifest.engine_file
+        name: first.folder / name
+        for name in first.manifest.files
+        if name != first.manifest.engine_file
     }
     shared[configuration] = for_capabilities((first.folder / configuration).read_text(), archives)
     for name in [name for name in shared if Path(name).name == PASSPORT]:
@@ -84,11 +91,19 @@ def files(archives: Sequence[Opened], code_root: Path) -> dict[str, Path | str]:
 
 
 def for_capabilities(configuration: str, archives: Sequence[Opened]) -> str:
-    """The model configuration of one engine, its one file replaced by a file for each compute capability."""
+    """The model configuration of one engine, its one file replaced by a file for each compute
+    capability.
+    """
     if configuration.count(DEFAULT_FILE) != 1:
-        raise InputRefused(f"{archives[0].name}: its {CONFIGURATION} does not name model.plan; build the engine again.")
-    named = [entry(each.manifest.compute_capability, Path(engine_file(each)).name) for each in archives]
-    return configuration.replace(DEFAULT_FILE, text([("cc_model_filenames", each) for each in named]))
+        raise InputRefused(
+            f"{archives[0].name}: its {CONFIGURATION} does not name model.plan; build the engine again."
+        )
+    named = [
+        entry(each.manifest.compute_capability, Path(engine_file(each)).name) for each in archives
+    ]
+    return configuration.replace(
+        DEFAULT_FILE, text([("cc_model_filenames", each) for each in named])
+    )
 
 
 def combined_manifest(archives: Sequence[Opened], digests: dict[str, str]) -> CombinedManifest:
@@ -96,23 +111,38 @@ def combined_manifest(archives: Sequence[Opened], digests: dict[str, str]) -> Co
     first = archives[0].manifest
     engines = {
         each.manifest.compute_capability: CombinedEngine(
-            engine_key=each.manifest.engine_key, manifest=manifest_file(each), engine_file=engine_file(each)
+            engine_key=each.manifest.engine_key,
+            manifest=manifest_file(each),
+            engine_file=engine_file(each),
         )
         for each in archives
     }
-    shared = {field: getattr(first, field) for field in CombinedManifest.model_fields if field in type(first).model_fields}
-    own = {"format_version": 2, "compute_capability": ", ".join(engines), "engine_file": None, "files": digests}
+    shared = {
+        field: getattr(first, field)
+        for field in CombinedManifest.model_fields
+        if field in type(first).model_fields
+    }
+    own = {
+        "format_version": 2,
+        "compute_capability": ", ".join(engines),
+        "engine_file": None,
+        "files": digests,
+    }
     return CombinedManifest(**(shared | own), engines=engines)
 
 
 def engine_file(archive: Opened) -> str:
     """Where an engine lies among several."""
     path = Path(archive.manifest.engine_file)
-    return str(path.with_stem(f"{path.stem}_{archive.manifest.compute_capability.replace('.', '')}"))
+    return str(
+        path.with_stem(f"{path.stem}_{archive.manifest.compute_capability.replace('.', '')}")
+    )
 
 
 def manifest_file(archive: Opened) -> str:
-    """Where an engine's own manifest lies: at the root, where both modes of Triton's SageMaker front end leave files alone."""
+    """Where an engine's own manifest lies: at the root, where both modes of Triton's SageMaker
+    front end leave files alone.
+    """
     return f"manifest-{archive.manifest.compute_capability}.json"
 
 
@@ -123,7 +153,9 @@ def _engine_folder(archive: Opened) -> str:
 def _several_passport(code_root: Path) -> Path:
     path = code_root / SEVERAL_PASSPORT
     if not path.is_file():
-        raise InputRefused(f"{SEVERAL_PASSPORT} is missing from the source tree; the archive needs it: restore it from git.")
+        raise InputRefused(
+            f"{SEVERAL_PASSPORT} is missing from the source tree; the archive needs it: restore it from git."
+        )
     return path
 
 
@@ -133,9 +165,19 @@ def _number(capability: str) -> tuple[int, ...]:
 
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
     """0: written; otherwise as in errors.py."""
-    parser = Parser(prog="python -m engine_build.packaging.several", description=__doc__, allow_abbrev=False)
-    parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="published model.tar.gz of one network")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the archive to write")
+    parser = Parser(
+        prog="python -m engine_build.packaging.several", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument(
+        "archives",
+        nargs="+",
+        type=Path,
+        metavar="ARCHIVE",
+        help="published model.tar.gz of one network",
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="FILE", help="the archive to write"
+    )
     try:
         wish = parser.parse_args(arguments)
         print("\n".join(_said(several(wish.archives, wish.out), wish)), file=stdout)

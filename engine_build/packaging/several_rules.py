@@ -1,4 +1,6 @@
-"""What archives must share before one may carry them all: one function a rule, one sentence a fault."""
+"""What archives must share before one may carry them all: one function a rule, one sentence a
+fault.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ SHARED = {
     "auto_truncate": "whether long texts are cut",
     "tokenizer_file": "the tokenizer's place",
 }
-"""Fields of manifests that must agree, in the order in which a difference is told. Precision may differ: `auto` decides a GPU."""
+"""Fields of manifests that must agree, in the order in which a difference is told.
+
+Precision may differ: `auto` decides a GPU.
+"""
 MEANINGS = (
     ("tokenizer.json", "another tokenizer"),
     ("config.pbtxt", "other dynamic batching, instances, graphs or warm-ups"),
@@ -32,7 +37,12 @@ MEANINGS = (
 
 def check_several(archives: Sequence[Opened]) -> None:
     """Raises InputRefused with the first fault."""
-    for fault in (*count_faults(archives), *capability_faults(archives), *shared_faults(archives), *file_faults(archives)):
+    for fault in (
+        *count_faults(archives),
+        *capability_faults(archives),
+        *shared_faults(archives),
+        *file_faults(archives),
+    ):
         raise InputRefused(f"{fault}.")
 
 
@@ -69,12 +79,18 @@ def file_faults(archives: Sequence[Opened]) -> Iterator[str]:
         first, second = _besides_engine(archives[0]), _besides_engine(other)
         for name in sorted(set(first) | set(second)):
             if first.get(name) != second.get(name):
-                meaning = next((text for end, text in MEANINGS if name.endswith(end)), "another file")
+                meaning = next(
+                    (text for end, text in MEANINGS if name.endswith(end)), "another file"
+                )
                 yield f"{name} differs between {archives[0].name} and {other.name}: {meaning}; build both from one spec"
 
 
 def _besides_engine(archive: Opened) -> dict[str, str]:
-    return {name: digest for name, digest in archive.manifest.files.items() if name != archive.manifest.engine_file}
+    return {
+        name: digest
+        for name, digest in archive.manifest.files.items()
+        if name != archive.manifest.engine_file
+    }
 
 
 def _short(value: object) -> str:

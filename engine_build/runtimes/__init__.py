@@ -1,1 +1,3 @@
-"""What can execute a network on this machine, side by side; needs numpy and what it measures, nothing else."""
+"""What can execute a network on this machine, side by side; needs numpy and what it measures,
+nothing else.
+"""

@@ -1,4 +1,6 @@
-"""`python -m engine_build.runtimes`: networks, plans and a checkpoint, side by side on whatever runtimes a machine has."""
+"""`python -m engine_build.runtimes`: networks, plans and a checkpoint, side by side on whatever
+runtimes a machine has.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,22 @@ from engine_build.samples.feed import Shape
 SHAPES = "1x8,8x64,32x128"
 
 
-def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, here: Sequence[Runtime] | None = None) -> int:
+def main(
+    arguments: Sequence[str],
+    stdout: TextIO,
+    stderr: TextIO,
+    *,
+    here: Sequence[Runtime] | None = None,
+) -> int:
     """0: measured; 1: what was given cannot run here."""
     found = runtimes() if here is None else here
     try:
         parsed = _parser().parse_args(arguments)
         shapes = tuple(_shape(text) for text in parsed.shapes.split(","))
         offer = _offer(parsed, shapes)
-        comparison = compared(contenders(offer, found), inputs_of(offer), shapes, seconds=parsed.seconds)
+        comparison = compared(
+            contenders(offer, found), inputs_of(offer), shapes, seconds=parsed.seconds
+        )
     except BuildError as error:
         print(f"FAILED: {error}", file=stderr)
         return error.exit_code
@@ -42,7 +52,10 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, here: Sequ
         try:
             parsed.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            print(f"FAILED: --json {parsed.json} cannot be written ({error.strerror}); name another file.", file=stderr)
+            print(
+                f"FAILED: --json {parsed.json} cannot be written ({error.strerror}); name another file.",
+                file=stderr,
+            )
             return 1
     return 0
 
@@ -53,10 +66,21 @@ def _parser() -> argparse.ArgumentParser:
         ("--network", "ONNX file; NAME is its precision, fp32"),
         ("--plan", "TensorRT plan; NAME is its precision, fp16"),
     ):
-        parser.add_argument(option, action="append", default=[], metavar="[NAME=]FILE", help=f"{what} unless given")
-    parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="the source model of a text task, for PyTorch")
-    parser.add_argument("--task", default="text-embedding", choices=("text-embedding", "text-classification"))
-    parser.add_argument("--shapes", default=SHAPES, help=f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}")
+        parser.add_argument(
+            option, action="append", default=[], metavar="[NAME=]FILE", help=f"{what} unless given"
+        )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FOLDER",
+        help="the source model of a text task, for PyTorch",
+    )
+    parser.add_argument(
+        "--task", default="text-embedding", choices=("text-embedding", "text-classification")
+    )
+    parser.add_argument(
+        "--shapes", default=SHAPES, help=f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}"
+    )
     parser.add_argument("--seconds", type=_seconds, default=20.0, help="for everything together")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the numbers go as JSON")
     return parser
@@ -67,7 +91,9 @@ def _offer(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Offer:
     return Offer(
         networks=_named(parsed.network, "fp32"),
         plans=_named(parsed.plan, "fp16"),
-        source=None if parsed.checkpoint is None else _source(parsed.checkpoint, parsed.task, longest),
+        source=None
+        if parsed.checkpoint is None
+        else _source(parsed.checkpoint, parsed.task, longest),
     )
 
 
@@ -81,7 +107,9 @@ def _named(texts: Sequence[str], otherwise: str) -> dict[str, Path]:
     pairs = [text.rpartition("=") for text in texts]
     found = {name if equals else otherwise: Path(file) for name, equals, file in pairs}
     if len(found) < len(texts):
-        raise InputRefused(f"two of {', '.join(texts)} have one name; give each its own, as in int8=model.onnx.")
+        raise InputRefused(
+            f"two of {', '.join(texts)} have one name; give each its own, as in int8=model.onnx."
+        )
     return found
 
 
@@ -104,7 +132,11 @@ def _seconds(text: str) -> float:
 
 def _gpu() -> str | None:
     torch = sys.modules.get("torch")
-    return str(torch.cuda.get_device_name(0)) if torch is not None and torch.cuda.is_available() else None
+    return (
+        str(torch.cuda.get_device_name(0))
+        if torch is not None and torch.cuda.is_available()
+        else None
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ def runtimes(probes: Probes | None = None) -> tuple[Runtime, ...]:
     onnxruntime = None if asked.has_module("onnxruntime") else "no package onnxruntime"
     return (
         Runtime(name="onnxruntime", lacks=onnxruntime),
-        Runtime(name="onnxruntime CUDA", lacks=_first(driver, onnxruntime, lambda: _provider(asked))),
+        Runtime(
+            name="onnxruntime CUDA", lacks=_first(driver, onnxruntime, lambda: _provider(asked))
+        ),
         Runtime(name="pytorch", lacks=torch),
         Runtime(name="pytorch CUDA", lacks=_first(driver, torch, lambda: _torch_cuda(asked))),
         Runtime(name="tensorrt", lacks=_first(driver, None, lambda: _tensorrt(asked))),
@@ -70,7 +72,9 @@ def machine_probes() -> Probes:
     )
 
 
-def _first(driver: str | None, package: str | None, further: Callable[[], str | None]) -> str | None:
+def _first(
+    driver: str | None, package: str | None, further: Callable[[], str | None]
+) -> str | None:
     return driver if driver is not None else package if package is not None else further()
 
 
@@ -83,7 +87,11 @@ def _torch_cuda(asked: Probes) -> str | None:
 
 
 def _tensorrt(asked: Probes) -> str | None:
-    return None if asked.has_module("tensorrt") or asked.has_module("tensorrt_bindings") else "no package tensorrt"
+    return (
+        None
+        if asked.has_module("tensorrt") or asked.has_module("tensorrt_bindings")
+        else "no package tensorrt"
+    )
 
 
 def _has_gpu() -> bool:
@@ -92,4 +100,8 @@ def _has_gpu() -> bool:
     except OSError:
         return False
     count = ctypes.c_int(0)
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    return (
+        driver.cuInit(0) == 0
+        and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+        and count.value > 0
+    )

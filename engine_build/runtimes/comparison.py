@@ -31,24 +31,38 @@ class Comparison:
     measured: tuple[Latencies, ...]
 
 
-def compared(found: Sequence[Contender], inputs: Sequence[Input], shapes: Sequence[Shape], *, seconds: float) -> Comparison:
+def compared(
+    found: Sequence[Contender], inputs: Sequence[Input], shapes: Sequence[Shape], *, seconds: float
+) -> Comparison:
     """Loads everything and measures it. Raises InputRefused when nothing can run."""
     if not found:
-        raise InputRefused("no runtime of this machine runs what was given; give --network with onnxruntime, or --checkpoint.")
+        raise InputRefused(
+            "no runtime of this machine runs what was given; give --network with onnxruntime, or --checkpoint."
+        )
     feeds = [random_feed(inputs, shape) for shape in shapes]
     largest = max(feeds, key=_size)
     for each in found:
         import_runtime(each.runtime)
     loaded = [held(each.load, largest) for each in found]
     subjects = [
-        Subject(runtime=each.runtime, precision=each.precision, run=running.rows, every=every(each, found))
+        Subject(
+            runtime=each.runtime,
+            precision=each.precision,
+            run=running.rows,
+            every=every(each, found),
+        )
         for each, (running, _) in zip(found, loaded, strict=True)
     ]
     first = found[0]
-    subjects.append(Subject(runtime=first.runtime, precision=first.precision + CONTROL, run=first.load().rows))
+    subjects.append(
+        Subject(runtime=first.runtime, precision=first.precision + CONTROL, run=first.load().rows)
+    )
     tracks = [Track(shape=shape, feed=feed) for shape, feed in zip(shapes, feeds, strict=True)]
     return Comparison(
-        holdings=tuple(None if each.is_loaded else holding for each, (_, holding) in zip(found, loaded, strict=True)),
+        holdings=tuple(
+            None if each.is_loaded else holding
+            for each, (_, holding) in zip(found, loaded, strict=True)
+        ),
         subjects=tuple(subjects),
         measured=latencies(subjects, tracks, seconds=seconds),
     )
@@ -86,15 +100,20 @@ def holding_table(found: Sequence[tuple[Subject, Holding]]) -> str:
 
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
-    """The same as JSON, with the median of paired ratios of every subject against the first, and its interval."""
+    """The same as JSON, with the median of paired ratios of every subject against the first, and
+    its interval.
+    """
     subjects = comparison.subjects
     return {
         "latencies": [asdict(each) for each in _latencies(comparison)],
         "held": [
-            {"runtime": each.runtime, "precision": each.precision, **asdict(holding)} for each, holding in _held(comparison)
+            {"runtime": each.runtime, "precision": each.precision, **asdict(holding)}
+            for each, holding in _held(comparison)
         ],
         "times_as_fast_as_the_first": [
-            _ratio(subjects[index], measured, index) for measured in comparison.measured for index in range(1, len(subjects))
+            _ratio(subjects[index], measured, index)
+            for measured in comparison.measured
+            for index in range(1, len(subjects))
         ],
     }
 

@@ -45,7 +45,9 @@ class Contender:
     precision: str
     load: Callable[[], Running]
     is_loaded: bool = False
-    """True where `load` only hands over what somebody loaded before: what it takes to hold that is not measured."""
+    """True where `load` only hands over what somebody loaded before: what it takes to hold that is
+    not measured.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,9 @@ def contenders(offer: Offer, here: Sequence[Runtime]) -> tuple[Contender, ...]:
 
 
 def import_runtime(runtime: RuntimeName) -> None:
-    """Imports a runtime's library, so that no engine's load time holds it: a process imports it once for all its engines."""
+    """Imports a runtime's library, so that no engine's load time holds it: a process imports it
+    once for all its engines.
+    """
     for module in MODULES[runtime]:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -79,7 +83,8 @@ def opened(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> Runni
     if runtime == "tensorrt":
         from engine_build.tensorrt import network
 
-        # Plans measured here were compiled here, so the code inside a version-compatible one is ours.
+        # Plans measured here were compiled here, so the code inside a version-compatible one is
+        # ours.
         return network.opened(path, host_code=True)
     if runtime == "onnxruntime CUDA":
         from engine_build.runtimes.onnxruntime_bound import BoundNetwork
@@ -96,7 +101,9 @@ def _plans(offer: Offer) -> list[Contender]:
 
 def _on_gpu(offer: Offer) -> list[Contender]:
     networks = [_opened("onnxruntime CUDA", name, path) for name, path in offer.networks.items()]
-    return networks + ([] if offer.source is None else [_torch(offer.source, "fp32"), _torch(offer.source, "fp16")])
+    return networks + (
+        [] if offer.source is None else [_torch(offer.source, "fp32"), _torch(offer.source, "fp16")]
+    )
 
 
 def _on_cpu(offer: Offer) -> list[Contender]:
@@ -117,7 +124,8 @@ def _torch(source: Source, precision: str) -> Contender:
 
 def _source(source: Source) -> Contender:
     def load() -> Source:
-        # Its weights were released after the export; asking for the module reads them again, here and not in the first run.
+        # Its weights were released after the export; asking for the module reads them again, here
+        # and not in the first run.
         assert source.module is not None
         return source
 

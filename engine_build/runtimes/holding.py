@@ -1,4 +1,6 @@
-"""What it takes to hold a runtime's engine: seconds until it could answer, and the memory it had taken once it did."""
+"""What it takes to hold a runtime's engine: seconds until it could answer, and the memory it had
+taken once it did.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,13 @@ class Holding:
     device_memory_mib: float | None = None
 
 
-def held(load: Callable[[], Kind], feed: Feed, *, device_mib: Callable[[], float | None] = used_mib) -> tuple[Kind, Holding]:
-    """Loads something and runs it once. Memory is exact only in a process that does nothing else."""
+def held(
+    load: Callable[[], Kind], feed: Feed, *, device_mib: Callable[[], float | None] = used_mib
+) -> tuple[Kind, Holding]:
+    """Loads something and runs it once.
+
+    Memory is exact only in a process that does nothing else.
+    """
     device, host, begin = device_mib(), resident_mib(), time.monotonic()
     running = load()
     seconds = time.monotonic() - begin
@@ -42,5 +49,7 @@ def held(load: Callable[[], Kind], feed: Feed, *, device_mib: Callable[[], float
     return running, Holding(
         load_seconds=round(seconds, 3),
         host_memory_mib=round(max(0.0, resident_mib() - host), 1),
-        device_memory_mib=None if device is None or after is None else round(max(0.0, after - device), 1),
+        device_memory_mib=None
+        if device is None or after is None
+        else round(max(0.0, after - device), 1),
     )

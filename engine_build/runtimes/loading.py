@@ -1,6 +1,7 @@
 """How long an engine takes to load and how much memory it needs, measured in a process of its own.
 
-`python -m engine_build.runtimes.loading ENGINE FEED` prints one JSON line; FEED is an .npz file with every input.
+`python -m engine_build.runtimes.loading ENGINE FEED` prints one JSON line; FEED is an .npz file
+with every input.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def loading(engine: Path, feed: Feed, scratch: Path, runner: Runner) -> Holding:
     try:
         return Holding(**json.loads(ended.output.strip().splitlines()[-1]))
     except (IndexError, TypeError, ValueError) as error:
-        raise SourceFault(f"the engine {engine.name} does not load in a fresh process (code {ended.code}).") from error
+        raise SourceFault(
+            f"the engine {engine.name} does not load in a fresh process (code {ended.code})."
+        ) from error
 
 
 def main(arguments: Sequence[str]) -> int:

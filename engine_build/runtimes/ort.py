@@ -17,24 +17,36 @@ class OrtNetwork:
     """A network, loaded."""
 
     def __init__(self, network: Path | bytes, *, as_served: bool = False) -> None:
-        """`as_served` keeps the servers' busy waiting within a run; without it the machine's other work suffers less."""
+        """`as_served` keeps the servers' busy waiting within a run; without it the machine's other
+        work suffers less.
+        """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if as_served else "0")
-        # Threads that went on waiting busily after a run would take the cores from whatever is measured next.
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "1" if as_served else "0"
+        )
+        # Threads that went on waiting busily after a run would take the cores from whatever is
+        # measured next.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         model = network if isinstance(network, bytes) else str(network)
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
-            raise SourceFault(f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17.") from error
+            raise SourceFault(
+                f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17."
+            ) from error
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
     def rows(self, feed: Feed) -> Array:
-        """float32 [rows, values]: each output flattened by row, one beside the other. Raises SourceFault."""
+        """float32 [rows, values]: each output flattened by row, one beside the other.
+
+        Raises SourceFault.
+        """
         return flattened(self._session.run(None, {name: feed[name] for name in self.inputs}))
 
     def values(self, names: Sequence[str], feed: Feed) -> dict[str, Array]:
@@ -42,14 +54,22 @@ class OrtNetwork:
         if not names:
             # ONNX Runtime takes an empty list for all of them.
             return {}
-        return dict(zip(names, self._session.run(list(names), {name: feed[name] for name in self.inputs}), strict=True))
+        return dict(
+            zip(
+                names,
+                self._session.run(list(names), {name: feed[name] for name in self.inputs}),
+                strict=True,
+            )
+        )
 
 
 def flattened(outputs: Sequence[Array]) -> Array:
     """Some outputs as float32 [rows, values]."""
     if len({len(output) if output.ndim else 0 for output in outputs}) != 1:
         told = ", ".join(str(list(output.shape)) for output in outputs)
-        raise SourceFault(f"the network's outputs have shapes {told}; each needs the batch as its first axis.")
+        raise SourceFault(
+            f"the network's outputs have shapes {told}; each needs the batch as its first axis."
+        )
     rows = [np.asarray(output, dtype=np.float32).reshape(len(output), -1) for output in outputs]
     beside: Array = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
     return beside

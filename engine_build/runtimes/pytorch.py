@@ -29,9 +29,13 @@ class Source(Protocol):
 
 
 class TorchModule:
-    """A copy of a module on a device; answers are in host memory when `rows` returns, so that a clock counts the way there."""
+    """A copy of a module on a device; answers are in host memory when `rows` returns, so that a
+    clock counts the way there.
+    """
 
-    def __init__(self, module: Any, inputs: Sequence[str], *, device: Device, half: bool = False) -> None:
+    def __init__(
+        self, module: Any, inputs: Sequence[str], *, device: Device, half: bool = False
+    ) -> None:
         self._module = copy.deepcopy(module).to(device).eval()
         if half:
             self._module = self._module.half()
@@ -44,7 +48,9 @@ class TorchModule:
         import torch
 
         with torch.inference_mode():
-            answer = self._module(*(self._sent(torch.from_numpy(feed[name])) for name in self._inputs))
+            answer = self._module(
+                *(self._sent(torch.from_numpy(feed[name])) for name in self._inputs)
+            )
             outputs = answer if isinstance(answer, (tuple, list)) else (answer,)
             flat = [output.reshape(len(output), -1).float().cpu().numpy() for output in outputs]
         rows: Array = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)

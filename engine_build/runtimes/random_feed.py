@@ -34,7 +34,9 @@ def network_inputs(path: Path) -> tuple[Input, ...]:
     try:
         graph = onnx.load(str(path), load_external_data=False).graph
     except Exception as error:
-        raise InputRefused(f"{path} is no ONNX file that can be read ({' '.join(str(error).split())[:200]}).") from error
+        raise InputRefused(
+            f"{path} is no ONNX file that can be read ({' '.join(str(error).split())[:200]})."
+        ) from error
     weights = {weight.name for weight in graph.initializer}
     return tuple(_input(value) for value in graph.input if value.name not in weights)
 
@@ -53,7 +55,9 @@ def random_feed(inputs: Sequence[Input], shape: Shape) -> Feed:
 def _sizes(each: Input, shape: Shape) -> tuple[int, ...]:
     rest = [shape.sequence if size < 0 else size for size in each.shape[1:]]
     if any(size is None for size in rest):
-        raise InputRefused(f"input {each.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64.")
+        raise InputRefused(
+            f"input {each.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."
+        )
     return (shape.batch, *(size for size in rest if size is not None))
 
 
@@ -72,5 +76,11 @@ def _input(value: Any) -> Input:
     import onnx
 
     tensor = value.type.tensor_type
-    sizes = tuple(int(axis.dim_value) if axis.HasField("dim_value") else -1 for axis in tensor.shape.dim)
-    return Input(name=value.name, type=np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)), shape=sizes)
+    sizes = tuple(
+        int(axis.dim_value) if axis.HasField("dim_value") else -1 for axis in tensor.shape.dim
+    )
+    return Input(
+        name=value.name,
+        type=np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)),
+        shape=sizes,
+    )

@@ -1,6 +1,8 @@
-"""Latencies in rounds: in each, every subject takes its turn, in random order, so that what disturbs the machine disturbs all.
+"""Latencies in rounds: in each, every subject takes its turn, in random order, so that what
+disturbs the machine disturbs all.
 
-The rounds of all shapes take turns too, so that each shape sees the whole measurement's weather and not one spell of it.
+The rounds of all shapes take turns too, so that each shape sees the whole measurement's weather and
+not one spell of it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Track:
 
 @dataclass(frozen=True, kw_only=True)
 class Latencies:
-    """Milliseconds at one shape, [rounds, subjects, runs of a turn]; NaN where a subject sat a round out."""
+    """Milliseconds at one shape, [rounds, subjects, runs of a turn]; NaN where a subject sat a
+    round out.
+    """
 
     shape: Shape
     milliseconds: Array
@@ -77,7 +81,9 @@ def latencies(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Latencies, ...]:
-    """Measures for about so many seconds; warm-up counts, and the least rounds of every track are never left out."""
+    """Measures for about so many seconds; warm-up counts, and the least rounds of every track are
+    never left out.
+    """
     order, end = random.Random(0), clock() + seconds
     courses = [_Course(subjects, track, clock) for track in tracks]
     while (course := _next(courses, is_over=clock() >= end)) is not None:
@@ -94,7 +100,9 @@ def _next(courses: Sequence[_Course], *, is_over: bool) -> _Course | None:
 class _Course:
     """The rounds of one shape so far."""
 
-    def __init__(self, subjects: Sequence[Subject], track: Track, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, subjects: Sequence[Subject], track: Track, clock: Callable[[], float]
+    ) -> None:
         self.track = track
         self.spent = 0.0
         self._subjects = subjects

@@ -16,7 +16,16 @@ from engine_build.samples.feed import Array
 Sample = str | Mapping[str, Array]
 """A text, or one row of each network input by its name."""
 LABELS = "labels"
-DAMAGED = (OSError, UnicodeDecodeError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+DAMAGED = (
+    OSError,
+    UnicodeDecodeError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What reading a file raises that is cut short, damaged, or of another kind than its name says."""
 KINDS = ".txt (a text a line), .tsv (label, tab, text), .npz (an array per network input, rows on axis 0)"
 
@@ -33,7 +42,9 @@ class Samples:
 
     def first(self, count: int) -> Samples:
         """The first ones."""
-        return Samples(values=self.values[:count], labels=None if self.labels is None else self.labels[:count])
+        return Samples(
+            values=self.values[:count], labels=None if self.labels is None else self.labels[:count]
+        )
 
     def identities(self) -> tuple[object, ...]:
         """Something hashable for each sample, equal for equal samples."""
@@ -42,7 +53,11 @@ class Samples:
 
 def identity(sample: Sample) -> object:
     """A text itself; of arrays, their bytes by name."""
-    return sample if isinstance(sample, str) else tuple((name, sample[name].tobytes()) for name in sorted(sample))
+    return (
+        sample
+        if isinstance(sample, str)
+        else tuple((name, sample[name].tobytes()) for name in sorted(sample))
+    )
 
 
 def samples(path: Path) -> Samples:
@@ -59,10 +74,18 @@ def samples(path: Path) -> Samples:
 
 def _labelled(path: Path, lines: Sequence[str]) -> Samples:
     pairs = [line.partition("\t") for line in lines]
-    broken = next((number for number, (_, tab, text) in enumerate(pairs, 1) if not (tab and text.strip())), None)
+    broken = next(
+        (number for number, (_, tab, text) in enumerate(pairs, 1) if not (tab and text.strip())),
+        None,
+    )
     if broken is not None:
-        raise InputRefused(f"dataset {path}, sample {broken}: {lines[broken - 1]!r} has no label; write label, tab, text.")
-    labels, texts = tuple(label.strip() for label, _, _ in pairs), tuple(text.strip() for _, _, text in pairs)
+        raise InputRefused(
+            f"dataset {path}, sample {broken}: {lines[broken - 1]!r} has no label; write label, tab, text."
+        )
+    labels, texts = (
+        tuple(label.strip() for label, _, _ in pairs),
+        tuple(text.strip() for _, _, text in pairs),
+    )
     return Samples(values=texts, labels=labels)
 
 
@@ -79,6 +102,13 @@ def _arrays(path: Path) -> Samples:
         counts[LABELS] = len(labels)
     if not arrays or len(set(counts.values())) != 1:
         told = ", ".join(f"{name} {count}" for name, count in counts.items()) or "nothing"
-        raise InputRefused(f"dataset {path} holds {told} rows; every array must have one row per sample.")
-    rows = tuple({name: array[index] for name, array in arrays.items()} for index in range(next(iter(counts.values()))))
-    return Samples(values=rows, labels=None if labels is None else tuple(str(label) for label in labels))
+        raise InputRefused(
+            f"dataset {path} holds {told} rows; every array must have one row per sample."
+        )
+    rows = tuple(
+        {name: array[index] for name, array in arrays.items()}
+        for index in range(next(iter(counts.values())))
+    )
+    return Samples(
+        values=rows, labels=None if labels is None else tuple(str(label) for label in labels)
+    )

@@ -21,7 +21,10 @@ BATCH = 16
 
 
 def check_samples(order: Order, network: Network, encoder: Encoder, log: Log) -> None:
-    """Refuses samples that the engine would never see so, and labels that are no class. Raises InputRefused."""
+    """Refuses samples that the engine would never see so, and labels that are no class.
+
+    Raises InputRefused.
+    """
     for dataset, samples in _datasets(order):
         if isinstance(encoder, TextEncoder):
             _check_lengths(dataset, samples, encoder, log)
@@ -37,9 +40,14 @@ def check_samples(order: Order, network: Network, encoder: Encoder, log: Log) ->
 
 
 def check_calibration_classes(order: Order, network: Network, encoder: Encoder) -> None:
-    """Refuses calibration samples of one class, by their labels or else by what the network answers."""
+    """Refuses calibration samples of one class, by their labels or else by what the network
+    answers.
+    """
     spec, samples = order.model.engine.calibration, order.calibration
-    is_classifier = order.model.task == "text-classification" or order.model.accuracy.metric in ("agreement", "accuracy")
+    is_classifier = order.model.task == "text-classification" or order.model.accuracy.metric in (
+        "agreement",
+        "accuracy",
+    )
     if spec is None or not is_classifier or class_count(network) is None:
         return
     found = _some_classes(samples, network, encoder)
@@ -85,15 +93,25 @@ def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Lo
             "sequence; raise `sequence` in the model file, or give samples that the engine will see."
         )
     if cut:
-        log.line(f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, as the engine will do")
+        log.line(
+            f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, as the engine will do"
+        )
 
 
 def _check_sizes(dataset: str, samples: Samples, encoder: TensorEncoder, order: Order) -> None:
-    profiles = [profile.sequence for profile in order.model.engine.optimization_profiles if profile.sequence is not None]
+    profiles = [
+        profile.sequence
+        for profile in order.model.engine.optimization_profiles
+        if profile.sequence is not None
+    ]
     if not profiles:
         return
     least, most = min(sizes[0] for sizes in profiles), max(sizes[2] for sizes in profiles)
-    outside = [size for size in map(encoder.sequence, samples.values) if size is not None and not least <= size <= most]
+    outside = [
+        size
+        for size in map(encoder.sequence, samples.values)
+        if size is not None and not least <= size <= most
+    ]
     if outside:
         raise InputRefused(
             f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values on the sequence axis, outside "

@@ -19,7 +19,9 @@ DATATYPES = {
     "UINT8": np.uint8,
     "BOOL": np.bool_,
 }
-"""KServe v2 datatypes as numpy has them: those that TensorRT's parser takes without changing them (FP64 it casts to FP32)."""
+"""KServe v2 datatypes as numpy has them: those that TensorRT's parser takes without changing them
+(FP64 it casts to FP32).
+"""
 
 
 class TensorEncoder:
@@ -30,8 +32,14 @@ class TensorEncoder:
         self.inputs = tuple(record.name for record in records)
 
     def feed(self, samples: Sequence[Sample]) -> Feed:
-        """Arrays of the network's own datatypes [samples, ...], by input name. Raises InputRefused."""
-        return {record.name: np.stack([_row(record, sample) for sample in samples]) for record in self._records}
+        """Arrays of the network's own datatypes [samples, ...], by input name.
+
+        Raises InputRefused.
+        """
+        return {
+            record.name: np.stack([_row(record, sample) for sample in samples])
+            for record in self._records
+        }
 
     def feeds(self, samples: Sequence[Sample], batch: int) -> Iterator[Feed]:
         """Batches of samples in order."""
@@ -39,9 +47,14 @@ class TensorEncoder:
             yield self.feed(samples[begin : begin + batch])
 
     def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
-        """Samples repeated until there are enough rows; a dynamic second axis is cut, or repeated, to the sequence."""
+        """Samples repeated until there are enough rows; a dynamic second axis is cut, or repeated,
+        to the sequence.
+        """
         feed = self.feed([samples[index % len(samples)] for index in range(shape.batch)])
-        return {record.name: _sized(record, feed[record.name], shape.sequence) for record in self._records}
+        return {
+            record.name: _sized(record, feed[record.name], shape.sequence)
+            for record in self._records
+        }
 
     def length(self, sample: Sample) -> int:
         """Every sample costs the same."""
@@ -58,10 +71,14 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
     assert not isinstance(sample, str)
     if record.name not in sample:
         has = ", ".join(sorted(sample)) or "none"
-        raise InputRefused(f"the dataset has no array for input {record.name!r} of the network; it has: {has}; add it.")
+        raise InputRefused(
+            f"the dataset has no array for input {record.name!r} of the network; it has: {has}; add it."
+        )
     row = np.asarray(sample[record.name])
     wanted = record.shape[1:]
-    if row.ndim != len(wanted) or any(size not in (-1, found) for size, found in zip(wanted, row.shape, strict=True)):
+    if row.ndim != len(wanted) or any(
+        size not in (-1, found) for size, found in zip(wanted, row.shape, strict=True)
+    ):
         raise InputRefused(
             f"a sample of input {record.name!r} has shape {list(row.shape)}, but the network takes {list(wanted)} a row "
             "(-1: any); save the dataset in that shape."
@@ -78,9 +95,15 @@ def _typed(record: TensorRecord, row: Array) -> Array:
         raise InputRefused(_unlike(record, "holds NaN"))
     with np.errstate(all="ignore"):
         typed: Array = row.astype(wanted, copy=False)
-    is_kept = np.array_equal(np.isinf(typed), np.isinf(row)) if wanted.kind == "f" else np.array_equal(typed, row)
+    is_kept = (
+        np.array_equal(np.isinf(typed), np.isinf(row))
+        if wanted.kind == "f"
+        else np.array_equal(typed, row)
+    )
     if not is_kept:
-        raise InputRefused(_unlike(record, f"holds {row.dtype} from {row.min():g} to {row.max():g}"))
+        raise InputRefused(
+            _unlike(record, f"holds {row.dtype} from {row.min():g} to {row.max():g}")
+        )
     return typed
 
 

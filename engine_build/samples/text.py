@@ -16,7 +16,9 @@ TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 
 
 class TextEncoder:
-    """A checkpoint's tokenizer, padding to the longest text of a batch and cutting at the longest sequence served."""
+    """A checkpoint's tokenizer, padding to the longest text of a batch and cutting at the longest
+    sequence served.
+    """
 
     def __init__(self, path: Path, *, inputs: Sequence[str], longest: int) -> None:
         self._tokenizer = read_tokenizer(path)
@@ -46,7 +48,11 @@ class TextEncoder:
         feed = self.feed(samples)
         real = feed["input_ids"][feed[ATTENTION_MASK] == 1]
         ids: Array = np.resize(real, (shape.batch, shape.sequence))
-        shaped = {"input_ids": ids, ATTENTION_MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        shaped = {
+            "input_ids": ids,
+            ATTENTION_MASK: np.ones_like(ids),
+            "token_type_ids": np.zeros_like(ids),
+        }
         return {name: shaped[name] for name in feed}
 
     def length(self, sample: Sample) -> int:
@@ -54,10 +60,16 @@ class TextEncoder:
         return len(_text(sample))
 
     def largest_token(self) -> Feed:
-        """One row, of the vocabulary's last token alone: what a network of another vocabulary fails on."""
+        """One row, of the vocabulary's last token alone: what a network of another vocabulary fails
+        on.
+        """
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         ids: Array = np.full((1, 1), largest, dtype=np.int64)
-        row = {"input_ids": ids, ATTENTION_MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        row = {
+            "input_ids": ids,
+            ATTENTION_MASK: np.ones_like(ids),
+            "token_type_ids": np.zeros_like(ids),
+        }
         return {name: row[name] for name in self.inputs}
 
     def token_counts(self, samples: Sequence[Sample]) -> list[int]:
@@ -69,7 +81,9 @@ class TextEncoder:
         return sum(bool(encoding.overflowing) for encoding in self._encodings(samples))
 
     def _encodings(self, samples: Sequence[Sample]) -> list[Encoding]:
-        encodings: list[Encoding] = self._tokenizer.encode_batch([_text(sample) for sample in samples])
+        encodings: list[Encoding] = self._tokenizer.encode_batch(
+            [_text(sample) for sample in samples]
+        )
         return encodings
 
 

@@ -24,32 +24,51 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
         return None
     missing = [index for index in range(len(names)) if str(index) not in names]
     if missing:
-        raise SourceFault(f"config.json names {len(names)} classes, but not class {missing[0]}; number them from 0.")
+        raise SourceFault(
+            f"config.json names {len(names)} classes, but not class {missing[0]}; number them from 0."
+        )
     return tuple(str(names[str(index)]) for index in range(len(names)))
 
 
 def refuse_other_poolings(folder: Path) -> None:
-    """A sentence-transformers checkpoint says how it pools; another way than ours would be silently wrong."""
+    """A sentence-transformers checkpoint says how it pools; another way than ours would be silently
+    wrong.
+    """
     listed = read_json(folder / "modules.json", [])
     if not all(isinstance(module, dict) and "type" in module for module in listed):
-        raise SourceFault("modules.json of the checkpoint has a module without a type; fetch or save it again.")
+        raise SourceFault(
+            "modules.json of the checkpoint has a module without a type; fetch or save it again."
+        )
     modules = {str(module["type"]).rsplit(".", 1)[-1] for module in listed}
     if not modules <= MODULES:
         others, allowed = ", ".join(sorted(modules - MODULES)), ", ".join(sorted(MODULES))
         raise SourceFault(f"the checkpoint has modules {others}; allowed: {allowed}.")
     pooling = read_json(folder / "1_Pooling" / "config.json", {})
-    chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
+    chosen = [
+        name
+        for name, value in pooling.items()
+        if name.startswith("pooling_mode_") and value is True
+    ]
     if chosen not in ([], ["pooling_mode_mean_tokens"]):
-        raise SourceFault(f"the checkpoint pools by {', '.join(chosen)}; allowed: pooling_mode_mean_tokens.")
+        raise SourceFault(
+            f"the checkpoint pools by {', '.join(chosen)}; allowed: pooling_mode_mean_tokens."
+        )
 
 
 def read_json(path: Path, default: Any) -> Any:
-    """A file's content, of the default's kind, or the default where there is no file. Raises SourceFault."""
+    """A file's content, of the default's kind, or the default where there is no file.
+
+    Raises SourceFault.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
     except (ValueError, RecursionError) as error:
-        raise SourceFault(f"{path.name} of the checkpoint is no JSON ({error}); fetch or save it again.") from error
+        raise SourceFault(
+            f"{path.name} of the checkpoint is no JSON ({error}); fetch or save it again."
+        ) from error
     if not isinstance(found, type(default)):
         wanted = "an object" if isinstance(default, dict) else "a list"
-        raise SourceFault(f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or save it again.")
+        raise SourceFault(
+            f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or save it again."
+        )
     return found

@@ -20,12 +20,19 @@ def class_count(network: Network) -> int | None:
 
 
 def class_numbers(labels: Sequence[str], network: Network, dataset: str) -> Array:
-    """The place of each label's score in the output: by class name, or by number. Raises InputRefused for any other label."""
-    names = {} if network.labels is None else {name: index for index, name in enumerate(network.labels)}
+    """The place of each label's score in the output: by class name, or by number.
+
+    Raises InputRefused for any other label.
+    """
+    names = (
+        {} if network.labels is None else {name: index for index, name in enumerate(network.labels)}
+    )
     count = class_count(network)
     if count is None:
         told = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
-        raise InputRefused(f"the network gives {told}, which are no scores of classes [batch, classes]; choose another metric.")
+        raise InputRefused(
+            f"the network gives {told}, which are no scores of classes [batch, classes]; choose another metric."
+        )
     known = names | {str(index): index for index in range(count) if str(index) not in names}
     unknown = sorted(set(labels) - set(known))
     if unknown:

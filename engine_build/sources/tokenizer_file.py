@@ -1,4 +1,6 @@
-"""The tokenizer file that goes with a network: checked against the model, its padding made explicit."""
+"""The tokenizer file that goes with a network: checked against the model, its padding made
+explicit.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,29 @@ def read_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:
-        raise SourceFault(f"{path.name} cannot be read ({error}); the source must bring a fast tokenizer's file.") from error
+        raise SourceFault(
+            f"{path.name} cannot be read ({error}); the source must bring a fast tokenizer's file."
+        ) from error
 
 
 def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
-    """What rows of a batch are filled with: pad_id, pad_token, pad_type_id. `token` is what the model says it is."""
+    """What rows of a batch are filled with: pad_id, pad_token, pad_type_id.
+
+    `token` is what the model says it is.
+    """
     known = tokenizer.padding
     if known is not None:
         return {name: known[name] for name in ("pad_id", "pad_token", "pad_type_id")}
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    found = next((vocabulary[name] for name in PADDING if name in vocabulary), None) if token is None else token
+    found = (
+        next((vocabulary[name] for name in PADDING if name in vocabulary), None)
+        if token is None
+        else token
+    )
     if found is None:
-        raise SourceFault(f"the tokenizer has no padding token, which batches need; add one of {', '.join(PADDING)} to it.")
+        raise SourceFault(
+            f"the tokenizer has no padding token, which batches need; add one of {', '.join(PADDING)} to it."
+        )
     return {"pad_id": found, "pad_token": tokenizer.id_to_token(found), "pad_type_id": 0}
 
 
@@ -43,7 +56,9 @@ class TokenizerFile:
     def __init__(self, folder: Path, *, vocabulary: int, padding: int | None) -> None:
         self.path = folder / NAME
         if not self.path.is_file():
-            raise SourceFault(f"the checkpoint has no {NAME}; save it with a fast tokenizer of transformers.")
+            raise SourceFault(
+                f"the checkpoint has no {NAME}; save it with a fast tokenizer of transformers."
+            )
         self._tokenizer = read_tokenizer(self.path)
         self._padding = padding
         refuse_other_vocabulary(self._tokenizer, vocabulary)
@@ -51,12 +66,16 @@ class TokenizerFile:
         _refuse_missing_tokens(self._tokenizer, read_json(folder / "tokenizer_config.json", {}))
 
     def save(self, folder: Path) -> Path:
-        """Writes the file that engines are served with: every reader of it pads with the same token."""
+        """Writes the file that engines are served with: every reader of it pads with the same
+        token.
+        """
         return save_padded(self._tokenizer, folder, self._padding)
 
 
 def save_padded(tokenizer: Tokenizer, folder: Path, token: int | None = None) -> Path:
-    """Writes a tokenizer that fills the rows of a batch to the longest, with the same token for every reader of the file."""
+    """Writes a tokenizer that fills the rows of a batch to the longest, with the same token for
+    every reader of the file.
+    """
     tokenizer.enable_padding(**padding(tokenizer, token))
     path = folder / NAME
     tokenizer.save(str(path), pretty=False)
@@ -65,7 +84,9 @@ def save_padded(tokenizer: Tokenizer, folder: Path, token: int | None = None) ->
 
 def refuse_other_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:
     """A token that the model has no row for is undefined behaviour on a GPU."""
-    token, largest = max(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda pair: pair[1])
+    token, largest = max(
+        tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda pair: pair[1]
+    )
     if largest >= vocabulary:
         raise SourceFault(
             f"the tokenizer gives token {largest} ({token!r}), but the model knows {vocabulary}; they are not a pair: "
@@ -83,7 +104,9 @@ def _refuse_other_padding(tokenizer: Tokenizer, token: int | None) -> None:
             f"they are not a pair: save {NAME} again with the model's own padding token."
         )
     if tokenizer.id_to_token(token) is None:
-        raise SourceFault(f"the model pads with token {token}, which the tokenizer does not have; they are not a pair.")
+        raise SourceFault(
+            f"the model pads with token {token}, which the tokenizer does not have; they are not a pair."
+        )
 
 
 def _refuse_missing_tokens(tokenizer: Tokenizer, config: dict[str, Any]) -> None:

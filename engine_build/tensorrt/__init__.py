@@ -1,1 +1,4 @@
-"""TensorRT plans: what goes into them, how they are made, read back and run. Every process that needs a GPU is started here."""
+"""TensorRT plans: what goes into them, how they are made, read back and run.
+
+Every process that needs a GPU is started here.
+"""

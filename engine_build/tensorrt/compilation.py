@@ -1,10 +1,13 @@
-"""One plan of one precision: its network typed, trtexec run, the plan read back. A finished one is found again after a kill.
+"""One plan of one precision: its network typed, trtexec run, the plan read back. A finished one is
+found again after a kill.
 
 What each precision is compiled from:
     fp32   the float network, strongly typed, without TF32
     fp16   the float network in FP16, strongly typed
-    int8   the Q/DQ network with its float part in FP16, strongly typed; or, with a calibration cache, the float network as it is
-    bf16   the float network as it is, where trtexec chooses: in dialect 10 only, since nothing here could prove a typed one
+    int8   the Q/DQ network with its float part in FP16, strongly typed; or, with a calibration
+    cache, the float network as it is
+    bf16   the float network as it is, where trtexec chooses: in dialect 10 only, since nothing here
+    could prove a typed one
     fp8    refused: nothing here calibrates an FP8 network
 """
 
@@ -39,7 +42,9 @@ PLAN, NETWORK, RECORD = "model.plan", "network.onnx", "plan.json"
 
 
 class FinishedPlan(Value):
-    """What lies beside a finished plan; written last, so a plan is finished only once this is there."""
+    """What lies beside a finished plan; written last, so a plan is finished only once this is
+    there.
+    """
 
     sha256: str
     record: PlanRecord
@@ -64,7 +69,13 @@ class Compilation:
             return found
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lay_network()
-        cache = TimingCache(self.shop.stores, self.tensorrt, self.gpu, self.folder.parent / "timing.cache", self.shop.log)
+        cache = TimingCache(
+            self.shop.stores,
+            self.tensorrt,
+            self.gpu,
+            self.folder.parent / "timing.cache",
+            self.shop.log,
+        )
         self._compile(cache)
         told = read_back(self.plan, self.asked, self.dialect, self.shop.runner)
         cache.keep()
@@ -75,7 +86,9 @@ class Compilation:
         """Of the platform's trtexec. Raises InputRefused."""
         platform = self.shop.order.platform
         if platform.trtexec_dialect is None:
-            raise InputRefused(f"platform {platform.name} has no TensorRT; choose another in the environment file.")
+            raise InputRefused(
+                f"platform {platform.name} has no TensorRT; choose another in the environment file."
+            )
         return platform.trtexec_dialect
 
     @property
@@ -106,7 +119,9 @@ class Compilation:
         """The command with bare file names: the same on every machine."""
         request = self.request(Path())
         cache = request.calibration_cache
-        bare = dataclasses.replace(request, calibration_cache=None if cache is None else Path(cache.name))
+        bare = dataclasses.replace(
+            request, calibration_cache=None if cache is None else Path(cache.name)
+        )
         return compilation(bare, self.dialect)
 
     @property
@@ -183,12 +198,16 @@ class Compilation:
             timing_cache_sha256=cache.sha256,
         )
         finished = FinishedPlan(sha256=sha256_of(self.plan), record=record)
-        (self.folder / RECORD).write_text(json.dumps(finished.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        (self.folder / RECORD).write_text(
+            json.dumps(finished.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8"
+        )
         ran = f"by {PROGRAM} at {self.shop.order.opt_shape} without a CUDA graph"
         speed = "" if told.median_ms is None else f", {told.median_ms:.3f} ms {ran}"
         size = self.plan.stat().st_size / 1e6
         counts = f"{layers.layers} layers, {layers.int8_layers} of them in INT8"
-        self.shop.log.line(f"  {self.precision}: {size:.1f} MB of TensorRT {told.tensorrt}, {counts}{speed}")
+        self.shop.log.line(
+            f"  {self.precision}: {size:.1f} MB of TensorRT {told.tensorrt}, {counts}{speed}"
+        )
         return record
 
     def _found(self) -> tuple[Path, PlanRecord] | None:

@@ -15,11 +15,15 @@ SMALL = 64
 
 
 def without_constant_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with each Constant node's tensor among its initializers; the model given is changed."""
+    """The network with each Constant node's tensor among its initializers; the model given is
+    changed.
+    """
     graph = model.graph
     tensors = {node.output[0]: _constant(node) for node in graph.node if node.op_type == "Constant"}
     taken = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    others = [node for node in graph.node if node.op_type != "Constant" or node.output[0] not in taken]
+    others = [
+        node for node in graph.node if node.op_type != "Constant" or node.output[0] not in taken
+    ]
     del graph.node[:]
     graph.node.extend(others)
     graph.initializer.extend(taken.values())
@@ -27,7 +31,10 @@ def without_constant_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
-    """Names of the FP32 tensors. Raises NetworkRefused for a node whose output has no type that ONNX knows."""
+    """Names of the FP32 tensors.
+
+    Raises NetworkRefused for a node whose output has no type that ONNX knows.
+    """
     inferred = onnx.shape_inference.infer_shapes(_skeleton(model))
     types = dict(_types(inferred.graph))
     for node in model.graph.node:
@@ -48,24 +55,41 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
         tensor.name = node.output[0]
         return tensor
     value = helper.get_attribute_value(attribute)
-    kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    kinds = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
     kind = kinds.get(attribute.name)
-    return None if kind is None else numpy_helper.from_array(np.array(value, dtype=kind), node.output[0])
+    return (
+        None
+        if kind is None
+        else numpy_helper.from_array(np.array(value, dtype=kind), node.output[0])
+    )
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with its large initializers as inputs: types are inferred without copying gigabytes."""
+    """The network with its large initializers as inputs: types are inferred without copying
+    gigabytes.
+    """
     result = onnx.ModelProto(ir_version=model.ir_version)
     result.opset_import.extend(model.opset_import)
     result.graph.name = model.graph.name
     result.graph.node.extend(model.graph.node)
     result.graph.output.extend(model.graph.output)
-    large = [weight for weight in model.graph.initializer if np.prod(weight.dims, dtype=np.int64) > SMALL]
+    large = [
+        weight for weight in model.graph.initializer if np.prod(weight.dims, dtype=np.int64) > SMALL
+    ]
     declared = {weight.name for weight in model.graph.initializer}
     result.graph.input.extend(each for each in model.graph.input if each.name not in declared)
-    result.graph.input.extend(helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in large)
+    result.graph.input.extend(
+        helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in large
+    )
     names = {weight.name for weight in large}
-    result.graph.initializer.extend(weight for weight in model.graph.initializer if weight.name not in names)
+    result.graph.initializer.extend(
+        weight for weight in model.graph.initializer if weight.name not in names
+    )
     return result
 
 

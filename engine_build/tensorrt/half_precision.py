@@ -1,11 +1,18 @@
-"""An FP16 network: what trtexec's --fp16 used to choose layer by layer is written into the network's own types.
+"""An FP16 network: what trtexec's --fp16 used to choose layer by layer is written into the
+network's own types.
 
-TensorRT 11 builds strongly typed networks only, so the same network serves both dialects. Inputs and outputs keep their types.
-FP32 stay: operators whose sums, squares or exponents leave FP16's range (65504), what is computed from those alone, nodes with a
-constant beyond that range, and whatever becomes an integer. Normalisations of one node are among them: in a strongly typed
-network their input's type decides in which type they compute, whatever ONNX's stash_type says (NvInfer.h 10.16,
-INormalizationLayer::setComputePrecision). A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still be added. Q/DQ nodes
-get FP16 scales, for which opset 19 is the first. Written here since onnxruntime.transformers.float16 passes values between two
+TensorRT 11 builds strongly typed networks only, so the same network serves both dialects. Inputs
+and outputs keep their types.
+FP32 stay: operators whose sums, squares or exponents leave FP16's range (65504), what is computed
+from those alone, nodes with a
+constant beyond that range, and whatever becomes an integer. Normalisations of one node are among
+them: in a strongly typed
+network their input's type decides in which type they compute, whatever ONNX's stash_type says
+(NvInfer.h 10.16,
+INormalizationLayer::setComputePrecision). A mask of -3.4e38 becomes -3e4, not -inf: a few of them
+can still be added. Q/DQ nodes
+get FP16 scales, for which opset 19 is the first. Written here since
+onnxruntime.transformers.float16 passes values between two
 FP32 nodes through FP16, and gives two FP32 readers of one tensor casts of the same name.
 """
 
@@ -32,13 +39,43 @@ SENTINEL = 1e9
 NEVER = 3e4
 
 WIDE = frozenset(
-    {"Pow", "Sqrt", "Exp", "Log", "Softplus", "Reciprocal", "CumSum", "Range", "ReduceMean", "ReduceSum", "ReduceSumSquare"}
-    | {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd", "LpNormalization", "NonMaxSuppression"}
+    {
+        "Pow",
+        "Sqrt",
+        "Exp",
+        "Log",
+        "Softplus",
+        "Reciprocal",
+        "CumSum",
+        "Range",
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceSumSquare",
+    }
+    | {
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceProd",
+        "LpNormalization",
+        "NonMaxSuppression",
+    }
     | {"LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"}
 )
 """Operators that stay FP32."""
 HEAVY = frozenset(
-    {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "QuantizeLinear", "DequantizeLinear", "Softmax", "BatchNormalization"}
+    {
+        "MatMul",
+        "Gemm",
+        "Conv",
+        "ConvTranspose",
+        "Einsum",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Softmax",
+        "BatchNormalization",
+    }
     | {"LSTM", "GRU", "Attention"}
 )
 """Operators that are FP16 whatever they are given."""
@@ -52,7 +89,10 @@ def write_half_precision(source: Path, target: Path) -> None:
 
 
 def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network in FP16. Raises NetworkRefused for control flow, and for nodes of unknown types."""
+    """The network in FP16.
+
+    Raises NetworkRefused for control flow, and for nodes of unknown types.
+    """
     plain = without_constant_nodes(at_qdq_opset(model))
     _refuse_control_flow(plain)
     floats = float_tensors(plain)
@@ -61,8 +101,13 @@ def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network itself, or at the opset whose Q/DQ nodes may have FP16 scales. Raises NetworkRefused."""
-    version = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
+    """The network itself, or at the opset whose Q/DQ nodes may have FP16 scales.
+
+    Raises NetworkRefused.
+    """
+    version = max(
+        (each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1
+    )
     if version >= QDQ_OPSET or not any(node.op_type in QDQ for node in model.graph.node):
         return model
     try:
@@ -78,11 +123,17 @@ def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]:
     """The nodes that stay FP32, by their place in the graph."""
     constants = {weight.name: weight for weight in model.graph.initializer if weight.name in floats}
-    beyond = {name for name, weight in constants.items() if _is_beyond_range(numpy_helper.to_array(weight))}
+    beyond = {
+        name
+        for name, weight in constants.items()
+        if _is_beyond_range(numpy_helper.to_array(weight))
+    }
     wide, wide_tensors = _into_integers(model, floats), set[str]()
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
-        inherits = bool(variable) and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
+        inherits = (
+            bool(variable) and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
+        )
         if node.op_type in WIDE or index in wide or inherits or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
@@ -90,10 +141,14 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
 
 
 def half_array(values: Array) -> Array:
-    """Values as FP16: "never" stays finite, and nothing but 0 becomes 0, since it may be divided by."""
+    """Values as FP16: "never" stays finite, and nothing but 0 becomes 0, since it may be divided
+    by.
+    """
     never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
     lost = (values != 0) & (np.abs(values) < SMALLEST)
-    bounded = np.where(never, np.sign(values) * NEVER, np.where(lost, np.sign(values) * SMALLEST, values))
+    bounded = np.where(
+        never, np.sign(values) * NEVER, np.where(lost, np.sign(values) * SMALLEST, values)
+    )
     half: Array = bounded.astype(np.float16)
     return half
 
@@ -109,7 +164,9 @@ def _into_integers(model: onnx.ModelProto, floats: frozenset[str]) -> set[int]:
     found: set[int] = set()
     for index in reversed(range(len(model.graph.node))):
         node = model.graph.node[index]
-        is_last = node.op_type == "Cast" and node.input[0] in floats and node.output[0] not in floats
+        is_last = (
+            node.op_type == "Cast" and node.input[0] in floats and node.output[0] not in floats
+        )
         if is_last or (node.op_type not in HEAVY and not wanted.isdisjoint(node.output)):
             found.add(index)
             wanted.update(name for name in node.input if name in floats)
@@ -118,7 +175,10 @@ def _into_integers(model: onnx.ModelProto, floats: frozenset[str]) -> set[int]:
 
 def _refuse_control_flow(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
-        if any(attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in node.attribute):
+        if any(
+            attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+            for attribute in node.attribute
+        ):
             raise NetworkRefused(
                 f"node {node.name or node.output[0]} (operator {node.op_type}) has a network inside, which cannot be typed FP16; "
                 "export the model without control flow, or ask for precision fp32."

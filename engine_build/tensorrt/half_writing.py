@@ -1,4 +1,6 @@
-"""Writes a network anew, each node in FP16 or FP32, with one cast where a tensor changes between them."""
+"""Writes a network anew, each node in FP16 or FP32, with one cast where a tensor changes between
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ class Writing:
     """One network being written; `wide` are the places of the nodes that stay FP32."""
 
     def __init__(
-        self, source: onnx.ModelProto, floats: frozenset[str], wide: frozenset[int], half_array: Callable[[Array], Array]
+        self,
+        source: onnx.ModelProto,
+        floats: frozenset[str],
+        wide: frozenset[int],
+        half_array: Callable[[Array], Array],
     ) -> None:
         self._source = source
         self._floats = floats
@@ -40,7 +46,11 @@ class Writing:
             if self._kinds.get(name.name) == HALF:
                 self._nodes.append(
                     helper.make_node(
-                        "Cast", [name.name + SUFFIX[HALF]], [name.name], name=f"{name.name}_as{SUFFIX[FULL]}", to=FULL
+                        "Cast",
+                        [name.name + SUFFIX[HALF]],
+                        [name.name],
+                        name=f"{name.name}_as{SUFFIX[FULL]}",
+                        to=FULL,
                     )
                 )
         return self._assembled()
@@ -49,7 +59,10 @@ class Writing:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         full = FULL_INPUTS.get(node.op_type, ())
-        copy.input[:] = [self._read(name, FULL if place in full else kind) for place, name in enumerate(node.input)]
+        copy.input[:] = [
+            self._read(name, FULL if place in full else kind)
+            for place, name in enumerate(node.input)
+        ]
         for place, name in enumerate(node.output):
             if name in self._floats:
                 self._kinds[name] = kind
@@ -66,7 +79,9 @@ class Writing:
             return self._name(name)
         if (name, kind) not in self._casts:
             self._casts[name, kind] = cast = f"{name}_as{SUFFIX[kind]}"
-            self._nodes.append(helper.make_node("Cast", [self._name(name)], [cast], name=cast, to=kind))
+            self._nodes.append(
+                helper.make_node("Cast", [self._name(name)], [cast], name=cast, to=kind)
+            )
         return self._casts[name, kind]
 
     def _constant(self, name: str, kind: int) -> str:
@@ -74,20 +89,30 @@ class Writing:
         written = name + SUFFIX[HALF] if name in self._floats and kind == HALF else name
         if written not in self._written:
             values = self._half_array(numpy_helper.to_array(weight)) if written != name else None
-            self._written[written] = weight if values is None else numpy_helper.from_array(values, written)
+            self._written[written] = (
+                weight if values is None else numpy_helper.from_array(values, written)
+            )
         return written
 
     def _name(self, name: str) -> str:
         """A float output of the network keeps its name for the cast that ends it."""
-        return name + SUFFIX[HALF] if name in self._outputs and self._kinds.get(name) == HALF else name
+        return (
+            name + SUFFIX[HALF] if name in self._outputs and self._kinds.get(name) == HALF else name
+        )
 
     def _retype(self, copy: onnx.NodeProto, node: onnx.NodeProto) -> None:
         """Attributes that say FP32."""
         for attribute in copy.attribute:
-            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == FULL and node.output[0] in self._floats:
+            if (
+                attribute.name in ("to", "dtype", "output_dtype")
+                and attribute.i == FULL
+                and node.output[0] in self._floats
+            ):
                 attribute.i = HALF
             if attribute.type == onnx.AttributeProto.TENSOR and attribute.t.data_type == FULL:
-                attribute.t.CopyFrom(numpy_helper.from_array(self._half_array(numpy_helper.to_array(attribute.t))))
+                attribute.t.CopyFrom(
+                    numpy_helper.from_array(self._half_array(numpy_helper.to_array(attribute.t)))
+                )
 
     def _assembled(self) -> onnx.ModelProto:
         source = self._source

@@ -1,4 +1,6 @@
-"""The GPU, driver and trtexec of the machine that builds, and whether they can make the engine that was ordered."""
+"""The GPU, driver and trtexec of the machine that builds, and whether they can make the engine that
+was ordered.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,17 @@ from engine_build.tensorrt.trtexec import PROGRAM, banner
 
 SMI = "nvidia-smi"
 QUERY = Command(
-    argv=(SMI, "--query-gpu=name,driver_version,compute_cap,memory.total", "--format=csv,noheader,nounits"), timeout_seconds=60
+    argv=(
+        SMI,
+        "--query-gpu=name,driver_version,compute_cap,memory.total",
+        "--format=csv,noheader,nounits",
+    ),
+    timeout_seconds=60,
 )
 BANNER = re.compile(r"^&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\] \[b(\d+)\]", re.MULTILINE)
-"""As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the build."""
+"""As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the
+build.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +38,11 @@ class GpuHost:
 
 
 def check_host(order: Order, runner: Runner, *, forward_compatible: bool = False) -> GpuHost:
-    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the order's. Raises InputRefused.
+    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the
+    order's. Raises InputRefused.
 
-    `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may then be older.
+    `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may
+    then be older.
     """
     host = gpu_host(runner)
     wanted = order.compute_capability
@@ -53,18 +64,27 @@ def check_host(order: Order, runner: Runner, *, forward_compatible: bool = False
 
 
 def gpu_host(runner: Runner) -> GpuHost:
-    """The GPU of this machine. Raises InputRefused where there is none, or GPUs of several models."""
+    """The GPU of this machine.
+
+    Raises InputRefused where there is none, or GPUs of several models.
+    """
     if runner.find(SMI) is None:
-        raise InputRefused(f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU builder image.")
+        raise InputRefused(
+            f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU builder image."
+        )
     ended = runner.run(QUERY)
     lines = [line for line in ended.output.splitlines() if line.strip()]
     if ended.code != 0 or not lines:
         said = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
-        raise InputRefused(f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine that has one.")
+        raise InputRefused(
+            f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine that has one."
+        )
     hosts = tuple(dict.fromkeys(map(_host, lines)))
     if len(hosts) > 1:
         names = ", ".join(host.gpu for host in hosts)
-        raise InputRefused(f"this machine has GPUs of several models ({names}); leave one model visible to the build.")
+        raise InputRefused(
+            f"this machine has GPUs of several models ({names}); leave one model visible to the build."
+        )
     return hosts[0]
 
 
@@ -73,13 +93,18 @@ def trtexec_version(runner: Runner) -> str:
     ended = runner.run(banner())
     found = BANNER.search(ended.output)
     if found is None:
-        raise InputRefused(f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the GPU builder image.")
+        raise InputRefused(
+            f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the GPU builder image."
+        )
     version, build = int(found[1]), int(found[2])
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
 
 
 def check_version(order: Order, found: str, what: str) -> None:
-    """Refuses another TensorRT than the platform's, which may be given without its build. Raises InputRefused."""
+    """Refuses another TensorRT than the platform's, which may be given without its build.
+
+    Raises InputRefused.
+    """
     if not same_tensorrt(order.runtime.version, found):
         raise InputRefused(
             f"{what} is of TensorRT {found}, but platform {order.platform.name} serves {order.runtime.version}, and plans load "
@@ -98,5 +123,12 @@ def _host(line: str) -> GpuHost:
         gpu, driver, capability, memory = (part.strip() for part in line.split(","))
         int(driver.split(".")[0])
     except ValueError as error:
-        raise InputRefused(f"{SMI} says {line!r}, where name, driver, compute capability and memory are expected.") from error
-    return GpuHost(gpu=gpu, driver=driver, compute_capability=capability, memory_mib=int(memory) if memory.isdecimal() else None)
+        raise InputRefused(
+            f"{SMI} says {line!r}, where name, driver, compute capability and memory are expected."
+        ) from error
+    return GpuHost(
+        gpu=gpu,
+        driver=driver,
+        compute_capability=capability,
+        memory_mib=int(memory) if memory.isdecimal() else None,
+    )

@@ -1,9 +1,14 @@
-"""What TensorRT's engine inspector says of a plan, from the JSON that trtexec --exportLayerInfo writes; both majors.
+"""What TensorRT's engine inspector says of a plan, from the JSON that trtexec --exportLayerInfo
+writes; both majors.
 
-TensorRT 10 lists the names of inputs and outputs under `Bindings`; a second and further optimization profile repeat them as
-"name [profile 1]". TensorRT 11 lists them as objects under `I/O Tensors`, with mode, type and the profiles' shapes. Layers are
-objects when the plan was built with detailed verbosity, else bare names. Sources: NVIDIA's migration page of IEngineInspector for
-10 to 11, and the inspector files of trt-engine-explorer at v10.16. No file of these two releases was seen whole.
+TensorRT 10 lists the names of inputs and outputs under `Bindings`; a second and further
+optimization profile repeat them as
+"name [profile 1]". TensorRT 11 lists them as objects under `I/O Tensors`, with mode, type and the
+profiles' shapes. Layers are
+objects when the plan was built with detailed verbosity, else bare names. Sources: NVIDIA's
+migration page of IEngineInspector for
+10 to 11, and the inspector files of trt-engine-explorer at v10.16. No file of these two releases
+was seen whole.
 """
 
 from __future__ import annotations
@@ -36,10 +41,13 @@ class Inspection:
     layers: int
     """Of the first optimization profile."""
     int8_layers: int
-    """Layers that read INT8 and compute. A fused kernel that only turns INT8 into float is among them, so this may be too many;
+    """Layers that read INT8 and compute. A fused kernel that only turns INT8 into float is among
+    them, so this may be too many;
     0 is certain where no layer is opaque."""
     opaque_layers: int
-    """Parts of the network that TensorRT's other compiler took whole, and whose kernels the inspector does not list."""
+    """Parts of the network that TensorRT's other compiler took whole, and whose kernels the
+    inspector does not list.
+    """
 
 
 def inspection(text: str) -> Inspection:
@@ -51,7 +59,9 @@ def inspection(text: str) -> Inspection:
             return _of_11(said["I/O Tensors"], layers)
         return _of_10(said["Bindings"], layers)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NetworkRefused(f"the inspector's account of the plan cannot be read ({type(error).__name__}: {error}).") from error
+        raise NetworkRefused(
+            f"the inspector's account of the plan cannot be read ({type(error).__name__}: {error})."
+        ) from error
 
 
 def _of_10(bindings: list[str], layers: list[Any]) -> Inspection:
@@ -67,7 +77,11 @@ def _of_10(bindings: list[str], layers: list[Any]) -> Inspection:
 
 def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
     modes = {each["Name"]: each["IOMode"].lower() for each in tensors}
-    shaped = [len(each["ProfileInfo"]) for each in tensors if each["IOMode"].lower() == "input" and each.get("ProfileInfo")]
+    shaped = [
+        len(each["ProfileInfo"])
+        for each in tensors
+        if each["IOMode"].lower() == "input" and each.get("ProfileInfo")
+    ]
     return Inspection(
         tensors=tuple(modes),
         inputs=tuple(name for name, mode in modes.items() if mode == "input"),
@@ -79,7 +93,11 @@ def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
 
 def _counted(layers: list[Any]) -> dict[str, int]:
     told = [layer for layer in layers if isinstance(layer, dict)]
-    return {"layers": len(layers), "int8_layers": sum(map(_is_int8, told)), "opaque_layers": sum(map(_is_opaque, told))}
+    return {
+        "layers": len(layers),
+        "int8_layers": sum(map(_is_int8, told)),
+        "opaque_layers": sum(map(_is_opaque, told)),
+    }
 
 
 def _is_opaque(layer: dict[str, Any]) -> bool:
@@ -91,7 +109,9 @@ def _is_int8(layer: dict[str, Any]) -> bool:
         return False
     weights = layer.get("Weights")
     types = [weights.get("Type", "")] if isinstance(weights, dict) else []
-    return any("int8" in kind.lower().split() for kind in [*types, *_input_types(layer)]) or "i8i8" in layer.get("TacticName", "")
+    return any(
+        "int8" in kind.lower().split() for kind in [*types, *_input_types(layer)]
+    ) or "i8i8" in layer.get("TacticName", "")
 
 
 def _input_types(layer: dict[str, Any]) -> Iterator[str]:

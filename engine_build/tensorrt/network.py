@@ -1,7 +1,10 @@
-"""A plan in TensorRT's own runtime, with the surface of ort.OrtNetwork: what judges a network judges a plan.
+"""A plan in TensorRT's own runtime, with the surface of ort.OrtNetwork: what judges a network
+judges a plan.
 
-Never executed whole where this repository was made: shapes and buffers are tested with a stand-in for TensorRT, and every name
-against the real bindings of 10.16 and 11.4. The CUDA half, graphs too, ran on an H200 with cuda-bindings 13.3 and a copy in the
+Never executed whole where this repository was made: shapes and buffers are tested with a stand-in
+for TensorRT, and every name
+against the real bindings of 10.16 and 11.4. The CUDA half, graphs too, ran on an H200 with
+cuda-bindings 13.3 and a copy in the
 plan's place.
 """
 
@@ -26,8 +29,13 @@ class TensorrtNetwork:
     """A plan, loaded on the first GPU, with one execution context."""
 
     @faults_refuse_the_network()
-    def __init__(self, plan: Path, *, trt: TensorRT, cuda: CudaRuntime, host_code: bool = False) -> None:
-        """`host_code` lets a version-compatible plan run the code inside it. Raises NetworkRefused."""
+    def __init__(
+        self, plan: Path, *, trt: TensorRT, cuda: CudaRuntime, host_code: bool = False
+    ) -> None:
+        """`host_code` lets a version-compatible plan run the code inside it.
+
+        Raises NetworkRefused.
+        """
         self._device = Device(cuda)
         before, begin = self._device.used_mib(), time.monotonic()
         self._plan = Plan(plan, trt=trt, host_code=host_code)
@@ -53,8 +61,13 @@ class TensorrtNetwork:
 
     @faults_refuse_the_network()
     def rows(self, feed: Feed) -> Array:
-        """float32 [rows, values]: each output flattened by row, one beside the other. Raises InputRefused and NetworkRefused."""
-        wanted = {name: np.ascontiguousarray(feed[name], dtype=self._types[name]) for name in self.inputs}
+        """float32 [rows, values]: each output flattened by row, one beside the other.
+
+        Raises InputRefused and NetworkRefused.
+        """
+        wanted = {
+            name: np.ascontiguousarray(feed[name], dtype=self._types[name]) for name in self.inputs
+        }
         found = [self._run(part)[:rows] for part, rows in parts(wanted, self._profiles)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -69,7 +82,12 @@ class TensorrtNetwork:
     def __enter__(self) -> TensorrtNetwork:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _run(self, feed: Feed) -> Array:
@@ -79,7 +97,10 @@ class TensorrtNetwork:
         for name, values in feed.items():
             self._device.send(name, values)
         self._execute()
-        answers = [self._device.bring(name, shape, self._types[name]) for name, shape in self._answers.items()]
+        answers = [
+            self._device.bring(name, shape, self._types[name])
+            for name, shape in self._answers.items()
+        ]
         self._device.wait()
         return _beside(answers, len(next(iter(feed.values()))))
 
@@ -89,7 +110,10 @@ class TensorrtNetwork:
         self._choose(feed)
         for name, values in feed.items():
             self._set(name, self._context.set_input_shape(name, values.shape))
-            self._set(name, self._context.set_tensor_address(name, self._device.buffer(name, values.nbytes)))
+            self._set(
+                name,
+                self._context.set_tensor_address(name, self._device.buffer(name, values.nbytes)),
+            )
         if missing := self._context.infer_shapes():
             self._plan.fail(f"it misses {', '.join(missing)}")
         self._answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self.outputs}
@@ -101,7 +125,9 @@ class TensorrtNetwork:
         self._shapes = shapes
 
     def _execute(self) -> None:
-        """Runs kernel by kernel at first, as a CUDA graph from the second run at the same shapes on, as a server does."""
+        """Runs kernel by kernel at first, as a CUDA graph from the second run at the same shapes
+        on, as a server does.
+        """
         self._runs += 1
         if self._runs == 2:
             self._graph = self._device.recorded(self._queue)
@@ -121,7 +147,10 @@ class TensorrtNetwork:
     def _choose(self, feed: Feed) -> None:
         index = chosen(feed, self._profiles)
         if index != self._profile:
-            self._set(f"profile {index}", self._context.set_optimization_profile_async(index, self._device.stream))
+            self._set(
+                f"profile {index}",
+                self._context.set_optimization_profile_async(index, self._device.stream),
+            )
             self._device.wait()
             self._profile = index
 
@@ -139,7 +168,9 @@ def opened(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
 def _beside(answers: list[Array], rows: int) -> Array:
     if any(answer.ndim == 0 or len(answer) != rows for answer in answers):
         told = ", ".join(str(list(answer.shape)) for answer in answers)
-        raise NetworkRefused(f"the plan's outputs have shapes {told} for {rows} rows; each needs the batch as its first axis.")
+        raise NetworkRefused(
+            f"the plan's outputs have shapes {told} for {rows} rows; each needs the batch as its first axis."
+        )
     flat: list[Array] = [answer.reshape(rows, -1).astype(np.float32) for answer in answers]
     beside: Array = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
     return beside

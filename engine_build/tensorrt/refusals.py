@@ -21,7 +21,10 @@ def faults_refuse_the_network() -> Iterator[None]:
 
 
 def installed_bindings() -> tuple[Any, Any]:
-    """TensorRT's and CUDA's modules. Raises InputRefused where plans could be compiled, and not judged."""
+    """TensorRT's and CUDA's modules.
+
+    Raises InputRefused where plans could be compiled, and not judged.
+    """
     try:
         return bindings()
     except NoBindings as fault:

@@ -1,6 +1,8 @@
-"""The timing cache of one TensorRT build on one GPU model: kernels measured once are not measured again by the next build.
+"""The timing cache of one TensorRT build on one GPU model: kernels measured once are not measured
+again by the next build.
 
-It lies beside the engines, under names.timing_cache_path. It saves time and never decides whether a build succeeds: a damaged
+It lies beside the engines, under names.timing_cache_path. It saves time and never decides whether a
+build succeeds: a damaged
 one, or a store that does not answer, is left alone.
 """
 
@@ -16,9 +18,13 @@ from onboarding.names import timing_cache_path
 
 
 class TimingCache:
-    """One cache: `path` is the file that trtexec reads and writes, the stores keep it for others, the nearest first."""
+    """One cache: `path` is the file that trtexec reads and writes, the stores keep it for others,
+    the nearest first.
+    """
 
-    def __init__(self, stores: Sequence[Store], tensorrt: str, gpu: str, path: Path, log: Log) -> None:
+    def __init__(
+        self, stores: Sequence[Store], tensorrt: str, gpu: str, path: Path, log: Log
+    ) -> None:
         self.path = path
         self._stores = stores
         self._name = timing_cache_path(tensorrt, gpu)
@@ -39,7 +45,9 @@ class TimingCache:
                 self.path.unlink(missing_ok=True)
                 self.path.write_bytes(data)
                 self._kept = self.sha256
-                self._log.line(f"  timing cache {self._name} of {store.place}, {len(data) / 1e6:.1f} MB")
+                self._log.line(
+                    f"  timing cache {self._name} of {store.place}, {len(data) / 1e6:.1f} MB"
+                )
                 return True
         return False
 
@@ -48,7 +56,9 @@ class TimingCache:
         self.path.unlink(missing_ok=True)
 
     def keep(self) -> None:
-        """Gives every store the cache as it is now; whoever writes last wins, and loses at most some measurements of others."""
+        """Gives every store the cache as it is now; whoever writes last wins, and loses at most
+        some measurements of others.
+        """
         digest = self.sha256
         if digest is None or digest == self._kept:
             return

@@ -1,9 +1,12 @@
-"""Command lines of trtexec, as pure functions: dialect 10 and dialect 11 are told apart, and what one lacks is refused by name.
+"""Command lines of trtexec, as pure functions: dialect 10 and dialect 11 are told apart, and what
+one lacks is refused by name.
 
-Flags follow the public option parser, samples/common/sampleOptions.cpp, at v10.16 and v11.1; a test holds every flag made here
+Flags follow the public option parser, samples/common/sampleOptions.cpp, at v10.16 and v11.1; a test
+holds every flag made here
 against the names that parser reads. Never executed where this repository was made.
 
-Every network is strongly typed in dialect 11. In dialect 10 it is so by choice; only a calibration cache, and bf16, are left to
+Every network is strongly typed in dialect 11. In dialect 10 it is so by choice; only a calibration
+cache, and bf16, are left to
 trtexec's own precision flags, which are the ones that dialect 11 has lost.
 """
 
@@ -27,14 +30,20 @@ Sizes = tuple[int, ...]
 COMPILE_TIMEOUT_SECONDS = 4 * 3600.0
 MEASURE_TIMEOUT_SECONDS = 1800.0
 ONLY_IN_10 = {
-    **dict.fromkeys(("--fp16", "--int8", "--best"), "ask for fp16 or int8, whose networks carry their own types"),
+    **dict.fromkeys(
+        ("--fp16", "--int8", "--best"), "ask for fp16 or int8, whose networks carry their own types"
+    ),
     **dict.fromkeys(("--bf16", "--fp8", "--int4"), "allowed precisions: fp32, fp16, int8"),
     **dict.fromkeys(
-        ("--calib", "--calibProfile"), "use quantization: explicit, or turn the calibration cache into a Q/DQ network"
+        ("--calib", "--calibProfile"),
+        "use quantization: explicit, or turn the calibration cache into a Q/DQ network",
     ),
 }
 """Flags that dialect 11 has lost, and the way out."""
-FLAGS: dict[HardwareCompatibility, str] = {"ampere+": "ampere+", "same_compute_capability": "sameComputeCapability"}
+FLAGS: dict[HardwareCompatibility, str] = {
+    "ampere+": "ampere+",
+    "same_compute_capability": "sameComputeCapability",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +68,9 @@ class Request:
     precision: Precision
     profiles: tuple[Profile, ...]
     strongly_typed: bool = True
-    """True: the network carries its types; False: trtexec chooses within `precision`, in dialect 10 only."""
+    """True: the network carries its types; False: trtexec chooses within `precision`, in dialect 10
+    only.
+    """
     calibration_cache: Path | None = None
     """Ranges of INT8, for a network that is not strongly typed."""
     timing_cache: Path | None = None
@@ -83,8 +94,10 @@ class Measurement:
     version_compatible: bool = False
     """Lets a version-compatible plan run the code inside it, without which it does not load."""
     cuda_graph: bool = True
-    """False: kernel by kernel. Before it records a graph, trtexec 10 runs once, and only then sends the inputs: a network that
-    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the inputs come first)."""
+    """False: kernel by kernel. Before it records a graph, trtexec 10 runs once, and only then sends
+    the inputs: a network that
+    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the
+    inputs come first)."""
     inputs: tuple[tuple[str, Path], ...] = ()
     """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
     warm_up_ms: int = 200
@@ -95,16 +108,27 @@ class Measurement:
 
 
 def profile(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
-    """The ranges of every input that has a dynamic axis: the batch is axis 0, the sequence axis 1. Raises InputRefused."""
+    """The ranges of every input that has a dynamic axis: the batch is axis 0, the sequence axis 1.
+
+    Raises InputRefused.
+    """
     return tuple(
-        InputRange(name=_name(each), smallest=_sizes(each, spec, 0), opt=_sizes(each, spec, 1), largest=_sizes(each, spec, 2))
+        InputRange(
+            name=_name(each),
+            smallest=_sizes(each, spec, 0),
+            opt=_sizes(each, spec, 1),
+            largest=_sizes(each, spec, 2),
+        )
         for each in inputs
         if -1 in each.shape
     )
 
 
 def compilation(request: Request, dialect: Dialect) -> Command:
-    """The command that compiles a network. Raises InputRefused for what the dialect has no flag for."""
+    """The command that compiles a network.
+
+    Raises InputRefused for what the dialect has no flag for.
+    """
     argv = (
         PROGRAM,
         f"--onnx={request.network}",
@@ -122,9 +146,11 @@ def compilation(request: Request, dialect: Dialect) -> Command:
 
 
 def measurement(wish: Measurement, dialect: Dialect) -> Command:
-    """The command that runs a plan: no copies in or out, a CUDA graph if wanted, and no sleeping wait.
+    """The command that runs a plan: no copies in or out, a CUDA graph if wanted, and no sleeping
+    wait.
 
-    The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by default, reads them with a
+    The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by
+    default, reads them with a
     warning and has no other effect, so that numbers of both compare.
     """
     shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in wish.shapes)
@@ -150,7 +176,9 @@ def measurement(wish: Measurement, dialect: Dialect) -> Command:
 
 def plan_version(plan: Path) -> Command:
     """The command that prints which TensorRT wrote a plan, without loading it."""
-    return Command(argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"), timeout_seconds=300)
+    return Command(
+        argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"), timeout_seconds=300
+    )
 
 
 def banner() -> Command:
@@ -165,7 +193,9 @@ def _typing(request: Request, dialect: Dialect) -> Sequence[str]:
         return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
     if request.precision == "int8":
         if request.calibration_cache is None:
-            raise InputRefused("int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up the ranges.")
+            raise InputRefused(
+                "int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up the ranges."
+            )
         return ["--int8", "--fp16", f"--calib={request.calibration_cache}"]
     return exact if request.precision == "fp32" else [f"--{request.precision}"]
 
@@ -177,7 +207,10 @@ def _graph(wish: Measurement, dialect: Dialect) -> Sequence[str]:
 
 
 def _memory_pools(request: Request) -> Sequence[str]:
-    pools = {"workspace": (request.workspace_mib, "M"), "tacticSharedMem": (request.tactic_shared_memory_kib, "K")}
+    pools = {
+        "workspace": (request.workspace_mib, "M"),
+        "tacticSharedMem": (request.tactic_shared_memory_kib, "K"),
+    }
     told = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
     return [f"--memPoolSize={','.join(told)}"] if told else []
 
@@ -185,7 +218,9 @@ def _memory_pools(request: Request) -> Sequence[str]:
 def _portability(request: Request) -> Sequence[str]:
     level = FLAGS.get(request.hardware_compatibility)
     if request.exclude_lean_runtime and not request.version_compatible:
-        raise InputRefused("--excludeLeanRuntime is for version-compatible plans only; set version_compatible: true as well.")
+        raise InputRefused(
+            "--excludeLeanRuntime is for version-compatible plans only; set version_compatible: true as well."
+        )
     return [
         *_optional("--hardwareCompatibilityLevel", level),
         *(["--versionCompatible"] if request.version_compatible else []),
@@ -195,7 +230,11 @@ def _portability(request: Request) -> Sequence[str]:
 
 def _profiles(profiles: Sequence[Profile]) -> Sequence[str]:
     several = len(profiles) > 1
-    return [flag for index, ranges in enumerate(profiles) for flag in _profile(index, ranges, several=several)]
+    return [
+        flag
+        for index, ranges in enumerate(profiles)
+        for flag in _profile(index, ranges, several=several)
+    ]
 
 
 def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
@@ -206,15 +245,24 @@ def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
         "opt": ",".join(f"{each.name}:{_times(each.opt)}" for each in ranges),
         "max": ",".join(f"{each.name}:{_times(each.largest)}" for each in ranges),
     }
-    return [*([f"--profile={index}"] if several else []), *(f"--{kind}Shapes={told}" for kind, told in parts.items())]
+    return [
+        *([f"--profile={index}"] if several else []),
+        *(f"--{kind}Shapes={told}" for kind, told in parts.items()),
+    ]
 
 
 def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, place: int) -> Sizes:
     wanted = {0: spec.batch[place], 1: None if spec.sequence is None else spec.sequence[place]}
-    sizes = tuple(wanted.get(axis) if size == -1 else size for axis, size in enumerate(record.shape))
+    sizes = tuple(
+        wanted.get(axis) if size == -1 else size for axis, size in enumerate(record.shape)
+    )
     if None in sizes:
         axis = sizes.index(None)
-        allowed = "axis 0, the batch" if spec.sequence is None else "axis 0, the batch, and axis 1, the sequence"
+        allowed = (
+            "axis 0, the batch"
+            if spec.sequence is None
+            else "axis 0, the batch, and axis 1, the sequence"
+        )
         raise InputRefused(
             f"input {record.name} has a dynamic axis {axis}, for which the optimization profile gives no sizes; allowed: "
             f"{allowed}; export the network with that axis fixed."

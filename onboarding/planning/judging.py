@@ -40,7 +40,9 @@ def judged(tree: Tree) -> Judgement:
 def _faults(tree: Tree, deployment: Deployment) -> Iterator[Fault]:
     for sentence in planning_faults(deployment):
         what, _, way_out = sentence.partition("; ")
-        yield _place(tree, deployment).fault(f"in environment {deployment.environment.name}, {what}", way_out=way_out)
+        yield _place(tree, deployment).fault(
+            f"in environment {deployment.environment.name}, {what}", way_out=way_out
+        )
 
 
 def _place(tree: Tree, deployment: Deployment) -> Place:

@@ -11,7 +11,10 @@ from onboarding.planning.packing import Held, packed, taken, together
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """The models of one endpoint on one instance type. `memory` None: the platform data do not know the type's."""
+    """The models of one endpoint on one instance type.
+
+    `memory` None: the platform data do not know the type's.
+    """
 
     endpoint: str
     instance_type: str
@@ -19,7 +22,9 @@ class MemoryPlan:
     models: tuple[Held, ...]
     """Those measured, by name."""
     too_large: tuple[Held, ...]
-    """Of those, the ones that fit not even alone, with one copy of the engine, which is what they take here."""
+    """Of those, the ones that fit not even alone, with one copy of the engine, which is what they
+    take here.
+    """
     unmeasured: tuple[str, ...]
     not_built: tuple[str, ...]
 
@@ -40,7 +45,9 @@ class MemoryPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether all models measured are in memory at once; true of none where the instance's memory is unknown."""
+        """Whether all models measured are in memory at once; true of none where the instance's
+        memory is unknown.
+        """
         return self.memory is not None and self.taken_mib <= self.room_mib
 
     @property
@@ -55,9 +62,11 @@ class MemoryPlan:
 
     @property
     def round_seconds(self) -> float:
-        """What the loads of one round take, when all models are asked in turn and the least recently asked gives way.
+        """What the loads of one round take, when all models are asked in turn and the least
+        recently asked gives way.
 
-        Unless all fit, each of them is evicted before its turn comes again: it would be the last to stay, so all would be there.
+        Unless all fit, each of them is evicted before its turn comes again: it would be the last to
+        stay, so all would be there.
         """
         return 0.0 if self.fits else sum(each.load_seconds for each in self.models)
 
@@ -68,13 +77,19 @@ class MemoryPlan:
 
     @property
     def rooms(self) -> tuple[tuple[Held, ...], ...]:
-        """A packing over endpoints of this instance type, in which nothing is evicted; models that fit nowhere are left out."""
+        """A packing over endpoints of this instance type, in which nothing is evicted; models that
+        fit nowhere are left out.
+        """
         return packed([each for each in self.models if each.mib <= self.room_mib], self.room_mib)
 
 
 def memory_plans(deployment: Deployment) -> tuple[MemoryPlan, ...]:
     """One plan for each instance type of a multi-model endpoint; none for an endpoint of one model."""
-    return tuple(pool_plan(deployment, pool) for pool in deployment.own.pools) if deployment.multi_model else ()
+    return (
+        tuple(pool_plan(deployment, pool) for pool in deployment.own.pools)
+        if deployment.multi_model
+        else ()
+    )
 
 
 def pool_plan(deployment: Deployment, pool: Pool) -> MemoryPlan:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """One model in memory: what it takes, in MiB, and the seconds until it is there again after an eviction."""
+    """One model in memory: what it takes, in MiB, and the seconds until it is there again after an
+    eviction.
+    """
 
     name: str
     mib: float
@@ -26,15 +28,22 @@ def together(models: Sequence[Held], room_mib: float) -> tuple[Held, ...]:
 
 
 def whichever(models: Sequence[Held], room_mib: float) -> int:
-    """How many models are in memory at least, once so many were asked: as many of the largest ones as fit."""
+    """How many models are in memory at least, once so many were asked: as many of the largest ones
+    as fit.
+    """
     largest_first = sorted(models, key=lambda model: (-model.mib, model.name))
-    return max((count for count in range(len(models) + 1) if taken(largest_first[:count]) <= room_mib), default=0)
+    return max(
+        (count for count in range(len(models) + 1) if taken(largest_first[:count]) <= room_mib),
+        default=0,
+    )
 
 
 def packed(models: Sequence[Held], room_mib: float) -> tuple[tuple[Held, ...], ...]:
-    """Rooms that hold every model, by first-fit decreasing. Raises ValueError for a model that is larger than a room.
+    """Rooms that hold every model, by first-fit decreasing. Raises ValueError for a model that is
+    larger than a room.
 
-    At most 11/9 of the fewest possible and one (Johnson). Which models share a room says nothing of which are asked together.
+    At most 11/9 of the fewest possible and one (Johnson). Which models share a room says nothing of
+    which are asked together.
     """
     rooms: list[list[Held]] = []
     for each in sorted(models, key=lambda model: (-model.mib, model.name)):

@@ -12,13 +12,17 @@ from onboarding.platform import InstanceType, instance_types
 
 
 def planning_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Why an endpoint cannot work: every model that does not fit into an instance of it, even alone. Empty when all do."""
+    """Why an endpoint cannot work: every model that does not fit into an instance of it, even
+    alone. Empty when all do.
+    """
     pools = [pool for variant in deployment.variants for pool in variant.pools]
     return tuple(dict.fromkeys(fault for pool in pools for fault in _pool_faults(deployment, pool)))
 
 
 def planning_notes(deployment: Deployment) -> tuple[str, ...]:
-    """What a multi-model endpoint will do, where that is worth a sentence: evictions, and memory that nobody measured."""
+    """What a multi-model endpoint will do, where that is worth a sentence: evictions, and memory
+    that nobody measured.
+    """
     return tuple(note for plan in memory_plans(deployment) for note in plan_notes(plan))
 
 
@@ -36,17 +40,26 @@ def plan_notes(plan: MemoryPlan) -> Iterator[str]:
 
 
 def packing_change(plan: MemoryPlan) -> str:
-    """YAML that spreads a plan's models over endpoints that evict nothing: new endpoint files, and the models that move."""
+    """YAML that spreads a plan's models over endpoints that evict nothing: new endpoint files, and
+    the models that move.
+    """
     lines: list[str] = []
     for number, room in enumerate(plan.rooms, 1):
         name = endpoint_name(plan, number)
         names = ", ".join(sorted(each.name for each in room))
         if number == 1:
-            lines.append(f"# endpoints/{name}.yaml keeps: {names} ({taken(room):.0f} of {plan.room_mib:.0f} MiB)")
+            lines.append(
+                f"# endpoints/{name}.yaml keeps: {names} ({taken(room):.0f} of {plan.room_mib:.0f} MiB)"
+            )
             continue
-        lines.append(f"# endpoints/{name}.yaml, new: a copy of {plan.endpoint}.yaml with another name ({taken(room):.0f} MiB)")
+        lines.append(
+            f"# endpoints/{name}.yaml, new: a copy of {plan.endpoint}.yaml with another name ({taken(room):.0f} MiB)"
+        )
         lines.append(f"name: {name}")
-        lines.extend(f"# models/{each.name}.yaml\nendpoint: {name}" for each in sorted(room, key=lambda held: held.name))
+        lines.extend(
+            f"# models/{each.name}.yaml\nendpoint: {name}"
+            for each in sorted(room, key=lambda held: held.name)
+        )
     return "\n".join(lines)
 
 
@@ -94,7 +107,11 @@ def _left(memory: InstanceMemory) -> str:
 
 def _larger(pool: Pool, model: Held) -> str:
     """Types of the same compute capability run the engine as it is."""
-    fitting = [row.name for row in instance_types().values() if _is_alike(row, pool.instance_type) and _holds(row, model)]
+    fitting = [
+        row.name
+        for row in instance_types().values()
+        if _is_alike(row, pool.instance_type) and _holds(row, model)
+    ]
     if not fitting:
         return "choose an instance type with more memory for each GPU, or a smaller model"
     return f"choose an instance type with more memory, such as {', '.join(fitting[:3])}"

@@ -38,7 +38,10 @@ def search_dataset_is_usable(case: ModelCase) -> Iterator[Fault]:
 @rule("engine")
 def samples_are_there(case: ModelCase) -> Iterator[Fault]:
     """As many samples as asked for."""
-    for path, wish in ((_CALIBRATION, case.spec.engine.calibration), (_SEARCH, case.spec.engine.sensitivity_search)):
+    for path, wish in (
+        (_CALIBRATION, case.spec.engine.calibration),
+        (_SEARCH, case.spec.engine.sensitivity_search),
+    ):
         dataset = Dataset(problem="not asked for") if wish is None else case.datasets[wish.dataset]
         if wish is not None and dataset.problem is None and dataset.count < wish.samples:
             wanted: KeyPath = (*path[:-1], "samples")
@@ -68,10 +71,19 @@ def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
     """Texts for text tasks, arrays for tensors."""
     allowed = (ARRAYS,) if case.spec.task == "tensors" else (TEXTS, LABELLED)
     engine = case.spec.engine
-    wishes = ((_CALIBRATION, engine.calibration), (_SEARCH, engine.sensitivity_search), (_VALIDATION, case.spec.accuracy))
+    wishes = (
+        (_CALIBRATION, engine.calibration),
+        (_SEARCH, engine.sensitivity_search),
+        (_VALIDATION, case.spec.accuracy),
+    )
     for path, wish in wishes:
         dataset = None if wish is None else case.datasets[wish.dataset]
-        if wish is not None and dataset is not None and dataset.problem is None and dataset.kind not in allowed:
+        if (
+            wish is not None
+            and dataset is not None
+            and dataset.problem is None
+            and dataset.kind not in allowed
+        ):
             yield case.document.at_change(path, ("task",)).fault(
                 f"'{'.'.join(map(str, path))}' is no dataset for task {case.spec.task}",
                 value=wish.dataset,
@@ -84,7 +96,11 @@ def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
 def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
     """Right and wrong answers need the right ones."""
     dataset = case.datasets[case.spec.accuracy.dataset]
-    if case.spec.accuracy.metric == "accuracy" and dataset.problem is None and dataset.labels is None:
+    if (
+        case.spec.accuracy.metric == "accuracy"
+        and dataset.problem is None
+        and dataset.labels is None
+    ):
         yield case.document.at_change(("accuracy", "metric"), _VALIDATION).fault(
             "'accuracy.metric' accuracy needs labels, and the dataset has none",
             value=case.spec.accuracy.dataset,
@@ -93,11 +109,17 @@ def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-def _shared(case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, taught: str) -> Iterator[Fault]:
+def _shared(
+    case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, taught: str
+) -> Iterator[Fault]:
     place = case.document.at_change(path, taught_path)
     what, other = f"'{'.'.join(map(str, path))}'", _NAMES[taught_path]
     if judge == taught:
-        yield place.fault(f"{what} is the {other} dataset", value=judge, way_out="name another file, of other samples")
+        yield place.fault(
+            f"{what} is the {other} dataset",
+            value=judge,
+            way_out="name another file, of other samples",
+        )
         return
     known = set(case.datasets[taught].texts)
     shared = [text for text in case.datasets[judge].texts if text in known]
@@ -113,7 +135,9 @@ def _shared(case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, ta
 def _unusable(case: ModelCase, path: KeyPath, dataset: str) -> Iterator[Fault]:
     found = case.datasets[dataset]
     if found.problem is not None:
-        yield case.document.at(*path).fault(f"'{'.'.join(map(str, path))}' {found.problem}", value=dataset, way_out=found.way_out)
+        yield case.document.at(*path).fault(
+            f"'{'.'.join(map(str, path))}' {found.problem}", value=dataset, way_out=found.way_out
+        )
 
 
 RULES = (

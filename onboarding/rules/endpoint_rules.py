@@ -26,7 +26,9 @@ def instance_pool_types_are_known(case: EndpointCase) -> Iterator[Fault]:
     """A type that has a row, so that its GPU is known."""
     for index, pool in enumerate(case.spec.instance_pools):
         if pool.instance_type not in instance_types():
-            yield unknown_instance_type(case.document.at("instance_pools", index, "instance_type"), pool.instance_type)
+            yield unknown_instance_type(
+                case.document.at("instance_pools", index, "instance_type"), pool.instance_type
+            )
 
 
 @rule("instance_type", "instance_pools")
@@ -89,7 +91,8 @@ def instance_pools_hold_one_model(case: EndpointCase) -> Iterator[Fault]:
     """SageMaker has instance pools for single-model endpoints and inference components."""
     if case.multi_model and case.spec.instance_pools:
         yield case.document.at("instance_pools").fault(
-            "a multi-model endpoint has no instance pools", way_out="remove them, or give each model an endpoint of its own"
+            "a multi-model endpoint has no instance pools",
+            way_out="remove them, or give each model an endpoint of its own",
         )
 
 
@@ -98,7 +101,8 @@ def asynchronous_holds_one_model(case: EndpointCase) -> Iterator[Fault]:
     """A queued request names no target model."""
     if case.multi_model and case.spec.asynchronous is not None:
         yield case.document.at("asynchronous").fault(
-            "a multi-model endpoint cannot be asynchronous", way_out="remove it, or give each model an endpoint of its own"
+            "a multi-model endpoint cannot be asynchronous",
+            way_out="remove it, or give each model an endpoint of its own",
         )
 
 
@@ -110,7 +114,11 @@ def unknown_instance_type(place: Place, name: str) -> Fault:
         "unknown instance type",
         value=name,
         allowed=listed(family if family else known),
-        way_out=did_you_mean(name, known, "choose a row of onboarding/data/instance_types.yaml, or add one with its source"),
+        way_out=did_you_mean(
+            name,
+            known,
+            "choose a row of onboarding/data/instance_types.yaml, or add one with its source",
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""Environments: a known platform, a known host image, locks inside the repository, AWS's own names well-formed and in reach."""
+"""Environments: a known platform, a known host image, locks inside the repository, AWS's own names
+well-formed and in reach.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ def platform_is_known(case: EnvironmentCase) -> Iterator[Fault]:
     name, known = case.spec.platform, serving_platforms()
     if name not in known:
         yield case.document.at("platform").fault(
-            "unknown platform", value=name, allowed=listed(known), way_out=did_you_mean(name, known, "choose one of these")
+            "unknown platform",
+            value=name,
+            allowed=listed(known),
+            way_out=did_you_mean(name, known, "choose one of these"),
         )
 
 
@@ -27,7 +32,10 @@ def host_image_is_known(case: EnvironmentCase) -> Iterator[Fault]:
     name, known = case.spec.inference_ami_version, host_images()
     if name is not None and name not in known:
         yield case.document.at("inference_ami_version").fault(
-            "unknown host image", value=name, allowed=listed(known), way_out=did_you_mean(name, known, "choose one of these")
+            "unknown host image",
+            value=name,
+            allowed=listed(known),
+            way_out=did_you_mean(name, known, "choose one of these"),
         )
 
 
@@ -36,7 +44,9 @@ def locks_lie_inside(case: EnvironmentCase) -> Iterator[Fault]:
     """Locks are part of the repository."""
     if not case.is_inside_root(case.spec.locks):
         yield case.document.at("locks").fault(
-            "'locks' lies outside the onboarding root", value=case.spec.locks, way_out="name a folder under it, such as models"
+            "'locks' lies outside the onboarding root",
+            value=case.spec.locks,
+            way_out="name a folder under it, such as models",
         )
 
 
@@ -48,16 +58,34 @@ def network_ids_are_well_formed(case: EnvironmentCase) -> Iterator[Fault]:
         return
     place = case.document.at("network", "vpc_id")
     if not _is_id("vpc", network.vpc_id):
-        yield place.fault("the VPC's id is malformed", value=network.vpc_id, allowed=_id_form("vpc"), way_out=_COPY)
-    lists = {"subnet_ids": ("subnet", network.subnet_ids), "security_group_ids": ("sg", network.security_group_ids)}
-    for name, (prefix, ids) in {**lists, "route_table_ids": ("rtb", network.route_table_ids)}.items():
+        yield place.fault(
+            "the VPC's id is malformed",
+            value=network.vpc_id,
+            allowed=_id_form("vpc"),
+            way_out=_COPY,
+        )
+    lists = {
+        "subnet_ids": ("subnet", network.subnet_ids),
+        "security_group_ids": ("sg", network.security_group_ids),
+    }
+    for name, (prefix, ids) in {
+        **lists,
+        "route_table_ids": ("rtb", network.route_table_ids),
+    }.items():
         for index, each in enumerate(ids):
             if not _is_id(prefix, each):
                 place = case.document.at("network", name, index)
-                yield place.fault(f"an id of '{name}' is malformed", value=each, allowed=_id_form(prefix), way_out=_COPY)
+                yield place.fault(
+                    f"an id of '{name}' is malformed",
+                    value=each,
+                    allowed=_id_form(prefix),
+                    way_out=_COPY,
+                )
             elif each in ids[:index]:
                 place = case.document.at("network", name, index)
-                yield place.fault(f"'{name}' names one thing twice", value=each, way_out="leave the second out")
+                yield place.fault(
+                    f"'{name}' names one thing twice", value=each, way_out="leave the second out"
+                )
 
 
 @rule("network")
@@ -85,7 +113,9 @@ def vpc_endpoints_have_route_tables(case: EnvironmentCase) -> Iterator[Fault]:
 
 @rule("kms_key_arn", "account", "region")
 def key_is_usable(case: EnvironmentCase) -> Iterator[Fault]:
-    """A key's own ARN, in the environment's region: S3 takes no other, and a policy cannot name an alias."""
+    """A key's own ARN, in the environment's region: S3 takes no other, and a policy cannot name an
+    alias.
+    """
     pattern = rf"kms:{_region(case)}:[0-9]{{12}}:key/[A-Za-z0-9-]+"
     yield from _arn_fault(case, "kms_key_arn", pattern, "kms:{region}:ACCOUNT:key/ID")
 
@@ -101,7 +131,9 @@ def boundary_is_a_policy(case: EnvironmentCase) -> Iterator[Fault]:
 def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
     """A CodeBuild fleet of this account and region."""
     pattern = rf"codebuild:{_region(case)}:{case.spec.account}:fleet/[\w-]+:[0-9a-f-]+"
-    yield from _arn_fault(case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID")
+    yield from _arn_fault(
+        case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID"
+    )
 
 
 @rule("alarm_email")
@@ -110,7 +142,10 @@ def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
     address = case.spec.alarm_email
     if address is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s.]+", address):
         yield case.document.at("alarm_email").fault(
-            "is no mail address", value=address, allowed="name@example.com", way_out="give one, or leave alarm_email out"
+            "is no mail address",
+            value=address,
+            allowed="name@example.com",
+            way_out="give one, or leave alarm_email out",
         )
 
 
@@ -143,7 +178,9 @@ def _region(case: EnvironmentCase) -> str:
 
 
 def _arn_fault(case: EnvironmentCase, name: str, pattern: str, form: str) -> Iterator[Fault]:
-    """A fault unless the setting is left out or names such a resource in the region's own partition."""
+    """A fault unless the setting is left out or names such a resource in the region's own
+    partition.
+    """
     given = getattr(case.spec, name)
     partition = aws_partition(case.spec.region)
     if given is not None and not re.fullmatch(f"arn:{partition}:{pattern}", given):

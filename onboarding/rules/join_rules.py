@@ -34,7 +34,11 @@ def joined_model_is_there(case: JoinCase) -> Iterator[Fault]:
             "'endpoint.joins' names no model",
             value=wanted,
             allowed=listed(known),
-            way_out=did_you_mean(wanted, known, f"add models/{wanted}.yaml, or describe an endpoint of the model's own"),
+            way_out=did_you_mean(
+                wanted,
+                known,
+                f"add models/{wanted}.yaml, or describe an endpoint of the model's own",
+            ),
         )
 
 
@@ -104,13 +108,21 @@ def joined_model_has_the_same_server(case: JoinCase) -> Iterator[Fault]:
 def joined_cache_is_tritons(case: JoinCase) -> Iterator[Fault]:
     """The endpoint's server is the one that must keep answers."""
     other, serving = case.other, case.model.serving
-    if other is not None and "serving" in other.sections and cache_has_no_server(serving, other.spec.serving.server):
+    if (
+        other is not None
+        and "serving" in other.sections
+        and cache_has_no_server(serving, other.spec.serving.server)
+    ):
         yield cache_fault(case.document, f"the server of {case.spec.joins}, which the model joins,")
 
 
 def cache_has_no_server(serving: ServingSpec, server: Server) -> bool:
-    """True where answers are to be kept by another's Python server; a server that the file itself names is judged elsewhere."""
-    return serving.response_cache and server == "python" and "server" not in serving.model_fields_set
+    """True where answers are to be kept by another's Python server; a server that the file itself
+    names is judged elsewhere.
+    """
+    return (
+        serving.response_cache and server == "python" and "server" not in serving.model_fields_set
+    )
 
 
 def cache_fault(document: Document, server: str) -> Fault:
@@ -133,7 +145,9 @@ def joined_instance_type_is_known(case: JoinCase) -> Iterator[Fault]:
 
 @rule("endpoint")
 def variant_is_not_called_as_the_first(case: JoinCase) -> Iterator[Fault]:
-    """Variants are called after the models that join; the endpoint's own is not, so that it keeps its name."""
+    """Variants are called after the models that join; the endpoint's own is not, so that it keeps
+    its name.
+    """
     if case.name.lower() == VARIANT.lower():
         yield case.document.at("name").fault(
             f"'name' is that of every endpoint's own variant, {VARIANT}, and the model joins one",

@@ -23,7 +23,9 @@ SpecT = TypeVar("SpecT", bound=Value)
 
 
 def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
-    """A file is called what it holds, and no two hold the same; SageMaker tells no upper case from lower."""
+    """A file is called what it holds, and no two hold the same; SageMaker tells no upper case from
+    lower.
+    """
     first_files: dict[str, str] = {}
     for stem, each in sorted(specs.items(), key=lambda item: (_name(item[1]) != item[0], item[0])):
         name = _name(each)
@@ -33,11 +35,16 @@ def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
         if name.lower() in first_files:
             other = first_files[name.lower()]
             yield place.fault(
-                f"duplicate name: {other} has it too", value=name, way_out="name each file's content after the file"
+                f"duplicate name: {other} has it too",
+                value=name,
+                way_out="name each file's content after the file",
             )
         elif name != stem:
             yield place.fault(
-                "'name' is not the file's name", value=name, allowed=stem, way_out=f"write `name: {stem}`, or rename the file"
+                "'name' is not the file's name",
+                value=name,
+                allowed=stem,
+                way_out=f"write `name: {stem}`, or rename the file",
             )
         first_files.setdefault(name.lower(), each.document.file)
 
@@ -69,9 +76,14 @@ def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Itera
             )
 
 
-def overrides_are_of_something(files: Files, environment: Checked[EnvironmentSpec]) -> Iterator[Fault]:
+def overrides_are_of_something(
+    files: Files, environment: Checked[EnvironmentSpec]
+) -> Iterator[Fault]:
     """An override names a file that is there, and never renames it."""
-    known: dict[str, tuple[str, ...]] = {"models": tuple(files.models), "endpoints": tuple(files.endpoints)}
+    known: dict[str, tuple[str, ...]] = {
+        "models": tuple(files.models),
+        "endpoints": tuple(files.endpoints),
+    }
     for section, names in known.items():
         overrides: Mapping[str, Mapping[str, object]] = (
             getattr(environment.spec, section) if section in environment.sections else {}
@@ -85,7 +97,9 @@ def overrides_are_of_something(files: Files, environment: Checked[EnvironmentSpe
                     way_out=did_you_mean(name, names, "remove the override, or add the file"),
                 )
             elif "name" in override:
-                yield environment.document.at(section, name, "name").fault("an override cannot rename", way_out="remove the key")
+                yield environment.document.at(section, name, "name").fault(
+                    "an override cannot rename", way_out="remove the key"
+                )
 
 
 def shared_endpoints_are_there(resolved: Resolved) -> Iterator[Fault]:
@@ -100,14 +114,18 @@ def shared_endpoints_are_there(resolved: Resolved) -> Iterator[Fault]:
                 value=name,
                 allowed=listed(resolved.endpoints),
                 way_out=did_you_mean(
-                    name, resolved.endpoints, f"add endpoints/{name}.yaml, or describe an endpoint of the model's own"
+                    name,
+                    resolved.endpoints,
+                    f"add endpoints/{name}.yaml, or describe an endpoint of the model's own",
                 ),
             )
         else:
             yield from _server_conflict(model, resolved.endpoints[name], name)
 
 
-def _server_conflict(model: Checked[ModelSpec], endpoint: Checked[SharedEndpointSpec], name: str) -> Iterator[Fault]:
+def _server_conflict(
+    model: Checked[ModelSpec], endpoint: Checked[SharedEndpointSpec], name: str
+) -> Iterator[Fault]:
     if "serving" not in model.sections or "server" not in endpoint.sections:
         return
     serving, server = model.spec.serving, endpoint.spec.server
@@ -135,15 +153,23 @@ def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
 
 
 def environments_do_not_meet(files: Files) -> Iterator[Fault]:
-    """`<environment>-<name>` means one endpoint of an account and region, wherever the hyphens of both parts are."""
+    """`<environment>-<name>` means one endpoint of an account and region, wherever the hyphens of
+    both parts are.
+    """
     own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
     names = {name.lower(): name for name in (*files.endpoints, *own)}
     for each, other in permutations(files.environments.values(), 2):
         longer, shorter = each.spec, other.spec
-        if not {"name", "account", "region"} <= each.sections & other.sections or _place(longer) != _place(shorter):
+        if not {"name", "account", "region"} <= each.sections & other.sections or _place(
+            longer
+        ) != _place(shorter):
             continue
         head, _, between = longer.name.partition(f"{shorter.name}-")
-        met = [name for name in names.values() if f"{between}-{name}".lower() in names] if not head and between else []
+        met = (
+            [name for name in names.values() if f"{between}-{name}".lower() in names]
+            if not head and between
+            else []
+        )
         for name in met[:1]:
             other_name = names[f"{between}-{name}".lower()]
             yield each.document.at("name").fault(

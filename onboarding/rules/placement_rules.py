@@ -1,4 +1,6 @@
-"""An endpoint on an environment's platform: TensorRT there, driver new enough, multi-model where AWS documents it."""
+"""An endpoint on an environment's platform: TensorRT there, driver new enough, multi-model where
+AWS documents it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from onboarding.rules.rule import PlacementCase, rule
 def gpu_has_tensorrt(case: PlacementCase) -> Iterator[Fault]:
     """A platform without TensorRT serves CPUs only."""
     if case.instance.is_gpu and case.platform.tensorrt is None:
-        with_tensorrt = [row.name for row in serving_platforms().values() if row.tensorrt is not None]
+        with_tensorrt = [
+            row.name for row in serving_platforms().values() if row.tensorrt is not None
+        ]
         yield case.document.at(*case.instance_path).fault(
             f"{case.instance.name} has a GPU, and platform {case.platform.name} has no TensorRT",
             value=case.instance.name,
@@ -51,7 +55,9 @@ def driver_is_new_enough(case: PlacementCase) -> Iterator[Fault]:
 
 @rule("region")
 def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
-    """AWS keeps its Triton image in some regions only; what builds and serves engines of a GPU starts from it too."""
+    """AWS keeps its Triton image in some regions only; what builds and serves engines of a GPU
+    starts from it too.
+    """
     image, region, known = case.platform.base_image, case.environment.region, triton_registries()
     needs_it = case.server == "triton" or case.instance.is_gpu
     if needs_it and image is not None and region not in known:
@@ -59,7 +65,11 @@ def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
             f"AWS's Triton image, which platform {case.platform.name} is built on, has no known registry in this region",
             value=region,
             allowed=listed(known, 40),
-            way_out=did_you_mean(region, known, "choose one of these, or add the region with its source to onboarding/data"),
+            way_out=did_you_mean(
+                region,
+                known,
+                "choose one of these, or add the region with its source to onboarding/data",
+            ),
         )
 
 
@@ -82,7 +92,9 @@ def gpu_multi_model_is_documented(case: PlacementCase) -> Iterator[Fault]:
         yield case.document.at(*case.instance_path).fault(
             "AWS does not document multi-model endpoints for this GPU instance type",
             value=case.instance.name,
-            allowed=listed((row.name for row in instance_types().values() if row.multi_model_gpu), 20),
+            allowed=listed(
+                (row.name for row in instance_types().values() if row.multi_model_gpu), 20
+            ),
             way_out="choose one of these, or give each model an endpoint of its own",
         )
 

@@ -40,7 +40,11 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
     """BF16 begins with compute capability 8.0, FP8 with 8.9."""
     precision = case.spec.engine.precision
     least = LEAST_COMPUTE_CAPABILITY.get(precision)
-    if least is not None and case.instance.is_gpu and float(case.instance.compute_capability) < least:
+    if (
+        least is not None
+        and case.instance.is_gpu
+        and float(case.instance.compute_capability) < least
+    ):
         yield case.document.at_change(("engine", "precision"), case.instance_path).fault(
             f"'engine.precision' {precision} needs compute capability {least}, and {_hardware(case)}",
             value=precision,
@@ -53,11 +57,17 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
 def fp8_has_no_network(case: EngineCase) -> Iterator[Fault]:
     """FP8 needs a calibrated FP8 network, which the builder does not make."""
     hardware = case.instance
-    if case.spec.engine.precision == "fp8" and hardware.is_gpu and float(hardware.compute_capability) >= 8.9:
+    if (
+        case.spec.engine.precision == "fp8"
+        and hardware.is_gpu
+        and float(hardware.compute_capability) >= 8.9
+    ):
         yield case.document.at("engine", "precision").fault(
             "'engine.precision' fp8 cannot be built: nothing calibrates an FP8 network",
             value="fp8",
-            allowed=", ".join(name for name in _gpu_precisions(hardware.compute_capability) if name != "fp8"),
+            allowed=", ".join(
+                name for name in _gpu_precisions(hardware.compute_capability) if name != "fp8"
+            ),
             way_out="choose int8, or auto",
         )
 
@@ -112,7 +122,9 @@ def search_needs_an_explicit_network(case: EngineCase) -> Iterator[Fault]:
     engine = case.spec.engine
     mode = case.platform.quantization if engine.quantization is None else engine.quantization
     if engine.sensitivity_search is not None and mode != "explicit":
-        yield case.document.at_change(("engine", "sensitivity_search"), ("engine", "quantization")).fault(
+        yield case.document.at_change(
+            ("engine", "sensitivity_search"), ("engine", "quantization")
+        ).fault(
             f"'engine.sensitivity_search' needs quantization explicit, and this engine's is {mode}",
             value=mode,
             allowed="explicit",
@@ -124,8 +136,14 @@ def search_needs_an_explicit_network(case: EngineCase) -> Iterator[Fault]:
 def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
     """TensorRT's ampere+ plans run on compute capability 8.0 and newer."""
     level = case.spec.engine.hardware_compatibility
-    if level == "ampere+" and case.instance.is_gpu and float(case.instance.compute_capability) < 8.0:
-        yield case.document.at_change(("engine", "hardware_compatibility"), case.instance_path).fault(
+    if (
+        level == "ampere+"
+        and case.instance.is_gpu
+        and float(case.instance.compute_capability) < 8.0
+    ):
+        yield case.document.at_change(
+            ("engine", "hardware_compatibility"), case.instance_path
+        ).fault(
             f"'engine.hardware_compatibility' ampere+ needs compute capability 8.0, and {_hardware(case)}",
             value=level,
             allowed="none, same_compute_capability",
@@ -138,8 +156,14 @@ def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
     """trtexec takes caches of the entropy calibrator alone."""
     engine = case.spec.engine
     mode = case.platform.quantization if engine.quantization is None else engine.quantization
-    if mode == "calibration-cache" and engine.calibration is not None and engine.calibration.method != "entropy":
-        yield case.document.at_change(("engine", "calibration", "method"), ("engine", "quantization")).fault(
+    if (
+        mode == "calibration-cache"
+        and engine.calibration is not None
+        and engine.calibration.method != "entropy"
+    ):
+        yield case.document.at_change(
+            ("engine", "calibration", "method"), ("engine", "quantization")
+        ).fault(
             "'engine.calibration.method' is not for calibration caches",
             value=engine.calibration.method,
             allowed="entropy",
@@ -149,12 +173,16 @@ def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
-    """An engine runs on the hardware it was compiled for; of several instance types, one must have what is insisted on."""
+    """An engine runs on the hardware it was compiled for; of several instance types, one must have
+    what is insisted on.
+    """
     insisted = case.spec.engine.compute_capability
     served = {each.compute_capability: each for each in case.instances}
     if insisted is not None and insisted not in served:
         hardware = " and ".join(_instance_hardware(each) for each in served.values())
-        yield case.document.at_change(("engine", "compute_capability"), ("endpoint", "instance_type")).fault(
+        yield case.document.at_change(
+            ("engine", "compute_capability"), ("endpoint", "instance_type")
+        ).fault(
             f"'engine.compute_capability' is {insisted}, and {hardware}",
             value=insisted,
             allowed=", ".join(served),
@@ -164,7 +192,9 @@ def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fault]:
-    """A plan runs on the GPU model that it was built on, and one engine serves every GPU of a compute capability."""
+    """A plan runs on the GPU model that it was built on, and one engine serves every GPU of a
+    compute capability.
+    """
     models: dict[str, dict[str, InstanceType]] = {}
     for each in case.instances:
         if each.gpu is not None:
@@ -172,7 +202,9 @@ def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fa
     for capability, gpus in models.items():
         if len(gpus) > 1 and case.spec.engine.hardware_compatibility == "none":
             named = " and ".join(f"{each.name} ({gpu})" for gpu, each in gpus.items())
-            yield case.document.at_change(("endpoint", "instance_pools"), ("engine", "hardware_compatibility")).fault(
+            yield case.document.at_change(
+                ("endpoint", "instance_pools"), ("engine", "hardware_compatibility")
+            ).fault(
                 f"{named} share an engine, both having compute capability {capability}, and its plan runs on one GPU model only",
                 value="hardware_compatibility: none",
                 allowed="same_compute_capability, ampere+",
@@ -182,7 +214,9 @@ def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fa
 
 def _gpu_precisions(compute_capability: str) -> list[str]:
     known = get_args(RequestedPrecision)
-    return [name for name in known if LEAST_COMPUTE_CAPABILITY.get(name, 0) <= float(compute_capability)]
+    return [
+        name for name in known if LEAST_COMPUTE_CAPABILITY.get(name, 0) <= float(compute_capability)
+    ]
 
 
 def _hardware(case: EngineCase) -> str:

@@ -40,7 +40,9 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
 
 @rule("engine")
 def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
-    """A server never fills a batch up: a size that no profile takes fails, and a request of one row is the commonest."""
+    """A server never fills a batch up: a size that no profile takes fails, and a request of one row
+    is the commonest.
+    """
     profiles = case.spec.engine.optimization_profiles
     missing = _gaps((profile.batch[0], profile.batch[2]) for profile in profiles)
     if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):

@@ -38,7 +38,9 @@ class EndpointCase:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingCase:
-    """How many instances an endpoint has, or a model that joins one; the document is the endpoint's part of its file."""
+    """How many instances an endpoint has, or a model that joins one; the document is the endpoint's
+    part of its file.
+    """
 
     scaling: ScalingSpec
     document: Document
@@ -75,7 +77,9 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantsCase:
-    """One endpoint, and the models that join it, by name; the document is the endpoint's part of its file."""
+    """One endpoint, and the models that join it, by name; the document is the endpoint's part of
+    its file.
+    """
 
     name: str
     spec: EndpointSpec
@@ -119,7 +123,9 @@ class PlacementCase:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineCase:
-    """One model on one instance type of the endpoint that serves it; the path is that of the model's document."""
+    """One model on one instance type of the endpoint that serves it; the path is that of the
+    model's document.
+    """
 
     spec: ModelSpec
     document: Document
@@ -140,7 +146,9 @@ class Rule(Generic[CaseT]):
 
 
 def rule(*needs: str) -> Callable[[Callable[[CaseT], Iterator[Fault]]], Rule[CaseT]]:
-    """Makes a rule of a function that yields faults; it runs only when every section in `needs` is valid."""
+    """Makes a rule of a function that yields faults; it runs only when every section in `needs` is
+    valid.
+    """
 
     def decorated(faults: Callable[[CaseT], Iterator[Fault]]) -> Rule[CaseT]:
         return Rule(faults.__name__, frozenset(needs), faults)

@@ -1,4 +1,6 @@
-"""How many instances there are: between ordered bounds, at least one, by schedules that Application Auto Scaling takes."""
+"""How many instances there are: between ordered bounds, at least one, by schedules that Application
+Auto Scaling takes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def zero_instances_need_a_queue(case: ScalingCase) -> Iterator[Fault]:
     way_out = _ASYNCHRONOUS if case.may_be_asynchronous else _RAISE
     if case.scaling.min == 0 and not case.asynchronous:
         yield case.document.at("scaling", "min").fault(
-            "'scaling.min' is 0, and only an asynchronous endpoint scales to none", allowed="1 or more", way_out=way_out
+            "'scaling.min' is 0, and only an asynchronous endpoint scales to none",
+            allowed="1 or more",
+            way_out=way_out,
         )
     for index, floor in enumerate(case.scaling.schedule):
         if floor.min == 0 and not case.asynchronous:
@@ -101,7 +105,11 @@ def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
 
 def _time_zone_way_out(given: str) -> str:
     meant = time_zone_meant(given)
-    return "choose one of the IANA data base, or leave it out for UTC" if meant is None else f"did you mean '{meant}'?"
+    return (
+        "choose one of the IANA data base, or leave it out for UTC"
+        if meant is None
+        else f"did you mean '{meant}'?"
+    )
 
 
 RULES = (

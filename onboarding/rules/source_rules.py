@@ -23,13 +23,19 @@ def source_is_named_once(case: ModelCase) -> Iterator[Fault]:
     """Exactly one of the three kinds of source."""
     given = [kind for kind in KINDS if getattr(case.spec.source, kind) is not None]
     if len(given) != 1:
-        named = "names no source" if not given else f"names {len(given)} sources: {', '.join(given)}"
+        named = (
+            "names no source" if not given else f"names {len(given)} sources: {', '.join(given)}"
+        )
         place = (
             case.document.at("source")
             if len(given) < 2
             else case.document.at_change(*(("source", kind) for kind in reversed(given)))
         )
-        yield place.fault(f"'source' {named}", allowed=f"exactly one of {', '.join(KINDS)}", way_out="keep exactly one")
+        yield place.fault(
+            f"'source' {named}",
+            allowed=f"exactly one of {', '.join(KINDS)}",
+            way_out="keep exactly one",
+        )
 
 
 @rule("source")
@@ -62,7 +68,9 @@ def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
 def path_stays_in_the_source(case: ModelCase) -> Iterator[Fault]:
     """What is read at the build is what the source's digest is of."""
     path = case.spec.source.path
-    if path is not None and (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts):
+    if path is not None and (
+        PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
+    ):
         yield case.document.at("source", "path").fault(
             "'source.path' leaves the source",
             value=path,
@@ -94,7 +102,11 @@ def checkpoint_is_there(case: ModelCase) -> Iterator[Fault]:
         return
     inside, folder = is_inside(case.datasets.root, given), case.datasets.root / given
     if not inside or not (folder / CONFIGURATION).is_file():
-        wrong = f"holds no {CONFIGURATION}" if inside and folder.is_dir() else "is no folder under the onboarding root"
+        wrong = (
+            f"holds no {CONFIGURATION}"
+            if inside and folder.is_dir()
+            else "is no folder under the onboarding root"
+        )
         yield case.document.at("source", "checkpoint").fault(
             f"'source.checkpoint' {wrong}",
             value=given,
@@ -109,10 +121,14 @@ def checkpoint_has_a_digest(case: ModelCase) -> Iterator[Fault]:
     source = case.spec.source
     if source.checkpoint is not None and source.sha256 is None:
         folder = case.datasets.root / source.checkpoint
-        known = is_inside(case.datasets.root, source.checkpoint) and (folder / CONFIGURATION).is_file()
+        known = (
+            is_inside(case.datasets.root, source.checkpoint) and (folder / CONFIGURATION).is_file()
+        )
         digest = checkpoint_sha256(folder) if known else "<its digest>"
         yield case.document.at("source", "checkpoint").fault(
-            "unpinned source: 'source.checkpoint' has no digest", value=source.checkpoint, way_out=f"add `sha256: {digest}`"
+            "unpinned source: 'source.checkpoint' has no digest",
+            value=source.checkpoint,
+            way_out=f"add `sha256: {digest}`",
         )
 
 

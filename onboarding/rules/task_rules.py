@@ -17,7 +17,9 @@ METRICS: dict[Task, tuple[Metric, ...]] = {
 
 @rule("task")
 def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
-    """A text generator needs a paged cache and continuous batching, which a plain engine does not have."""
+    """A text generator needs a paged cache and continuous batching, which a plain engine does not
+    have.
+    """
     if case.spec.task == "text-generation":
         yield case.document.at("task").fault(
             "'task' is not served by a TensorRT engine of this road",

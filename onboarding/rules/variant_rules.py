@@ -61,7 +61,11 @@ def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
 def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
     """Without any weight nobody answers."""
     if case.spec.weight == 0 and all(each.spec.weight == 0 for each in case.sharing):
-        variants = "variant" if not case.sharing else f"variants, {listed(each.name for each in case.sharing)} included,"
+        variants = (
+            "variant"
+            if not case.sharing
+            else f"variants, {listed(each.name for each in case.sharing)} included,"
+        )
         yield case.document.at("weight").fault(
             f"every weight of endpoint {case.name}'s {variants} is 0, so nothing answers",
             allowed="a weight above 0 for at least one",
@@ -99,7 +103,9 @@ def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
 
 @rule("asynchronous")
 def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
-    """SageMaker excludes asynchronous endpoints from shadow tests, and its queue knows no share of traffic."""
+    """SageMaker excludes asynchronous endpoints from shadow tests, and its queue knows no share of
+    traffic.
+    """
     if case.spec.asynchronous is not None:
         for each in case.joined:
             yield each.document.at("endpoint", "joins").fault(

@@ -14,7 +14,9 @@ Statement = dict[str, Any]
 def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
     """Pull these images; the registry's log-in is a statement of its own."""
     actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return (_allow("PullImage", actions, [arns.repository(environment, image) for image in images]),)
+    return (
+        _allow("PullImage", actions, [arns.repository(environment, image) for image in images]),
+    )
 
 
 def registry_log_in() -> tuple[Statement, ...]:
@@ -46,7 +48,9 @@ def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
     return (_allow("PullBaseImage", actions, [repository_arn]),)
 
 
-def object_reads(environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects") -> tuple[Statement, ...]:
+def object_reads(
+    environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects"
+) -> tuple[Statement, ...]:
     """Read these objects."""
     objects = [arns.bucket_object(environment, path) for path in paths]
     return (_allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
@@ -54,7 +58,9 @@ def object_reads(environment: EnvironmentSpec, paths: Sequence[str], sid: str = 
 
 def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """List the bucket, which makes a missing object a 404 instead of a 403."""
-    return (_allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),)
+    return (
+        _allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),
+    )
 
 
 def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
@@ -63,19 +69,26 @@ def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[S
     return (_allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
-def key_use(environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3") -> tuple[Statement, ...]:
-    """Use the environment's key through one service only: its own key, or the one behind the foundation's alias."""
+def key_use(
+    environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3"
+) -> tuple[Statement, ...]:
+    """Use the environment's key through one service only: its own key, or the one behind the
+    foundation's alias.
+    """
     sid = "UseKey" if service == "s3" else f"UseKeyThrough{service.capitalize()}"
     through = {"StringEquals": {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}}
     if environment.kms_key_arn is not None:
         return (_allow(sid, actions, [environment.kms_key_arn], through),)
-    # The key's id is known only after its creation; the alias pins it without an export that would tie the stacks together.
+    # The key's id is known only after its creation; the alias pins it without an export that would
+    # tie the stacks together.
     alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.key_alias(environment)}}
     return (_allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**through, **alias}),)
 
 
 def topic_publish(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Publish to the environment's topic, which is encrypted: SNS asks for a data key in the publisher's name."""
+    """Publish to the environment's topic, which is encrypted: SNS asks for a data key in the
+    publisher's name.
+    """
     return (
         _allow("PublishToTopic", ["sns:Publish"], [arns.alarm_topic(environment)]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"], service="sns"),
@@ -83,17 +96,29 @@ def topic_publish(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 
 def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]:
-    """Hand one role, an ARN or the `Fn::GetAtt` of one, to one service such as sagemaker.amazonaws.com."""
-    return (_allow("PassRole", ["iam:PassRole"], [role], {"StringEquals": {"iam:PassedToService": service}}),)
+    """Hand one role, an ARN or the `Fn::GetAtt` of one, to one service such as
+    sagemaker.amazonaws.com.
+    """
+    return (
+        _allow(
+            "PassRole", ["iam:PassRole"], [role], {"StringEquals": {"iam:PassedToService": service}}
+        ),
+    )
 
 
 def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
     """Write one log group.
 
-    IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of managing access permissions".
+    IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of
+    managing access permissions".
     """
     resource = arns.log_group(environment, group)
-    actions = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+    actions = [
+        "logs:CreateLogGroup",
+        "logs:CreateLogStream",
+        "logs:DescribeLogStreams",
+        "logs:PutLogEvents",
+    ]
     return (_allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
 
 
@@ -125,7 +150,11 @@ def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         _allow("DescribeNetwork", [f"ec2:Describe{noun}" for noun in describe], ["*"]),
         _allow(
             "AttachToNetwork",
-            [f"ec2:{verb}NetworkInterface{suffix}" for verb in attach for suffix in ("", "Permission")],
+            [
+                f"ec2:{verb}NetworkInterface{suffix}"
+                for verb in attach
+                for suffix in ("", "Permission")
+            ],
             _network_arns(environment, environment.network),
         ),
     )
@@ -133,7 +162,10 @@ def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 def _network_arns(environment: EnvironmentSpec, network: NetworkSpec) -> list[str]:
     subnets = [arns.arn(environment, "ec2", f"subnet/{subnet}") for subnet in network.subnet_ids]
-    groups = [arns.arn(environment, "ec2", f"security-group/{group}") for group in network.security_group_ids]
+    groups = [
+        arns.arn(environment, "ec2", f"security-group/{group}")
+        for group in network.security_group_ids
+    ]
     return [arns.arn(environment, "ec2", "network-interface/*"), *subnets, *groups]
 
 
@@ -143,5 +175,10 @@ def _allow(
     resources: Sequence[str | dict[str, Any]],
     condition: dict[str, dict[str, str]] | None = None,
 ) -> Statement:
-    statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+    statement: Statement = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": list(actions),
+        "Resource": list(resources),
+    }
     return statement if condition is None else {**statement, "Condition": condition}

@@ -13,10 +13,16 @@ CLOUDWATCH = "cloudwatch.amazonaws.com"
 def topic_policy(environment: EnvironmentSpec) -> dict[str, Any]:
     """The topic's policy: CloudWatch for this account's alarms, and nobody in the clear.
 
-    Step Functions and SageMaker publish in the name of a role of this account, whose own statement `topic_publish` allows it.
+    Step Functions and SageMaker publish in the name of a role of this account, whose own statement
+    `topic_publish` allows it.
     """
     topic = arns.alarm_topic(environment)
-    alarms = {"Sid": "AlarmsOfThisAccount", "Effect": "Allow", "Principal": {"Service": CLOUDWATCH}, "Action": "sns:Publish"}
+    alarms = {
+        "Sid": "AlarmsOfThisAccount",
+        "Effect": "Allow",
+        "Principal": {"Service": CLOUDWATCH},
+        "Action": "sns:Publish",
+    }
     plain = {"Sid": "OnlyEncrypted", "Effect": "Deny", "Principal": "*", "Action": "sns:Publish"}
     return {
         "Version": "2012-10-17",

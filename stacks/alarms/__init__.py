@@ -1,1 +1,3 @@
-"""An endpoint's alarms: what each watches, when it trips, and the measurement that its threshold comes from."""
+"""An endpoint's alarms: what each watches, when it trips, and the measurement that its threshold
+comes from.
+"""

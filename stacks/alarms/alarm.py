@@ -38,7 +38,9 @@ class Computed:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """When an alarm trips: `points` of the last `periods` values are beyond the threshold; `missing` is a value not there."""
+    """When an alarm trips: `points` of the last `periods` values are beyond the threshold;
+    `missing` is a value not there.
+    """
 
     threshold: float
     comparison: str = OVER
@@ -49,7 +51,9 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One alarm of a variant, or of the endpoint as a whole; `told` says what is wrong, and by what measure."""
+    """One alarm of a variant, or of the endpoint as a whole; `told` says what is wrong, and by what
+    measure.
+    """
 
     part: str
     """Its logical id, or what that begins with."""
@@ -66,7 +70,8 @@ class Alarm:
 def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
     """The alarm's name in its account and region.
 
-    All endpoints' alarms share one room of names. A joined variant stands behind two hyphens, which no name has in a row.
+    All endpoints' alarms share one room of names. A joined variant stands behind two hyphens, which
+    no name has in a row.
     """
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     own = variant is None or variant.name == VARIANT
@@ -75,7 +80,9 @@ def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None
 
 def alarm_arn(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
     """What a dashboard calls the alarm."""
-    return arns.arn(deployment.environment, "cloudwatch", f"alarm:{alarm_name(deployment, kind, variant)}")
+    return arns.arn(
+        deployment.environment, "cloudwatch", f"alarm:{alarm_name(deployment, kind, variant)}"
+    )
 
 
 def percent(share: float) -> str:
@@ -86,7 +93,11 @@ def percent(share: float) -> str:
 def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
     """Properties of an `AWS::CloudWatch::Alarm` that tells the environment's topic."""
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    where = endpoint if alarm.variant is None or alarm.variant.name == VARIANT else f"{endpoint}, {alarm.variant.name}"
+    where = (
+        endpoint
+        if alarm.variant is None or alarm.variant.name == VARIANT
+        else f"{endpoint}, {alarm.variant.name}"
+    )
     topic, condition = arns.alarm_topic(deployment.environment), alarm.condition
     return {
         "AlarmName": alarm_name(deployment, alarm.kind, alarm.variant),
@@ -110,8 +121,15 @@ def _watched(watched: Metric | Computed) -> dict[str, Any]:
             "ExtendedStatistic" if is_percentile else "Statistic": watched.statistic,
             "Period": watched.period,
         }
-    returned = {"Id": "watched", "Expression": watched.expression, "Label": watched.label, "ReturnData": True}
-    return {"Metrics": [returned, *(_query(name, metric) for name, metric in watched.metrics.items())]}
+    returned = {
+        "Id": "watched",
+        "Expression": watched.expression,
+        "Label": watched.label,
+        "ReturnData": True,
+    }
+    return {
+        "Metrics": [returned, *(_query(name, metric) for name, metric in watched.metrics.items())]
+    }
 
 
 def _query(name: str, metric: Metric) -> dict[str, Any]:
@@ -120,4 +138,8 @@ def _query(name: str, metric: Metric) -> dict[str, Any]:
 
 
 def _named(metric: Metric) -> dict[str, Any]:
-    return {"Namespace": metric.namespace, "MetricName": metric.name, "Dimensions": metric.dimensions}
+    return {
+        "Namespace": metric.namespace,
+        "MetricName": metric.name,
+        "Dimensions": metric.dimensions,
+    }

@@ -1,4 +1,6 @@
-"""Alarms on a multi-model endpoint's memory as a cache of models: too many are not there, and those wait too long."""
+"""Alarms on a multi-model endpoint's memory as a cache of models: too many are not there, and those
+wait too long.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from collections.abc import Iterator
 from onboarding.deployment import Deployment, Variant
 from onboarding.planning.memory_plan import memory_plans
 from onboarding.planning.packing import whichever
-from stacks.alarms.alarm import INVOCATIONS, MICROSECONDS_A_SECOND, UNDER, Alarm, Computed, Condition, Metric, percent
+from stacks.alarms.alarm import (
+    INVOCATIONS,
+    MICROSECONDS_A_SECOND,
+    UNDER,
+    Alarm,
+    Computed,
+    Condition,
+    Metric,
+    percent,
+)
 from stacks.rollout.timeouts import DOWNLOAD_MIB_PER_SECOND, locked_entries
 from stacks.scaling.properties import dimensions
 
@@ -30,9 +41,13 @@ def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
 
 
 def expected_hits(deployment: Deployment) -> float:
-    """The least share of requests, spread evenly over the models, whose model is in memory, as the locks measured it."""
+    """The least share of requests, spread evenly over the models, whose model is in memory, as the
+    locks measured it.
+    """
     plans = [plan for plan in memory_plans(deployment) if plan.models and plan.memory is not None]
-    return min([whichever(plan.models, plan.room_mib) / len(plan.models) for plan in plans], default=1.0)
+    return min(
+        [whichever(plan.models, plan.room_mib) / len(plan.models) for plan in plans], default=1.0
+    )
 
 
 def slowest_load_seconds(variant: Variant) -> float | None:
@@ -56,8 +71,14 @@ def _hits(deployment: Deployment, variant: Variant) -> Alarm:
         part="CacheHits",
         kind="cache-hits",
         variant=variant,
-        watched=Computed(expression=f"IF(requests >= {LEAST_REQUESTS}, hits, 1)", label="cache hits, share", metrics=metrics),
-        condition=Condition(threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING),
+        watched=Computed(
+            expression=f"IF(requests >= {LEAST_REQUESTS}, hits, 1)",
+            label="cache hits, share",
+            metrics=metrics,
+        ),
+        condition=Condition(
+            threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
+        ),
         told=f"fewer than {percent(expected / 2)} of the requests find their model in memory: half of the {percent(expected)} of "
         "the models that fit, whichever they are, by what the locks measured",
     )
@@ -70,11 +91,15 @@ def _waiting(deployment: Deployment, variant: Variant, slowest: float) -> Alarm:
         kind="loading-wait",
         variant=variant,
         watched=_metric(deployment, variant, "ModelLoadingWaitTime", "Average"),
-        condition=Condition(threshold=limit * MICROSECONDS_A_SECOND, points=LASTING, periods=LASTING),
+        condition=Condition(
+            threshold=limit * MICROSECONDS_A_SECOND, points=LASTING, periods=LASTING
+        ),
         told=f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest takes, {slowest:.3g} s",
     )
 
 
 def _metric(deployment: Deployment, variant: Variant, name: str, statistic: str) -> Metric:
     of = dimensions(deployment, variant)
-    return Metric(namespace=INVOCATIONS, name=name, dimensions=of, statistic=statistic, period=PERIOD)
+    return Metric(
+        namespace=INVOCATIONS, name=name, dimensions=of, statistic=statistic, period=PERIOD
+    )

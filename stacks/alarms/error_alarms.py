@@ -1,4 +1,6 @@
-"""Alarms on requests that were not answered rightly: whose fault that is, each server says otherwise (docs/servers.md)."""
+"""Alarms on requests that were not answered rightly: whose fault that is, each server says
+otherwise (docs/servers.md).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,22 @@ from stacks.alarms.alarm import INVOCATIONS, Alarm, Computed, Condition, Metric,
 from stacks.rollout.config import step_percent
 from stacks.scaling.properties import dimensions
 
-SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors", "InvocationModelErrors"
+SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = (
+    "Invocation5XXErrors",
+    "Invocation4XXErrors",
+    "InvocationModelErrors",
+)
 FAILURES, PROCESSED = "InvocationFailures", "InvocationsProcessed"
-"""What a queue counts; it publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous endpoints")."""
+"""What a queue counts; it publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor
+asynchronous endpoints").
+"""
 FEW = {SERVER_ERRORS: 0.01, CLIENT_ERRORS: 0.05}
 """Shares of the requests at which people want to know."""
 LOST_SHARE = 0.01
 LEAST_FAILED = 3
-"""Failed requests in a minute, below which a share says nothing; but for a minute in which every request failed."""
+"""Failed requests in a minute, below which a share says nothing; but for a minute in which every
+request failed.
+"""
 
 
 def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
@@ -26,19 +36,29 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
         (SERVER_ERRORS, "ServerErrors", "server-errors"),
         (CLIENT_ERRORS, "ClientErrors", "client-errors"),
     ):
-        share = FEW[metric] if metric != mixed else max(FEW[metric], broken_share(deployment, variant))
+        share = (
+            FEW[metric] if metric != mixed else max(FEW[metric], broken_share(deployment, variant))
+        )
         faults = metric in (SERVER_ERRORS, mixed)
         yield _errors(deployment, variant, metric, part, kind, share, rolls_back=faults)
         if share > FEW[metric]:
-            early = ("EarlyServerErrors", "early-5xx") if metric == SERVER_ERRORS else ("EarlyClientErrors", "early-4xx")
+            early = (
+                ("EarlyServerErrors", "early-5xx")
+                if metric == SERVER_ERRORS
+                else ("EarlyClientErrors", "early-4xx")
+            )
             yield _errors(deployment, variant, metric, *early, FEW[metric], rolls_back=False)
-    yield (_lost if deployment.endpoint.asynchronous is None else _lost_in_queue)(deployment, variant)
+    yield (_lost if deployment.endpoint.asynchronous is None else _lost_in_queue)(
+        deployment, variant
+    )
 
 
 def mixed_metric(deployment: Deployment) -> str | None:
-    """The metric in which a broken engine and a client's mistake look alike; None where the server keeps them apart.
+    """The metric in which a broken engine and a client's mistake look alike; None where the server
+    keeps them apart.
 
-    Triton says 500 to a malformed request of a single-model endpoint, and 400 to every failed inference of a multi-model one.
+    Triton says 500 to a malformed request of a single-model endpoint, and 400 to every failed
+    inference of a multi-model one.
     """
     if deployment.server != "triton":
         return None
@@ -46,17 +66,30 @@ def mixed_metric(deployment: Deployment) -> str | None:
 
 
 def broken_share(deployment: Deployment, variant: Variant) -> float:
-    """Half the failures that a wholly broken version shows in its first step: less may well be a client's mistake.
+    """Half the failures that a wholly broken version shows in its first step: less may well be a
+    client's mistake.
 
-    The metric counts the old fleet's requests as well as the new one's. A shadow has no rollout, and takes nothing back.
+    The metric counts the old fleet's requests as well as the new one's. A shadow has no rollout,
+    and takes nothing back.
     """
     return 0.0 if variant.role == "shadow" else step_percent(deployment) / 200
 
 
 def _errors(
-    deployment: Deployment, variant: Variant, metric: str, part: str, kind: str, share: float, *, rolls_back: bool
+    deployment: Deployment,
+    variant: Variant,
+    metric: str,
+    part: str,
+    kind: str,
+    share: float,
+    *,
+    rolls_back: bool,
 ) -> Alarm:
-    mixed = " (Triton counts clients' malformed requests there too)" if metric == mixed_metric(deployment) else ""
+    mixed = (
+        " (Triton counts clients' malformed requests there too)"
+        if metric == mixed_metric(deployment)
+        else ""
+    )
     told = f"{metric} is over {percent(share)} of the requests, {LEAST_FAILED} or more in a minute, or all of them{mixed}"
     return Alarm(
         part=part,
@@ -78,7 +111,9 @@ def _errors(
 
 
 def _lost(deployment: Deployment, variant: Variant) -> Alarm:
-    """Time-outs and broken connections: SageMaker counts them among the model's errors, and under no status."""
+    """Time-outs and broken connections: SageMaker counts them among the model's errors, and under
+    no status.
+    """
     watched = Computed(
         expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
         label="requests without an answer, share",
@@ -93,9 +128,12 @@ def _lost(deployment: Deployment, variant: Variant) -> Alarm:
 
 
 def _lost_in_queue(deployment: Deployment, variant: Variant) -> Alarm:
-    """Whatever failed with no status: time-outs, and requests or answers that did not pass through S3."""
+    """Whatever failed with no status: time-outs, and requests or answers that did not pass through
+    S3.
+    """
     watched = Computed(
-        # Whether what failed counts as processed too, AWS does not say: with both below the line the share is never too high.
+        # Whether what failed counts as processed too, AWS does not say: with both below the line
+        # the share is never too high.
         expression=f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
         "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)",
         label="requests without an answer, share",
@@ -106,7 +144,9 @@ def _lost_in_queue(deployment: Deployment, variant: Variant) -> Alarm:
             "servers": _metric(deployment, variant, SERVER_ERRORS, "Sum"),
         },
     )
-    return _no_answers(variant, watched, "time-outs, and requests or answers that did not pass through S3")
+    return _no_answers(
+        variant, watched, "time-outs, and requests or answers that did not pass through S3"
+    )
 
 
 def _no_answers(variant: Variant, watched: Computed, what: str) -> Alarm:
@@ -122,4 +162,9 @@ def _no_answers(variant: Variant, watched: Computed, what: str) -> Alarm:
 
 
 def _metric(deployment: Deployment, variant: Variant, name: str, statistic: str) -> Metric:
-    return Metric(namespace=INVOCATIONS, name=name, dimensions=dimensions(deployment, variant), statistic=statistic)
+    return Metric(
+        namespace=INVOCATIONS,
+        name=name,
+        dimensions=dimensions(deployment, variant),
+        statistic=statistic,
+    )

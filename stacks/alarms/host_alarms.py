@@ -16,7 +16,9 @@ FULL = Condition(threshold=MEMORY_PERCENT, points=5, periods=5)
 
 
 def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
-    """A multi-model endpoint keeps its disk full of archives, and its memory of models where not all fit: neither is watched."""
+    """A multi-model endpoint keeps its disk full of archives, and its memory of models where not
+    all fit: neither is watched.
+    """
     if fewest(variant) > 0:
         yield _no_instances(deployment, variant)
     if not deployment.multi_model:
@@ -33,7 +35,9 @@ def fills_its_memory(deployment: Deployment) -> bool:
 
 
 def used_gpus(deployment: Deployment, variant: Variant) -> int:
-    """GPUs of an instance that hold the model: of several instance types the most, so that nothing is cried too early."""
+    """GPUs of an instance that hold the model: of several instance types the most, so that nothing
+    is cried too early.
+    """
     return max(1, *(gpus_used(deployment, pool.instance_type) for pool in variant.pools))
 
 
@@ -43,7 +47,9 @@ def _no_instances(deployment: Deployment, variant: Variant) -> Alarm:
         kind="no-instances",
         variant=variant,
         watched=_metric(deployment, variant, "MemoryUtilization", "SampleCount"),
-        condition=Condition(threshold=1, comparison=UNDER, points=5, periods=5, missing="breaching"),
+        condition=Condition(
+            threshold=1, comparison=UNDER, points=5, periods=5, missing="breaching"
+        ),
         told="no instance has reported its memory for five minutes, which each in service does every minute",
     )
 
@@ -72,17 +78,27 @@ def _host_memory(deployment: Deployment, variant: Variant) -> Alarm:
 
 def _gpu_memory(deployment: Deployment, variant: Variant) -> Alarm:
     """The metric counts 100 for each GPU."""
-    gpus, memory = used_gpus(deployment, variant), _metric(deployment, variant, "GPUMemoryUtilization", "Maximum")
-    each = Computed(expression=f"memory / {gpus}", label=f"memory of each of {gpus} GPUs, %", metrics={"memory": memory})
+    gpus, memory = (
+        used_gpus(deployment, variant),
+        _metric(deployment, variant, "GPUMemoryUtilization", "Maximum"),
+    )
+    each = Computed(
+        expression=f"memory / {gpus}",
+        label=f"memory of each of {gpus} GPUs, %",
+        metrics={"memory": memory},
+    )
     return Alarm(
         part="GpuMemory",
         kind="gpu-memory",
         variant=variant,
         watched=memory if gpus == 1 else each,
         condition=FULL,
-        told=f"the fullest instance's GPU memory is over {MEMORY_PERCENT} % used" + (f", of {gpus} GPUs" if gpus > 1 else ""),
+        told=f"the fullest instance's GPU memory is over {MEMORY_PERCENT} % used"
+        + (f", of {gpus} GPUs" if gpus > 1 else ""),
     )
 
 
 def _metric(deployment: Deployment, variant: Variant, name: str, statistic: str) -> Metric:
-    return Metric(namespace=HOST, name=name, dimensions=dimensions(deployment, variant), statistic=statistic)
+    return Metric(
+        namespace=HOST, name=name, dimensions=dimensions(deployment, variant), statistic=statistic
+    )

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
-from stacks.alarms.alarm import INVOCATIONS, MICROSECONDS_A_MILLISECOND, Alarm, Computed, Condition, Metric
+from stacks.alarms.alarm import (
+    INVOCATIONS,
+    MICROSECONDS_A_MILLISECOND,
+    Alarm,
+    Computed,
+    Condition,
+    Metric,
+)
 from stacks.capacity.latency import drift_limit
 from stacks.scaling.properties import dimensions
 
 FEW_REQUESTS = 300
-"""A minute, below which p99 is one of the slowest three: chance alone would take sound versions back."""
+"""A minute, below which p99 is one of the slowest three: chance alone would take sound versions
+back.
+"""
 
 
 def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
@@ -32,7 +41,9 @@ def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             kind="drift",
             variant=variant,
             watched=_latency(deployment, variant, "p99"),
-            condition=Condition(threshold=limit.milliseconds * MICROSECONDS_A_MILLISECOND, points=10, periods=15),
+            condition=Condition(
+                threshold=limit.milliseconds * MICROSECONDS_A_MILLISECOND, points=10, periods=15
+            ),
             told=f"p99 model latency is over {limit.milliseconds} ms: {limit.derivation}",
         )
 

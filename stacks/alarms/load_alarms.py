@@ -1,4 +1,6 @@
-"""Alarms on load that scaling does not take away: more than was measured, and a count that can rise no further."""
+"""Alarms on load that scaling does not take away: more than was measured, and a count that can rise
+no further.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             kind="saturation",
             variant=variant,
             watched=_metric(deployment, variant, "InvocationsPerInstance"),
-            condition=Condition(threshold=measured_per_minute(capacity.requests_per_second), points=10, periods=15),
+            condition=Condition(
+                threshold=measured_per_minute(capacity.requests_per_second), points=10, periods=15
+            ),
             told=f"an instance has more requests than were measured within the SLO: {capacity.derivation} x {SECONDS_A_MINUTE} s",
         )
     target = invocations_target(deployment, variant)
@@ -40,7 +44,9 @@ def measured_per_minute(requests_per_second: float) -> float:
 
 
 def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
-    """At its most instances alone a variant may be well: it would have more, if there were any to have."""
+    """At its most instances alone a variant may be well: it would have more, if there were any to
+    have.
+    """
     count = most(variant)
     watched = Computed(
         expression=f"IF(each > {target:.10g}, {COUNT}, 0)",
@@ -62,4 +68,9 @@ def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
 
 
 def _metric(deployment: Deployment, variant: Variant, name: str) -> Metric:
-    return Metric(namespace=INVOCATIONS, name=name, dimensions=dimensions(deployment, variant), statistic="Sum")
+    return Metric(
+        namespace=INVOCATIONS,
+        name=name,
+        dimensions=dimensions(deployment, variant),
+        statistic="Sum",
+    )

@@ -26,18 +26,25 @@ def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
-    """Alarms that take a new version back, the gravest first: what only a client can have caused must not."""
+    """Alarms that take a new version back, the gravest first: what only a client can have caused
+    must not.
+    """
     return tuple(map(logical_id, _taking_back(deployment)))
 
 
 def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
     """The names of those that SageMaker watches during a rollout."""
-    return tuple(alarm_name(deployment, each.kind, each.variant) for each in _taking_back(deployment)[:MOST_ALARMS])
+    return tuple(
+        alarm_name(deployment, each.kind, each.variant)
+        for each in _taking_back(deployment)[:MOST_ALARMS]
+    )
 
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
     """Every alarm, by variant, then those of the endpoint as a whole."""
-    of_variants = [each for variant in deployment.variants for each in _of_variant(deployment, variant)]
+    of_variants = [
+        each for variant in deployment.variants for each in _of_variant(deployment, variant)
+    ]
     return (*of_variants, *queue_alarms(deployment))
 
 

@@ -14,7 +14,9 @@ SCALING_SECONDS = 300
 
 
 def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
-    """The oldest request waits longer than one more instance takes to come; none for an endpoint that answers at once."""
+    """The oldest request waits longer than one more instance takes to come; none for an endpoint
+    that answers at once.
+    """
     if deployment.endpoint.asynchronous is None:
         return
     limit = longest_wait_seconds(deployment)
@@ -24,7 +26,12 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
         part="OldestRequest",
         kind="oldest-request",
         variant=None,
-        watched=Metric(namespace=INVOCATIONS, name="ApproximateAgeOfOldestRequest", dimensions=of, statistic="Maximum"),
+        watched=Metric(
+            namespace=INVOCATIONS,
+            name="ApproximateAgeOfOldestRequest",
+            dimensions=of,
+            statistic="Maximum",
+        ),
         condition=Condition(threshold=limit),
         told=f"the oldest request has waited over {limit} s: one more instance takes {ready_seconds(deployment.own)} s at most, "
         f"and scaling {SCALING_SECONDS} s to ask for it",

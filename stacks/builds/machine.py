@@ -1,9 +1,14 @@
-"""The state machine that builds engines, in the Amazon States Language: waves, one after the other, of engines side by side.
+"""The state machine that builds engines, in the Amazon States Language: waves, one after the other,
+of engines side by side.
 
-Its input is `{"source": "bucket/key", "commit": "…", "waves": [[engine, …], …]}`, each engine with engineKey, model,
-computeCapability, route and instanceType. Engines that share a network that nobody has made yet belong into different waves.
-Every engine is an execution of its own, in a Map Run: one history would not hold the looks at forty long builds. Its output is
-`{"built": [{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it ends FAILED, its cause naming
+Its input is `{"source": "bucket/key", "commit": "…", "waves": [[engine, …], …]}`, each engine with
+engineKey, model,
+computeCapability, route and instanceType. Engines that share a network that nobody has made yet
+belong into different waves.
+Every engine is an execution of its own, in a Map Run: one history would not hold the looks at forty
+long builds. Its output is
+`{"built": [{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it
+ends FAILED, its cause naming
 each engine, once all others have ended.
 """
 
@@ -22,8 +27,11 @@ CAUSE_CHARACTERS = 30_000
 FAILURES = '$join([$states.input.failed.(model & ", engine " & engineKey & ": " & reason & " Log: " & log)], "\\n")'
 
 
-def build_machine(environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str) -> dict[str, Any]:
-    """The definition; `projects` are the routes that have a CodeBuild project, `training_image` the image of training jobs.
+def build_machine(
+    environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
+) -> dict[str, Any]:
+    """The definition; `projects` are the routes that have a CodeBuild project, `training_image` the
+    image of training jobs.
 
     `${JobRole}` in it stands for the ARN of the training jobs' role.
     """
@@ -31,10 +39,17 @@ def build_machine(environment: EnvironmentSpec, *, projects: Sequence[str], trai
         "Comment": f"Builds engines of {environment.name}: each that can be built, whatever becomes of the others",
         "StartAt": "Waves",
         "States": {
-            "Waves": _waves(_engines(environment, engine_states(environment, projects=projects, training_image=training_image))),
+            "Waves": _waves(
+                _engines(
+                    environment,
+                    engine_states(environment, projects=projects, training_image=training_image),
+                )
+            ),
             "Summarize": _summarize(),
             "TellSummary": _tell_summary(environment),
-            "AllBuilt": choice({"$count($states.input.failed) = 0": "Built"}, default="NotAllBuilt"),
+            "AllBuilt": choice(
+                {"$count($states.input.failed) = 0": "Built"}, default="NotAllBuilt"
+            ),
             "Built": {"Type": "Succeed"},
             "NotAllBuilt": {
                 "Type": "Fail",
@@ -52,15 +67,25 @@ def _waves(engines: State) -> State:
         "Type": "Map",
         "ItemsPath": "$.waves",
         "MaxConcurrency": 1,
-        "ItemSelector": {"engines.$": "$$.Map.Item.Value", "source.$": "$.source", "commit.$": "$.commit"},
-        "ItemProcessor": {"ProcessorConfig": {"Mode": "INLINE"}, "StartAt": "Engines", "States": {"Engines": engines}},
+        "ItemSelector": {
+            "engines.$": "$$.Map.Item.Value",
+            "source.$": "$.source",
+            "commit.$": "$.commit",
+        },
+        "ItemProcessor": {
+            "ProcessorConfig": {"Mode": "INLINE"},
+            "StartAt": "Engines",
+            "States": {"Engines": engines},
+        },
         "ResultPath": "$.records",
         "Next": "Summarize",
     }
 
 
 def _engines(environment: EnvironmentSpec, states: dict[str, Any]) -> State:
-    """An execution that should end in failure all the same, as one that was stopped by hand, fails no other."""
+    """An execution that should end in failure all the same, as one that was stopped by hand, fails
+    no other.
+    """
     return {
         "Type": "Map",
         "Label": "Engine",
@@ -73,7 +98,10 @@ def _engines(environment: EnvironmentSpec, states: dict[str, Any]) -> State:
             "commit.$": "$.commit",
             "execution.$": "$$.Execution.Id",
         },
-        "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}, **states},
+        "ItemProcessor": {
+            "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+            **states,
+        },
         "End": True,
     }
 
@@ -94,11 +122,24 @@ def _summarize() -> State:
     ]
   }
 )"""
-    return {"Type": "Pass", "QueryLanguage": "JSONata", "Output": jsonata(output), "Next": "TellSummary"}
+    return {
+        "Type": "Pass",
+        "QueryLanguage": "JSONata",
+        "Output": jsonata(output),
+        "Next": "TellSummary",
+    }
 
 
 def _tell_summary(environment: EnvironmentSpec) -> State:
-    counts = '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
+    counts = (
+        '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
+    )
     built = '$join([$states.input.built.(model & ", engine " & engineKey)], "\\n")'
     message = f'"Built:\\n" & {built} & "\\n\\nNot built:\\n" & {FAILURES} & "\\n\\n" & $states.context.Execution.Id'
-    return publication(environment, event="builds-ended", subject=title(environment, counts), message=message, then="AllBuilt")
+    return publication(
+        environment,
+        event="builds-ended",
+        subject=title(environment, counts),
+        message=message,
+        then="AllBuilt",
+    )

@@ -1,4 +1,6 @@
-"""CloudFormation properties of what builds engines: a CodeBuild project for each route, and the state machine."""
+"""CloudFormation properties of what builds engines: a CodeBuild project for each route, and the
+state machine.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class BuildRouteProps:
     fleet_arn: str | None = None
 
 
-# 16 GiB: exporting and quantizing BERT-large takes 6.7 at its peak (docs/verification.md), and the next size down has 8 in all.
+# 16 GiB: exporting and quantizing BERT-large takes 6.7 at its peak (docs/verification.md), and the
+# next size down has 8 in all.
 CPU = BuildRouteProps(
     name="cpu",
     construct_id="Cpu",
@@ -44,8 +47,13 @@ GPU = BuildRouteProps(
 )
 
 
-def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[BuildRouteProps, ...]:
-    """The routes that have a project. Those of GPUs need TensorRT, and CodeBuild's GPUs or a fleet."""
+def build_routes(
+    environment: EnvironmentSpec, platform: ServingPlatform
+) -> tuple[BuildRouteProps, ...]:
+    """The routes that have a project.
+
+    Those of GPUs need TensorRT, and CodeBuild's GPUs or a fleet.
+    """
     if platform.tensorrt is None:
         return (CPU,)
     on_demand = (CPU, GPU) if environment.has_codebuild_gpu else (CPU,)
@@ -68,12 +76,18 @@ def training_image(platform: ServingPlatform) -> str:
     return CPU.image if platform.tensorrt is None else GPU.image
 
 
-def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, image_uri: str, buildspec: str) -> dict[str, Any]:
+def project_properties(
+    environment: EnvironmentSpec, route: BuildRouteProps, *, image_uri: str, buildspec: str
+) -> dict[str, Any]:
     """An `AWS::CodeBuild::Project` without its role.
 
-    It has no source: every build brings one, as a zip in the artifact bucket, so a changed model changes no template.
+    It has no source: every build brings one, as a zip in the artifact bucket, so a changed model
+    changes no template.
     """
-    variables = {"ROUNDHOUSE_ENVIRONMENT": environment.name, "ROUNDHOUSE_BUCKET": names.artifact_bucket(environment)}
+    variables = {
+        "ROUNDHOUSE_ENVIRONMENT": environment.name,
+        "ROUNDHOUSE_BUCKET": names.artifact_bucket(environment),
+    }
     properties: dict[str, Any] = {
         "Name": names.builder_project(environment, route.name),
         "Description": f"Builds engines of {environment.name} by route {route.name}",
@@ -85,9 +99,14 @@ def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, 
             "Image": image_uri,
             "ImagePullCredentialsType": "SERVICE_ROLE",
             "PrivilegedMode": False,
-            "EnvironmentVariables": [{"Name": name, "Type": "PLAINTEXT", "Value": value} for name, value in variables.items()],
+            "EnvironmentVariables": [
+                {"Name": name, "Type": "PLAINTEXT", "Value": value}
+                for name, value in variables.items()
+            ],
         },
-        "LogsConfig": {"CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment, route)}},
+        "LogsConfig": {
+            "CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment, route)}
+        },
         "TimeoutInMinutes": environment.builds.timeout_minutes,
         "QueuedTimeoutInMinutes": QUEUED_MINUTES,
     }
@@ -103,11 +122,15 @@ def project_properties(environment: EnvironmentSpec, route: BuildRouteProps, *, 
     return properties
 
 
-def machine_properties(environment: EnvironmentSpec, definition: Mapping[str, Any]) -> dict[str, Any]:
+def machine_properties(
+    environment: EnvironmentSpec, definition: Mapping[str, Any]
+) -> dict[str, Any]:
     """An `AWS::StepFunctions::StateMachine` without its role and the substitution of `JobRole`.
 
-    The definition goes in as text: CloudFormation makes texts of the numbers in an object. Nothing is logged to CloudWatch: every
-    execution's history is kept for 90 days, and a log's delivery asks for eight actions on every log of the account.
+    The definition goes in as text: CloudFormation makes texts of the numbers in an object. Nothing
+    is logged to CloudWatch: every
+    execution's history is kept for 90 days, and a log's delivery asks for eight actions on every
+    log of the account.
     """
     return {
         "StateMachineName": names.build_machine(environment),

@@ -25,14 +25,21 @@ from stacks.access.statements import (
 from stacks.builds.properties import BuildRouteProps, log_group_name
 from stacks.builds.states.training import LOG_GROUP
 
-BUILT = tuple(f"{prefix}/*" for prefix in (names.NETWORKS_PREFIX, names.ENGINES_PREFIX, names.TIMING_CACHES_PREFIX))
+BUILT = tuple(
+    f"{prefix}/*"
+    for prefix in (names.NETWORKS_PREFIX, names.ENGINES_PREFIX, names.TIMING_CACHES_PREFIX)
+)
 """What every build goes on from, and publishes."""
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
 
 
-def project_statements(environment: EnvironmentSpec, route: BuildRouteProps) -> tuple[Statement, ...]:
-    """Of a CodeBuild project: pull its image, read sources, read and write what is built, write its own log."""
+def project_statements(
+    environment: EnvironmentSpec, route: BuildRouteProps
+) -> tuple[Statement, ...]:
+    """Of a CodeBuild project: pull its image, read sources, read and write what is built, write its
+    own log.
+    """
     return (
         *image_pull(environment, route.image),
         *registry_log_in(),
@@ -46,9 +53,11 @@ def project_statements(environment: EnvironmentSpec, route: BuildRouteProps) -> 
 
 
 def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
-    """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for all jobs.
+    """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for
+    all jobs.
 
-    To encrypt is what SageMaker asks for where a job's output names a key (API reference, `OutputDataConfig`).
+    To encrypt is what SageMaker asks for where a job's output names a key (API reference,
+    `OutputDataConfig`).
     """
     return (
         *image_pull(environment, image),
@@ -66,28 +75,50 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
 def machine_statements(
     environment: EnvironmentSpec, *, projects: Sequence[str], job_role: str | dict[str, Any]
 ) -> tuple[Statement, ...]:
-    """Of the state machine: builds in these projects, training jobs of this environment's name, its own executions, one topic."""
+    """Of the state machine: builds in these projects, training jobs of this environment's name, its
+    own executions, one topic.
+    """
     machine = names.build_machine(environment)
-    executions = [arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")]
-    jobs = arns.arn(environment, "sagemaker", f"training-job/{names.training_job_prefix(environment)}*")
-    builders = [arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, each)}") for each in projects]
+    executions = [
+        arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")
+    ]
+    jobs = arns.arn(
+        environment, "sagemaker", f"training-job/{names.training_job_prefix(environment)}*"
+    )
+    builders = [
+        arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, each)}")
+        for each in projects
+    ]
     return (
         _allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),
-        _allow("RunTrainingJobs", ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"], [jobs]),
+        _allow(
+            "RunTrainingJobs",
+            ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"],
+            [jobs],
+        ),
         *pass_role(job_role, "sagemaker.amazonaws.com"),
-        # A Map Run starts an execution of the same machine for every engine, and ends them when it is ended.
-        _allow("StartEngines", ["states:StartExecution"], [arns.arn(environment, "states", f"stateMachine:{machine}")]),
+        # A Map Run starts an execution of the same machine for every engine, and ends them when it
+        # is ended.
+        _allow(
+            "StartEngines",
+            ["states:StartExecution"],
+            [arns.arn(environment, "states", f"stateMachine:{machine}")],
+        ),
         _allow("FollowEngines", ["states:DescribeExecution", "states:StopExecution"], executions),
         *topic_publish(environment),
     )
 
 
 def _job_logs(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """SageMaker's group for all jobs, in both forms of a group's ARN: IAM knows it by the longer one (see `log_writes`)."""
+    """SageMaker's group for all jobs, in both forms of a group's ARN: IAM knows it by the longer
+    one (see `log_writes`).
+    """
     group = arns.log_group(environment, LOG_GROUP)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
-        _allow("FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group, f"{group}:*"]),
+        _allow(
+            "FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group, f"{group}:*"]
+        ),
         _allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
     )
 

@@ -1,4 +1,6 @@
-"""What an engine's own benchmark says of an instance: its best rate within the SLO, with what waiting and sharing add."""
+"""What an engine's own benchmark says of an instance: its best rate within the SLO, with what
+waiting and sharing add.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,20 @@ class EngineRate:
 
 
 def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
-    """The rate of the best batch size within the SLO on every GPU that the server uses; a sentence's part when it is not known.
+    """The rate of the best batch size within the SLO on every GPU that the server uses; a
+    sentence's part when it is not known.
 
-    Of it counts what requests that come at random leave (`counted_share`). Where no batch size keeps the SLO it is a quarter of
+    Of it counts what requests that come at random leave (`counted_share`). Where no batch size
+    keeps the SLO it is a quarter of
     the lowest rate measured, and `within_slo` is false.
     """
     best = best_record(deployment, target)
     if isinstance(best, str):
         return best
-    gpus, within_slo = gpus_used(deployment, target.instance_type), keeps_slo(deployment, target, best)
+    gpus, within_slo = (
+        gpus_used(deployment, target.instance_type),
+        keeps_slo(deployment, target, best),
+    )
     share = Decimal(str(share_of(deployment, target, best)))
     return EngineRate(
         requests_per_second=float(Decimal(str(best.rows_per_second)) * max(1, gpus) * share),
@@ -41,7 +48,9 @@ def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
 
 
 def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str:
-    """The benchmark of the batch size with the highest rate that counts within the SLO, else the lowest; or why there is none."""
+    """The benchmark of the batch size with the highest rate that counts within the SLO, else the
+    lowest; or why there is none.
+    """
     entry, model = target.lock_entry, target.model.name
     if entry is None:
         return f"model '{model}' is not built"
@@ -61,7 +70,9 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
 
 
 def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -> bool:
-    """Whether an answer at a record's batch size is within the endpoint's SLO; always where it promises none."""
+    """Whether an answer at a record's batch size is within the endpoint's SLO; always where it
+    promises none.
+    """
     slo = deployment.endpoint.latency_slo_ms
     return slo is None or latency_ms(deployment, target, record.p99_ms) <= slo
 
@@ -85,7 +96,8 @@ def gpus_used(deployment: Deployment, instance: InstanceType) -> int:
 def latency_ms(deployment: Deployment, target: Target, p99_ms: float) -> float:
     """The longest that an answer takes when the engine never rests, in milliseconds.
 
-    A request waits out the queue delay and the batch under way, then runs in its own. Copies of the engine on one GPU share it:
+    A request waits out the queue delay and the batch under way, then runs in its own. Copies of the
+    engine on one GPU share it:
     a batch takes as many times as long as there are copies, and one of them ends every `p99_ms`.
     """
     return queue_ms(deployment, target) + p99_ms + copies(deployment, target) * p99_ms
@@ -93,7 +105,11 @@ def latency_ms(deployment: Deployment, target: Target, p99_ms: float) -> float:
 
 def queue_ms(deployment: Deployment, target: Target) -> float:
     """How long a request may wait for others; the Python server takes whatever waits, at once."""
-    return target.model.serving.dynamic_batching.max_queue_delay_us / 1000 if deployment.server == "triton" else 0.0
+    return (
+        target.model.serving.dynamic_batching.max_queue_delay_us / 1000
+        if deployment.server == "triton"
+        else 0.0
+    )
 
 
 def copies(deployment: Deployment, target: Target) -> int:
@@ -102,7 +118,9 @@ def copies(deployment: Deployment, target: Target) -> int:
 
 
 def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
-    """Whether a GPU by the driver's name ("NVIDIA A10G") is the instance type's ("A10G"); one compute capability has several."""
+    """Whether a GPU by the driver's name ("NVIDIA A10G") is the instance type's ("A10G"); one
+    compute capability has several.
+    """
     if gpu is None or instance.gpu is None:
         return True
     measured, needed = (re.findall(r"[a-z0-9]+", name.lower()) for name in (gpu, instance.gpu))
@@ -110,9 +128,19 @@ def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
 
 
 def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
-    """The engine's own records, at the longest sequence it is tuned for, else at the longest measured."""
-    own = [each for each in manifest.benchmark if (each.runtime, each.precision) == (manifest.runtime.name, manifest.precision)]
-    tuned = {profile.sequence[1] for profile in manifest.optimization_profiles if profile.sequence is not None}
+    """The engine's own records, at the longest sequence it is tuned for, else at the longest
+    measured.
+    """
+    own = [
+        each
+        for each in manifest.benchmark
+        if (each.runtime, each.precision) == (manifest.runtime.name, manifest.precision)
+    ]
+    tuned = {
+        profile.sequence[1]
+        for profile in manifest.optimization_profiles
+        if profile.sequence is not None
+    }
     lengths = {each.sequence for each in own if each.sequence is not None}
     longest = max(lengths & tuned, default=max(lengths, default=None))
     return [each for each in own if each.sequence == longest]
@@ -122,9 +150,14 @@ def _rate(record: BenchmarkRecord) -> float:
     return record.rows_per_second
 
 
-def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int, *, within_slo: bool) -> str:
+def _derivation(
+    deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int, *, within_slo: bool
+) -> str:
     slo, several = deployment.endpoint.latency_slo_ms, copies(deployment, target)
-    parts = [f"batch {record.batch}" + ("" if record.sequence is None else f" of {record.sequence} tokens")]
+    parts = [
+        f"batch {record.batch}"
+        + ("" if record.sequence is None else f" of {record.sequence} tokens")
+    ]
     parts.append(f"p99 {record.p99_ms:g} ms")
     if slo is None:
         parts.append("no latency SLO")
@@ -133,7 +166,8 @@ def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord,
         busy = f"{latency_ms(deployment, target, record.p99_ms):g} ms behind the batch under way{shared}"
         parts += [busy, f"{'within' if within_slo else 'OVER'} the SLO of {slo:g} ms"]
     if not target.instance_type.is_gpu and target.lock_entry is not None:
-        # A CPU has no name to compare, and the machine that built may have other cores than the one that serves.
+        # A CPU has no name to compare, and the machine that built may have other cores than the one
+        # that serves.
         parts.append(f"on its builder's CPU ({target.lock_entry.manifest.builder.machine})")
     engine = f"the engine alone: {record.runtime} {record.precision}, {', '.join(parts)}"
     times = f" x {gpus} GPUs" if gpus > 1 else ""
@@ -146,5 +180,7 @@ def _counted(deployment: Deployment, target: Target, record: BenchmarkRecord) ->
     if share == 1:
         return ""
     if keeps_slo(deployment, target, record):
-        return f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
+        return (
+            f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
+        )
     return f" x {share:g}, so that few requests wait"

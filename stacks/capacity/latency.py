@@ -1,4 +1,6 @@
-"""The latency that a variant should have by its engines' own benchmarks, and the one at which it has drifted from them."""
+"""The latency that a variant should have by its engines' own benchmarks, and the one at which it
+has drifted from them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class DriftLimit:
 
 
 def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatency | None:
-    """The slowest target's on the slowest instance type, behind the batch under way; None when one was not measured there."""
+    """The slowest target's on the slowest instance type, behind the batch under way; None when one
+    was not measured there.
+    """
     found = [_of_target(deployment, target) for pool in variant.pools for target in pool.targets]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
@@ -37,15 +41,27 @@ def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatenc
 
 
 def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
-    """Half as much again as expected, at most halfway from there to the SLO; None where nothing is expected within the SLO."""
+    """Half as much again as expected, at most halfway from there to the SLO; None where nothing is
+    expected within the SLO.
+    """
     expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
     if expected is None:
         return None
-    limit, told = expected.milliseconds * DRIFT_FACTOR, f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}"
+    limit, told = (
+        expected.milliseconds * DRIFT_FACTOR,
+        f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}",
+    )
     if slo is not None and (halfway := (expected.milliseconds + slo) / 2) < limit:
-        limit, told = halfway, f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}"
+        limit, told = (
+            halfway,
+            f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}",
+        )
     whole = math.ceil(limit)
-    return None if slo is not None and whole >= slo else DriftLimit(milliseconds=whole, derivation=told)
+    return (
+        None
+        if slo is not None and whole >= slo
+        else DriftLimit(milliseconds=whole, derivation=told)
+    )
 
 
 def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None:
@@ -53,6 +69,8 @@ def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None
     if isinstance(record, str):
         return None
     expected = latency_ms(deployment, target, record.p99_ms)
-    shape = f"batch {record.batch}" + ("" if record.sequence is None else f" of {record.sequence} tokens")
+    shape = f"batch {record.batch}" + (
+        "" if record.sequence is None else f" of {record.sequence} tokens"
+    )
     told = f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind the batch under way"
     return ExpectedLatency(milliseconds=expected, derivation=told)

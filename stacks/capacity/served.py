@@ -1,4 +1,6 @@
-"""What the lock says an instance answered behind its endpoint, where that was measured as it is deployed now."""
+"""What the lock says an instance answered behind its endpoint, where that was measured as it is
+deployed now.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Served:
 
 
 def served(deployment: Deployment, target: Target) -> Served | None:
-    """What an instance of the target's type answered with exactly this engine, on the same server; None: not measured."""
+    """What an instance of the target's type answered with exactly this engine, on the same server;
+    None: not measured.
+    """
     entry = target.lock_entry
     if entry is None or entry.capacity is None or entry.manifest.engine_key != target.engine_key:
         return None
@@ -38,12 +42,16 @@ def served(deployment: Deployment, target: Target) -> Served | None:
 
 
 def capped(rate: EngineRate, measured: Served) -> EngineRate:
-    """The engine's own rate at a stricter SLO, in requests as large as those served, and never more than was served."""
+    """The engine's own rate at a stricter SLO, in requests as large as those served, and never more
+    than was served.
+    """
     rows = measured.rows_per_request
     least = min(rate.requests_per_second / rows, measured.requests_per_second)
     alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
     bound = f"at most the {measured.requests_per_second:.10g} requests/s served ({measured.told})"
-    return EngineRate(requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}")
+    return EngineRate(
+        requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}"
+    )
 
 
 def _told(found: ServedCapacity) -> str:

@@ -12,7 +12,10 @@ from stacks.capacity.served import capped, served
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """Requests a second of one instance, and how that was derived. `within_slo`: nothing that the variant serves misses it."""
+    """Requests a second of one instance, and how that was derived.
+
+    `within_slo`: nothing that the variant serves misses it.
+    """
 
     requests_per_second: float
     within_slo: bool
@@ -30,7 +33,8 @@ class TargetCapacity:
 
 
 def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
-    """The slowest target's on the slowest instance type; None when a target was not measured as it is served.
+    """The slowest target's on the slowest instance type; None when a target was not measured as it
+    is served.
 
     Any mix of requests may come, and the metric that scales is a mean over instances of every type.
     """
@@ -53,7 +57,11 @@ def instance_capacity(deployment: Deployment) -> Capacity | None:
 
 def target_capacities(deployment: Deployment, variant: Variant) -> tuple[TargetCapacity, ...]:
     """Every engine on every instance type of a variant."""
-    return tuple(_target_capacity(deployment, pool, target) for pool in variant.pools for target in pool.targets)
+    return tuple(
+        _target_capacity(deployment, pool, target)
+        for pool in variant.pools
+        for target in pool.targets
+    )
 
 
 def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
@@ -67,7 +75,9 @@ def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]
 
 
 def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> TargetCapacity:
-    """What was served counts before what the engine alone did; at a looser SLO it still is the most that can be believed."""
+    """What was served counts before what the engine alone did; at a looser SLO it still is the most
+    that can be believed.
+    """
     measured, slo = served(deployment, target), deployment.endpoint.latency_slo_ms
     if measured is not None and (slo is None or measured.slo_ms <= slo):
         rate = EngineRate(
@@ -79,11 +89,17 @@ def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> Targ
     found = engine_rate(deployment, target)
     if isinstance(found, str):
         return TargetCapacity(pool=pool, target=target, rate=None, unknown=found)
-    return TargetCapacity(pool=pool, target=target, rate=found if measured is None else capped(found, measured))
+    return TargetCapacity(
+        pool=pool, target=target, rate=found if measured is None else capped(found, measured)
+    )
 
 
 def _slowest_of(variant: Variant) -> str:
     """Says what the slowest was taken from, where there was a choice."""
     types, models = len(variant.pools), len(variant.targets)
-    among = [f"{count} {what}" for count, what in ((models, "models"), (types, "instance types")) if count > 1]
+    among = [
+        f"{count} {what}"
+        for count, what in ((models, "models"), (types, "instance types"))
+        if count > 1
+    ]
     return f", the slowest of {' on '.join(among)}" if among else ""

@@ -20,7 +20,9 @@ def cache_graphs(shown: Shown) -> list[Graph]:
 
 def _hits(shown: Shown) -> Graph:
     label = "requests whose model is in memory"
-    rows = shown.changed("ModelCacheHit", "Average", "* 100", label=label, names=("hits", "percent"))
+    rows = shown.changed(
+        "ModelCacheHit", "Average", "* 100", label=label, names=("hits", "percent")
+    )
     return Graph(title="Cache hits, %", rows=rows, unit="%", most=100)
 
 
@@ -36,5 +38,7 @@ def _models(shown: Shown) -> Graph:
 def _waits(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(WAITS):
-        rows += shown.changed(metric, "Average", "/ 1000", label=label, names=(f"wait{number}", f"ms{number}"))
+        rows += shown.changed(
+            metric, "Average", "/ 1000", label=label, names=(f"wait{number}", f"ms{number}")
+        )
     return Graph(title="Loading, ms on average", rows=rows, unit="ms")

@@ -1,4 +1,6 @@
-"""The dashboard of one endpoint, in its own stack: it says what that stack deploys, and goes when the endpoint goes."""
+"""The dashboard of one endpoint, in its own stack: it says what that stack deploys, and goes when
+the endpoint goes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from stacks.dashboards.queue_graphs import queue_graphs
 from stacks.dashboards.rows import Shown
 from stacks.dashboards.tables import deployed, promises
 from stacks.dashboards.variant_graphs import variant_graphs
-from stacks.dashboards.widget import Graph, Section, Widget, alarm_states, graph, laid_out, text, with_headings
+from stacks.dashboards.widget import (
+    Graph,
+    Section,
+    Widget,
+    alarm_states,
+    graph,
+    laid_out,
+    text,
+    with_headings,
+)
 
 HEAD_HEIGHT = 6
 
@@ -37,10 +48,16 @@ def dashboard_name(deployment: Deployment) -> str:
 
 
 def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
-    """Its alarms, what is deployed, and every graph with the endpoint's own lines; a section for each variant."""
-    sections = [section for variant in deployment.variants for section in _sections(deployment, variant)]
+    """Its alarms, what is deployed, and every graph with the endpoint's own lines; a section for
+    each variant.
+    """
+    sections = [
+        section for variant in deployment.variants for section in _sections(deployment, variant)
+    ]
     side_by_side = (
-        variant_graphs(_endpoint(deployment), list(lines.slo_lines(deployment))) if len(deployment.variants) > 1 else []
+        variant_graphs(_endpoint(deployment), list(lines.slo_lines(deployment)))
+        if len(deployment.variants) > 1
+        else []
     )
     together = Section(title="Variants side by side", widgets=_graphs(deployment, side_by_side))
     widgets = [*_head(deployment), *with_headings([together, *sections])]
@@ -50,13 +67,23 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
 def _head(deployment: Deployment) -> list[Widget]:
     title = f"# {_endpoint(deployment)}\n\nRollout: {deployment.endpoint.rollout}. {lines.COLORS}"
     arns = [alarm_arn(deployment, each.kind, each.variant) for each in endpoint_alarms(deployment)]
-    told = "\n\n".join([title, promises([deployment], counts=True), "**Deployed**", deployed(deployment)])
-    return [text(told, width=12, height=HEAD_HEIGHT), *alarm_states("Alarms", arns, height=HEAD_HEIGHT)]
+    told = "\n\n".join(
+        [title, promises([deployment], counts=True), "**Deployed**", deployed(deployment)]
+    )
+    return [
+        text(told, width=12, height=HEAD_HEIGHT),
+        *alarm_states("Alarms", arns, height=HEAD_HEIGHT),
+    ]
 
 
 def _sections(deployment: Deployment, variant: Variant) -> Iterator[Section]:
-    shown, several = Shown(endpoint=_endpoint(deployment), variant=variant.name), len(deployment.variants) > 1
-    where = f" of {variant.name}" + (" (shadow)" if variant.role == "shadow" else "") if several else ""
+    shown, several = (
+        Shown(endpoint=_endpoint(deployment), variant=variant.name),
+        len(deployment.variants) > 1,
+    )
+    where = (
+        f" of {variant.name}" + (" (shadow)" if variant.role == "shadow" else "") if several else ""
+    )
     queued = deployment.endpoint.asynchronous is not None
     latency_lines = [*lines.slo_lines(deployment), *lines.drift_lines(deployment, variant)]
     yield Section(
@@ -71,17 +98,27 @@ def _sections(deployment: Deployment, variant: Variant) -> Iterator[Section]:
         ),
     )
     if queued:
-        found = queue_graphs(shown, list(lines.backlog_lines(deployment)), list(lines.wait_lines(deployment)))
+        found = queue_graphs(
+            shown, list(lines.backlog_lines(deployment)), list(lines.wait_lines(deployment))
+        )
         yield Section(title="Queue", widgets=_graphs(deployment, found))
     else:
-        yield Section(title=f"Load{where}", widgets=_graphs(deployment, list(_load(deployment, variant, shown))))
-    yield Section(title=f"Hosts{where}", widgets=_graphs(deployment, list(_hosts(deployment, variant, shown))))
+        yield Section(
+            title=f"Load{where}",
+            widgets=_graphs(deployment, list(_load(deployment, variant, shown))),
+        )
+    yield Section(
+        title=f"Hosts{where}", widgets=_graphs(deployment, list(_hosts(deployment, variant, shown)))
+    )
     if deployment.multi_model:
         yield Section(title="Models in memory", widgets=_graphs(deployment, cache_graphs(shown)))
 
 
 def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:
-    measured = [*lines.capacity_lines(deployment, variant), *lines.target_lines(deployment, variant)]
+    measured = [
+        *lines.capacity_lines(deployment, variant),
+        *lines.target_lines(deployment, variant),
+    ]
     yield request_graphs.requests(shown)
     yield request_graphs.requests_of_each(shown, measured)
     yield instance_graphs.instances(shown, list(lines.count_lines(deployment, variant)))
@@ -95,10 +132,14 @@ def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[G
     if gpus:
         yield instance_graphs.gpu_use(shown, gpus, list(lines.gpu_lines(deployment, variant)))
         yield instance_graphs.gpu_memory(shown, gpus, memory)
-    yield instance_graphs.cpu(shown, variant.instance_type.vcpus if len(variant.pools) == 1 else None)
+    yield instance_graphs.cpu(
+        shown, variant.instance_type.vcpus if len(variant.pools) == 1 else None
+    )
     yield instance_graphs.memory_and_disk(shown, [*memory, *lines.disk_lines(deployment)])
     if deployment.endpoint.asynchronous is not None:
-        yield instance_graphs.reported_instances(shown, list(lines.count_lines(deployment, variant)))
+        yield instance_graphs.reported_instances(
+            shown, list(lines.count_lines(deployment, variant))
+        )
 
 
 def _graphs(deployment: Deployment, wanted: list[Graph]) -> list[Widget]:

@@ -13,32 +13,62 @@ from stacks.alarms.alarm import Alarm
 from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards import instance_graphs, request_graphs
 from stacks.dashboards.cache_graphs import cache_graphs
-from stacks.dashboards.lines import Line, capacity_lines, gpu_counts, merged, slo_lines, target_lines
+from stacks.dashboards.lines import (
+    Line,
+    capacity_lines,
+    gpu_counts,
+    merged,
+    slo_lines,
+    target_lines,
+)
 from stacks.dashboards.overview import GRAVEST, overview
 from stacks.dashboards.queue_graphs import queue_graphs
 from stacks.dashboards.rows import Shown
 from stacks.dashboards.variant_graphs import variant_graphs
-from stacks.dashboards.widget import Graph, Section, Widget, alarm_graph, alarm_states, graph, laid_out, with_headings
+from stacks.dashboards.widget import (
+    Graph,
+    Section,
+    Widget,
+    alarm_graph,
+    alarm_states,
+    graph,
+    laid_out,
+    with_headings,
+)
 
 SELECTED = "SELECTED_ENDPOINT"
-"""What the selector replaces, wherever it stands: in dimensions, searches and alarms' ARNs. No name has an underscore."""
+"""What the selector replaces, wherever it stands: in dimensions, searches and alarms' ARNs.
+
+No name has an underscore.
+"""
 MOST_VALUES = 500
 """That CloudWatch takes in a selector; more are found by a search."""
 MOST_DRAWN = 6
-"""Endpoints whose lines are drawn: a graph is scaled to hold every line, those of endpoints not selected too."""
+"""Endpoints whose lines are drawn: a graph is scaled to hold every line, those of endpoints not
+selected too.
+"""
 STATES_HEIGHT = 3
 Lines = Callable[[Deployment], Iterator[Line]]
 
 
 def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
-    """Alarms of every endpoint, then all of the one selected: latency, load, errors, instances, cache, queue, variants.
+    """Alarms of every endpoint, then all of the one selected: latency, load, errors, instances,
+    cache, queue, variants.
 
-    Numbers of its own that an endpoint has (SLO, capacity, price) are drawn by its alarms' graphs, which follow the selector.
+    Numbers of its own that an endpoint has (SLO, capacity, price) are drawn by its alarms' graphs,
+    which follow the selector.
     """
     found = [endpoint_alarms(each) for each in deployments]
     kinds = [_own_kinds(each, alarms) for each, alarms in zip(deployments, found, strict=True)]
-    sections = list(_Selected(deployments=deployments, kinds=kinds, shown=Shown(endpoint=SELECTED, variant=VARIANT)).sections())
-    widgets = [*overview(deployments, found, drawn=len(deployments) <= MOST_DRAWN), *with_headings(sections)]
+    sections = list(
+        _Selected(
+            deployments=deployments, kinds=kinds, shown=Shown(endpoint=SELECTED, variant=VARIANT)
+        ).sections()
+    )
+    widgets = [
+        *overview(deployments, found, drawn=len(deployments) <= MOST_DRAWN),
+        *with_headings(sections),
+    ]
     return {
         "start": "-PT3H",
         # A longer period would sum more than the minute that the lines are about.
@@ -68,7 +98,9 @@ def _selector(deployments: Sequence[Deployment]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Selected:
-    """The endpoint selected, whichever it is; `kinds` are the alarms of each endpoint's own variant."""
+    """The endpoint selected, whichever it is; `kinds` are the alarms of each endpoint's own
+    variant.
+    """
 
     deployments: Sequence[Deployment]
     kinds: Sequence[frozenset[str]]
@@ -81,12 +113,22 @@ class _Selected:
         yield Section(title="Load and instances", widgets=self._load())
         yield Section(title="Hosts", widgets=self._hosts())
         if any(each.multi_model for each in self.deployments):
-            yield Section(title="Models in memory (multi-model endpoints)", widgets=self._drawn(*cache_graphs(self.shown)))
+            yield Section(
+                title="Models in memory (multi-model endpoints)",
+                widgets=self._drawn(*cache_graphs(self.shown)),
+            )
         if any(each.endpoint.asynchronous is not None for each in self.deployments):
-            oldest = self._by_alarm("oldest-request", "Age of the oldest request against the alarm, s")
-            yield Section(title="Queue (asynchronous endpoints)", widgets=[*self._drawn(*queue_graphs(self.shown)), *oldest])
+            oldest = self._by_alarm(
+                "oldest-request", "Age of the oldest request against the alarm, s"
+            )
+            yield Section(
+                title="Queue (asynchronous endpoints)",
+                widgets=[*self._drawn(*queue_graphs(self.shown)), *oldest],
+            )
         if any(len(each.variants) > 1 for each in self.deployments):
-            yield Section(title="Variants side by side", widgets=self._drawn(*variant_graphs(SELECTED)))
+            yield Section(
+                title="Variants side by side", widgets=self._drawn(*variant_graphs(SELECTED))
+            )
 
     def _states(self) -> list[Widget]:
         """Alarms that every endpoint has: CloudWatch is told none that is not there."""
@@ -100,16 +142,28 @@ class _Selected:
             *self._drawn(request_graphs.latency(self.shown, slo)),
             *self._by_alarm("latency", "p99 of the model against the SLO, microseconds"),
             *self._by_alarm("drift", "p99 of the model against its benchmark, microseconds"),
-            *self._drawn(request_graphs.failed_share(self.shown), request_graphs.failed_count(self.shown)),
+            *self._drawn(
+                request_graphs.failed_share(self.shown), request_graphs.failed_count(self.shown)
+            ),
         ]
 
     def _load(self) -> list[Widget]:
-        measured, aims = _lines(self.deployments, _own(capacity_lines)), _lines(self.deployments, _own(target_lines))
+        measured, aims = (
+            _lines(self.deployments, _own(capacity_lines)),
+            _lines(self.deployments, _own(target_lines)),
+        )
         return [
-            *self._drawn(request_graphs.requests(self.shown), request_graphs.requests_of_each(self.shown, [*measured, *aims])),
-            *self._by_alarm("saturation", "Requests of each instance against the measured capacity"),
+            *self._drawn(
+                request_graphs.requests(self.shown),
+                request_graphs.requests_of_each(self.shown, [*measured, *aims]),
+            ),
+            *self._by_alarm(
+                "saturation", "Requests of each instance against the measured capacity"
+            ),
             *self._drawn(instance_graphs.instances(self.shown)),
-            *self._by_alarm("ceiling", "Instances, while each has more requests than scaling aims at"),
+            *self._by_alarm(
+                "ceiling", "Instances, while each has more requests than scaling aims at"
+            ),
             *self._cost(),
         ]
 
@@ -118,13 +172,28 @@ class _Selected:
         return self._drawn(cost) if cost.rows and len(self.deployments) <= MOST_DRAWN else []
 
     def _hosts(self) -> list[Widget]:
-        gpus = sorted({count for each in self.deployments for count in gpu_counts(each, [each.own])})
-        on_gpus = [instance_graphs.gpu_use(self.shown, gpus), instance_graphs.gpu_memory(self.shown, gpus)] if gpus else []
-        exact = self._by_alarm("gpu-memory", "GPU memory against the alarm, % of each GPU") if len(gpus) > 1 else []
+        gpus = sorted(
+            {count for each in self.deployments for count in gpu_counts(each, [each.own])}
+        )
+        on_gpus = (
+            [
+                instance_graphs.gpu_use(self.shown, gpus),
+                instance_graphs.gpu_memory(self.shown, gpus),
+            ]
+            if gpus
+            else []
+        )
+        exact = (
+            self._by_alarm("gpu-memory", "GPU memory against the alarm, % of each GPU")
+            if len(gpus) > 1
+            else []
+        )
         return [
             *self._drawn(*on_gpus),
             *exact,
-            *self._drawn(instance_graphs.cpu(self.shown), instance_graphs.memory_and_disk(self.shown)),
+            *self._drawn(
+                instance_graphs.cpu(self.shown), instance_graphs.memory_and_disk(self.shown)
+            ),
         ]
 
     def _drawn(self, *graphs: Graph) -> list[Widget]:
@@ -134,7 +203,11 @@ class _Selected:
         """A graph of the selected endpoint's alarm; none where no endpoint has it."""
         count = sum(kind in each for each in self.kinds)
         where = "" if count == len(self.kinds) else f" ({count} of {len(self.kinds)} endpoints)"
-        return [alarm_graph(self.deployments[0].environment.region, title + where, self._alarm(kind))] if count else []
+        return (
+            [alarm_graph(self.deployments[0].environment.region, title + where, self._alarm(kind))]
+            if count
+            else []
+        )
 
     def _alarm(self, kind: str) -> str:
         return arns.arn(self.deployments[0].environment, "cloudwatch", f"alarm:{SELECTED}-{kind}")
@@ -145,7 +218,11 @@ def _own_kinds(deployment: Deployment, alarms: Sequence[Alarm]) -> frozenset[str
 
 
 def _lines(deployments: Sequence[Deployment], lines: Lines) -> list[Line]:
-    return merged(line for each in deployments for line in lines(each)) if len(deployments) <= MOST_DRAWN else []
+    return (
+        merged(line for each in deployments for line in lines(each))
+        if len(deployments) <= MOST_DRAWN
+        else []
+    )
 
 
 def _own(lines: Callable[[Deployment, Any], Iterator[Line]]) -> Lines:

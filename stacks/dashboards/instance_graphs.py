@@ -16,7 +16,8 @@ REPORTED = "instances that reported"
 
 
 def instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
-    """SageMaker publishes no count: every request adds 1 to Invocations, and 1/instances to InvocationsPerInstance.
+    """SageMaker publishes no count: every request adds 1 to Invocations, and 1/instances to
+    InvocationsPerInstance.
 
     A minute without a request repeats the count before it.
     """
@@ -34,10 +35,14 @@ def reported_instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
 
 
 def cost(shown: Shown, prices: Prices, lines: Sequence[Line] = ()) -> Graph:
-    """Instances times the price of one; of several instance types the dearest's, as no metric tells them apart."""
+    """Instances times the price of one; of several instance types the dearest's, as no metric tells
+    them apart.
+    """
     expression = f"FILL({COUNT}, REPEAT) * {prices.most:g}"
     rows = [*_quotient(shown), computed(expression, shown.label(_cost_word(prices)), "cost")]
-    return Graph(title=f"Estimated cost, USD an hour ({WHERE})", rows=rows, unit="USD an hour", lines=lines)
+    return Graph(
+        title=f"Estimated cost, USD an hour ({WHERE})", rows=rows, unit="USD an hour", lines=lines
+    )
 
 
 def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
@@ -63,7 +68,10 @@ def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
 
 
 def gpu_use(shown: Shown, gpu_counts: Sequence[int], lines: Sequence[Line] = ()) -> Graph:
-    """Of one GPU; the metric counts 100 for each of an instance's. Several counts are told apart by their labels."""
+    """Of one GPU; the metric counts 100 for each of an instance's.
+
+    Several counts are told apart by their labels.
+    """
     rows = _each_gpu(shown, "GPUUtilization", "Average", gpu_counts, "average")
     return Graph(title="GPU use, % of each GPU", rows=rows, unit="%", lines=lines)
 
@@ -92,11 +100,21 @@ def memory_and_disk(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
         shown.host("MemoryUtilization", "Maximum", label=shown.label("memory")),
         shown.host("DiskUtilization", "Maximum", label=shown.label("disk")),
     ]
-    return Graph(title="Host memory and disk, % of the fullest instance", rows=rows, unit="%", lines=lines, most=100)
+    return Graph(
+        title="Host memory and disk, % of the fullest instance",
+        rows=rows,
+        unit="%",
+        lines=lines,
+        most=100,
+    )
 
 
 def _cost_word(prices: Prices) -> str:
-    return "estimated cost" if prices.least == prices.most else "estimated cost, if all are of the dearest type"
+    return (
+        "estimated cost"
+        if prices.least == prices.most
+        else "estimated cost, if all are of the dearest type"
+    )
 
 
 def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
@@ -104,11 +122,16 @@ def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
         shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")),
         shown.invocations("InvocationsPerInstance", "Sum", **hidden(f"each{number}")),
     ]
-    return rows, f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')}, REPEAT)"
+    return (
+        rows,
+        f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')}, REPEAT)",
+    )
 
 
 def _reported_count(shown: Shown, number: int) -> tuple[list[Row], str]:
-    return [shown.host("MemoryUtilization", "SampleCount", **hidden(f"reported{number}"))], f"reported{number}"
+    return [
+        shown.host("MemoryUtilization", "SampleCount", **hidden(f"reported{number}"))
+    ], f"reported{number}"
 
 
 def _quotient(shown: Shown) -> list[Row]:
@@ -122,11 +145,17 @@ def _reported(shown: Shown) -> Row:
     return shown.host("MemoryUtilization", "SampleCount", label=shown.label(REPORTED))
 
 
-def _each_gpu(shown: Shown, metric: str, stat: str, gpu_counts: Sequence[int], word: str) -> list[Row]:
+def _each_gpu(
+    shown: Shown, metric: str, stat: str, gpu_counts: Sequence[int], word: str
+) -> list[Row]:
     if list(gpu_counts) == [1]:
         return [shown.host(metric, stat, label=shown.label(word))]
     rows = [shown.host(metric, stat, **hidden("gpus"))]
     for count in gpu_counts:
-        told = word if len(gpu_counts) == 1 else f"{word}, if it has {count} GPU{'s' if count > 1 else ''}"
+        told = (
+            word
+            if len(gpu_counts) == 1
+            else f"{word}, if it has {count} GPU{'s' if count > 1 else ''}"
+        )
         rows.append(computed(f"gpus / {count}", shown.label(told), f"gpu{count}"))
     return rows

@@ -1,4 +1,6 @@
-"""Lines in graphs: what was promised and what was measured, as the alarms and the scaling derive it."""
+"""Lines in graphs: what was promised and what was measured, as the alarms and the scaling derive
+it.
+"""
 
 from __future__ import annotations
 
@@ -47,21 +49,33 @@ def merged(lines: Iterable[Line]) -> list[Line]:
     found: dict[tuple[str, float], Line] = {}
     for line in lines:
         before = found.get((line.what, line.value))
-        found[(line.what, line.value)] = line if before is None else replace(before, of=(*before.of, *line.of))
+        found[(line.what, line.value)] = (
+            line if before is None else replace(before, of=(*before.of, *line.of))
+        )
     return list(found.values())
 
 
 def slo_lines(deployment: Deployment) -> Iterator[Line]:
     """In milliseconds."""
     if deployment.endpoint.latency_slo_ms is not None:
-        yield Line(what="SLO", of=(deployment.name,), value=deployment.endpoint.latency_slo_ms, color=PROMISED)
+        yield Line(
+            what="SLO",
+            of=(deployment.name,),
+            value=deployment.endpoint.latency_slo_ms,
+            color=PROMISED,
+        )
 
 
 def drift_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
     """In milliseconds: where p99 has left what the benchmark measured."""
     limit = drift_limit(deployment, variant)
     if limit is not None:
-        yield Line(what="drift from the benchmark", of=(_name(deployment, variant),), value=limit.milliseconds, color=MEASURED)
+        yield Line(
+            what="drift from the benchmark",
+            of=(_name(deployment, variant),),
+            value=limit.milliseconds,
+            color=MEASURED,
+        )
 
 
 def capacity_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
@@ -69,29 +83,47 @@ def capacity_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
     capacity = variant_capacity(deployment, variant)
     if capacity is not None and deployment.endpoint.asynchronous is None:
         value = measured_per_minute(capacity.requests_per_second)
-        yield Line(what="measured capacity", of=(_name(deployment, variant),), value=value, color=MEASURED)
+        yield Line(
+            what="measured capacity", of=(_name(deployment, variant),), value=value, color=MEASURED
+        )
 
 
 def target_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
     """Requests a minute of one instance: what target tracking holds, where it does."""
     target = invocations_target(deployment, variant)
-    if target is not None and deployment.endpoint.asynchronous is None and variant in scaled_variants(deployment):
-        yield Line(what="scaling target", of=(_name(deployment, variant),), value=target.value, color=WANTED)
+    if (
+        target is not None
+        and deployment.endpoint.asynchronous is None
+        and variant in scaled_variants(deployment)
+    ):
+        yield Line(
+            what="scaling target",
+            of=(_name(deployment, variant),),
+            value=target.value,
+            color=WANTED,
+        )
 
 
 def gpu_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
-    """Percent of one GPU that target tracking holds, where it does; none where instance types differ in their GPUs."""
+    """Percent of one GPU that target tracking holds, where it does; none where instance types
+    differ in their GPUs.
+    """
     target, counts = gpu_target(deployment, variant), gpu_counts(deployment, [variant])
     if target is None or len(counts) > 1 or deployment.endpoint.asynchronous is not None:
         return
     if variant in scaled_variants(deployment):
         yield Line(
-            what="scaling target", of=(_name(deployment, variant),), value=round(target.value / counts[0], 1), color=WANTED
+            what="scaling target",
+            of=(_name(deployment, variant),),
+            value=round(target.value / counts[0], 1),
+            color=WANTED,
         )
 
 
 def gpu_counts(deployment: Deployment, variants: Sequence[Variant]) -> list[int]:
-    """How many GPUs the server uses on an instance, for each instance type with GPUs, without repetition."""
+    """How many GPUs the server uses on an instance, for each instance type with GPUs, without
+    repetition.
+    """
     types = [pool.instance_type for variant in variants for pool in variant.pools]
     return sorted({gpus_used(deployment, each) for each in types if each.is_gpu})
 
@@ -111,8 +143,12 @@ def disk_lines(deployment: Deployment) -> Iterator[Line]:
 def count_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
     """The counts that scaling stays between."""
     if variant in scaled_variants(deployment):
-        yield Line(what="fewest", of=(_name(deployment, variant),), value=fewest(variant), color=WANTED)
-        yield Line(what="most", of=(_name(deployment, variant),), value=most(variant), color=PROMISED)
+        yield Line(
+            what="fewest", of=(_name(deployment, variant),), value=fewest(variant), color=WANTED
+        )
+        yield Line(
+            what="most", of=(_name(deployment, variant),), value=most(variant), color=PROMISED
+        )
 
 
 def cost_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
@@ -120,7 +156,12 @@ def cost_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
     prices = instance_prices(variant)
     if prices is not None and variant in scaled_variants(deployment):
         what = f"{most(variant)} instances"
-        yield Line(what=what, of=(_name(deployment, variant),), value=round(prices.most * most(variant), 4), color=PROMISED)
+        yield Line(
+            what=what,
+            of=(_name(deployment, variant),),
+            value=round(prices.most * most(variant), 4),
+            color=PROMISED,
+        )
 
 
 def backlog_lines(deployment: Deployment) -> Iterator[Line]:

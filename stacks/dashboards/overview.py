@@ -22,12 +22,16 @@ LEAST_HEIGHT, MOST_HEIGHT, ROWS_A_UNIT = 4, 10, 2
 Found = list[tuple[Deployment, Alarm]]
 
 
-def overview(deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool) -> list[Widget]:
+def overview(
+    deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool
+) -> list[Widget]:
     """`alarms` are those of each endpoint. `drawn`: lines of every endpoint are in the graphs."""
     found = [(each, alarm) for each, own in zip(deployments, alarms, strict=True) for alarm in own]
     listed = listed_alarms(found)
     arns = [alarm_arn(each, alarm.kind, alarm.variant) for each, alarm in listed]
-    left_out = sorted({alarm.kind for _, alarm in found} - {alarm.kind for _, alarm in listed}, key=GRAVEST.index)
+    left_out = sorted(
+        {alarm.kind for _, alarm in found} - {alarm.kind for _, alarm in listed}, key=GRAVEST.index
+    )
     rows = sum(len(each.variants) for each in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
     states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
@@ -35,7 +39,9 @@ def overview(deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]
 
 
 def listed_alarms(found: Found) -> Found:
-    """Every alarm of the gravest kinds, whole kinds while there is room; of the very gravest as many as there is room for."""
+    """Every alarm of the gravest kinds, whole kinds while there is room; of the very gravest as
+    many as there is room for.
+    """
     counts, kept, room = Counter(alarm.kind for _, alarm in found), set[str](), MOST_LISTED
     for kind in sorted(counts, key=GRAVEST.index):
         if counts[kind] > room:
@@ -48,9 +54,14 @@ def listed_alarms(found: Found) -> Found:
 
 
 def _told(deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]) -> str:
-    """Says numbers of endpoints only where they are drawn: otherwise a change of one endpoint changes its own stack alone."""
+    """Says numbers of endpoints only where they are drawn: otherwise a change of one endpoint
+    changes its own stack alone.
+    """
     environment = deployments[0].environment.name
-    lines = [f"# {environment}: {len(deployments)} endpoint{'s' if len(deployments) > 1 else ''}", f"Choose one above. {COLORS}"]
+    lines = [
+        f"# {environment}: {len(deployments)} endpoint{'s' if len(deployments) > 1 else ''}",
+        f"Choose one above. {COLORS}",
+    ]
     if not drawn:
         lines.append(
             "So many endpoints' lines would flatten every graph, so none are drawn: graphs *against* something follow the "
@@ -58,5 +69,7 @@ def _told(deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str
             f"`roundhouse status --env {environment}` tells every endpoint's SLO, capacity, target and cost."
         )
     if left_out:
-        lines.append(f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's are below.")
+        lines.append(
+            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's are below."
+        )
     return "\n\n".join([*lines, *([promises(deployments)] if drawn else [])])

@@ -12,14 +12,20 @@ WHERE = "prices of us-east-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """USD an hour of one instance, of the cheapest and of the dearest of a variant's instance types."""
+    """USD an hour of one instance, of the cheapest and of the dearest of a variant's instance
+    types.
+    """
 
     least: float
     most: float
 
 
 def instance_prices(variant: Variant) -> Prices | None:
-    """None where the price of any of its instance types is not known: nobody can tell which of them it runs on."""
+    """None where the price of any of its instance types is not known: nobody can tell which of them
+    it runs on.
+    """
     prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
     known = [price for price in prices if price is not None]
-    return Prices(least=min(known), most=max(known)) if known and len(known) == len(prices) else None
+    return (
+        Prices(least=min(known), most=max(known)) if known and len(known) == len(prices) else None
+    )

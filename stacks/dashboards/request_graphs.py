@@ -9,8 +9,14 @@ from stacks.dashboards.rows import Row, Shown
 from stacks.dashboards.widget import Graph
 
 PERCENTILES = ("p50", "p95", "p99")
-ERRORS = (("InvocationModelErrors", "all, without an answer too"), ("Invocation4XXErrors", "4XX"), ("Invocation5XXErrors", "5XX"))
-"""Model errors are whatever was not answered with 200 to 299; a queue publishes none, but counts its failures itself."""
+ERRORS = (
+    ("InvocationModelErrors", "all, without an answer too"),
+    ("Invocation4XXErrors", "4XX"),
+    ("Invocation5XXErrors", "5XX"),
+)
+"""Model errors are whatever was not answered with 200 to 299; a queue publishes none, but counts
+its failures itself.
+"""
 
 
 def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) -> Graph:
@@ -18,10 +24,14 @@ def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) 
     rows: list[Row] = []
     for percentile in PERCENTILES:
         names = (f"{percentile}_us", percentile)
-        rows += shown.changed("ModelLatency", percentile, "/ 1000", label=shown.label(percentile), names=names)
+        rows += shown.changed(
+            "ModelLatency", percentile, "/ 1000", label=shown.label(percentile), names=names
+        )
     if overhead:
         label = shown.label("SageMaker's overhead, average")
-        rows += shown.changed("OverheadLatency", "Average", "/ 1000", label=label, names=("overhead_us", "overhead"))
+        rows += shown.changed(
+            "OverheadLatency", "Average", "/ 1000", label=label, names=("overhead_us", "overhead")
+        )
     return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
 
 
@@ -36,7 +46,10 @@ def failed_share(shown: Shown, *, queued: bool = False) -> Graph:
 
 def failed_count(shown: Shown, *, queued: bool = False) -> Graph:
     """A minute."""
-    rows = [shown.invocations(metric, "Sum", label=shown.label(label)) for metric, label in _errors(queued)]
+    rows = [
+        shown.invocations(metric, "Sum", label=shown.label(label))
+        for metric, label in _errors(queued)
+    ]
     return Graph(title="Failed requests a minute", rows=rows, unit="requests")
 
 
@@ -48,8 +61,14 @@ def requests(shown: Shown) -> Graph:
 
 def requests_of_each(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
     """What target tracking follows."""
-    rows = [shown.invocations("InvocationsPerInstance", "Sum", label=shown.label("requests of each instance"))]
-    return Graph(title="Requests of each instance a minute", rows=rows, unit="requests", lines=lines)
+    rows = [
+        shown.invocations(
+            "InvocationsPerInstance", "Sum", label=shown.label("requests of each instance")
+        )
+    ]
+    return Graph(
+        title="Requests of each instance a minute", rows=rows, unit="requests", lines=lines
+    )
 
 
 def _errors(queued: bool) -> Sequence[tuple[str, str]]:

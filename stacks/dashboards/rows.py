@@ -1,4 +1,6 @@
-"""Rows of a graph's metrics: statistics, expressions over them, and searches over all variants of an endpoint."""
+"""Rows of a graph's metrics: statistics, expressions over them, and searches over all variants of
+an endpoint.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,30 @@ class Shown:
 
     def metric(self, namespace: str, name: str, stat: str, **options: Any) -> Row:
         """One statistic of one metric of the variant."""
-        return [namespace, name, "EndpointName", self.endpoint, "VariantName", self.variant, {"stat": stat, **options}]
+        return [
+            namespace,
+            name,
+            "EndpointName",
+            self.endpoint,
+            "VariantName",
+            self.variant,
+            {"stat": stat, **options},
+        ]
 
     def invocations(self, name: str, stat: str, **options: Any) -> Row:
         """Of the requests that SageMaker passed on."""
         return self.metric(INVOCATIONS, name, stat, **options)
 
-    def changed(self, metric: str, stat: str, change: str, *, label: str, names: tuple[str, str]) -> list[Row]:
-        """A statistic of the requests in another unit: itself, hidden, and what `change` makes of it; `names` are their ids."""
-        return [self.invocations(metric, stat, **hidden(names[0])), computed(f"{names[0]} {change}", label, names[1])]
+    def changed(
+        self, metric: str, stat: str, change: str, *, label: str, names: tuple[str, str]
+    ) -> list[Row]:
+        """A statistic of the requests in another unit: itself, hidden, and what `change` makes of
+        it; `names` are their ids.
+        """
+        return [
+            self.invocations(metric, stat, **hidden(names[0])),
+            computed(f"{names[0]} {change}", label, names[1]),
+        ]
 
     def host(self, name: str, stat: str, **options: Any) -> Row:
         """Of the instances."""
@@ -52,8 +69,12 @@ def of_endpoint(endpoint: str, name: str, stat: str, **options: Any) -> Row:
 
 
 def every_variant(endpoint: str, namespace: str, name: str, stat: str, change: str = "") -> Row:
-    """A metric of every variant that has published it in the last two weeks; `change` is what is done to each value."""
-    found = f'{{{namespace},EndpointName,VariantName}} MetricName="{name}" EndpointName="{endpoint}"'
+    """A metric of every variant that has published it in the last two weeks; `change` is what is
+    done to each value.
+    """
+    found = (
+        f'{{{namespace},EndpointName,VariantName}} MetricName="{name}" EndpointName="{endpoint}"'
+    )
     return computed(f"SEARCH('{found}', '{stat}', 60){change}", EACH_VARIANT, "variants")
 
 

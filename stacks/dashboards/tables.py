@@ -14,16 +14,28 @@ from stacks.scaling.targets import backlog_target, invocations_target
 from stacks.scaling.variants import fewest, most, scaled_variants
 
 KEY_DIGITS = 12
-PROMISES = ("Endpoint", "Variant", "Instance type", "SLO, ms", "Measured, requests/min each", "Scales at", "USD/h each")
+PROMISES = (
+    "Endpoint",
+    "Variant",
+    "Instance type",
+    "SLO, ms",
+    "Measured, requests/min each",
+    "Scales at",
+    "USD/h each",
+)
 COUNTS = ("Instances", "USD/h")
 DEPLOYED = ("Variant", "Model", "Precision", "Instance type", "Engine key", "p99 measured", "Built")
 
 
 def promises(deployments: Sequence[Deployment], *, counts: bool = False) -> str:
-    """What an instance of each variant promises and costs; with `counts` how many there may be, and what those cost."""
+    """What an instance of each variant promises and costs; with `counts` how many there may be, and
+    what those cost.
+    """
     heads = (*PROMISES, *(COUNTS if counts else ()))
     variants = [(each, variant) for each in deployments for variant in each.variants]
-    return _table(heads, [(*_promise(*each), *(_counts(each[1]) if counts else ())) for each in variants])
+    return _table(
+        heads, [(*_promise(*each), *(_counts(each[1]) if counts else ())) for each in variants]
+    )
 
 
 def deployed(deployment: Deployment) -> str:
@@ -33,7 +45,9 @@ def deployed(deployment: Deployment) -> str:
 
 def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
     capacity, slo = variant_capacity(deployment, variant), deployment.endpoint.latency_slo_ms
-    aim = (invocations_target if deployment.endpoint.asynchronous is None else backlog_target)(deployment, variant)
+    aim = (invocations_target if deployment.endpoint.asynchronous is None else backlog_target)(
+        deployment, variant
+    )
     word = "" if deployment.endpoint.asynchronous is None else " waiting"
     prices = instance_prices(variant)
     return (
@@ -41,15 +55,21 @@ def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
         _role(variant),
         ", ".join(pool.instance_type.name for pool in variant.pools),
         "none" if slo is None else f"{slo:g}",
-        "not measured" if capacity is None else f"{measured_per_minute(capacity.requests_per_second):,.10g}",
-        "nothing" if aim is None or variant not in scaled_variants(deployment) else f"{aim.value:,.10g}{word}",
+        "not measured"
+        if capacity is None
+        else f"{measured_per_minute(capacity.requests_per_second):,.10g}",
+        "nothing"
+        if aim is None or variant not in scaled_variants(deployment)
+        else f"{aim.value:,.10g}{word}",
         "not known" if prices is None else _range(prices.least, prices.most, ".2f"),
     )
 
 
 def _counts(variant: Variant) -> tuple[str, ...]:
     low, high, prices = fewest(variant), most(variant), instance_prices(variant)
-    return _range(low, high), "not known" if prices is None else _range(low * prices.least, high * prices.most, ".2f")
+    return _range(low, high), "not known" if prices is None else _range(
+        low * prices.least, high * prices.most, ".2f"
+    )
 
 
 def _role(variant: Variant) -> str:
@@ -67,7 +87,9 @@ def _engines(deployment: Deployment) -> Iterator[tuple[str, ...]]:
                 yield _engine(deployment, variant, pool, target)
 
 
-def _engine(deployment: Deployment, variant: Variant, pool: Pool, target: Target) -> tuple[str, ...]:
+def _engine(
+    deployment: Deployment, variant: Variant, pool: Pool, target: Target
+) -> tuple[str, ...]:
     manifest = None if target.lock_entry is None else target.lock_entry.manifest
     record = best_record(deployment, target)
     return (
@@ -76,7 +98,9 @@ def _engine(deployment: Deployment, variant: Variant, pool: Pool, target: Target
         "not built" if manifest is None else manifest.precision,
         pool.instance_type.name,
         target.engine_key[:KEY_DIGITS],
-        "not measured there" if isinstance(record, str) else f"{record.p99_ms:g} ms, batch {record.batch}",
+        "not measured there"
+        if isinstance(record, str)
+        else f"{record.p99_ms:g} ms, batch {record.batch}",
         "" if manifest is None else manifest.builder.built_at,
     )
 

@@ -1,4 +1,6 @@
-"""Graphs of an endpoint's variants side by side, as many as there are: found by search, so that one selector serves all."""
+"""Graphs of an endpoint's variants side by side, as many as there are: found by search, so that one
+selector serves all.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def variant_graphs(endpoint: str, slo: Sequence[Line] = ()) -> list[Graph]:
         ),
         Graph(
             title="Variants: failed requests, %",
-            rows=[every_variant(endpoint, INVOCATIONS, "InvocationModelErrors", "Average", " * 100")],
+            rows=[
+                every_variant(endpoint, INVOCATIONS, "InvocationModelErrors", "Average", " * 100")
+            ],
             unit="%",
         ),
         Graph(

@@ -38,7 +38,12 @@ class Section:
 
 def graph(region: str, wanted: Graph) -> Widget:
     """A graph as CloudWatch reads it."""
-    axis = {"min": 0, "label": wanted.unit, "showUnits": False, **({} if wanted.most is None else {"max": wanted.most})}
+    axis = {
+        "min": 0,
+        "label": wanted.unit,
+        "showUnits": False,
+        **({} if wanted.most is None else {"max": wanted.most}),
+    }
     properties: dict[str, Any] = {
         "title": wanted.title,
         "region": region,
@@ -65,13 +70,25 @@ def alarm_graph(region: str, title: str, alarm_arn: str) -> Widget:
     return {"type": "metric", "width": THIRD, "height": GRAPH_HEIGHT, "properties": properties}
 
 
-def alarm_states(title: str, alarm_arns: Sequence[str], *, height: int, states: Sequence[str] = ()) -> list[Widget]:
-    """Alarms and the state that each is in; those of `states` only, where there are any. A widget for every hundred."""
+def alarm_states(
+    title: str, alarm_arns: Sequence[str], *, height: int, states: Sequence[str] = ()
+) -> list[Widget]:
+    """Alarms and the state that each is in; those of `states` only, where there are any.
+
+    A widget for every hundred.
+    """
     found, filtered = [], {"states": list(states)} if states else {}
     for begin in range(0, len(alarm_arns), MOST_ALARMS):
         listed = list(alarm_arns[begin : begin + MOST_ALARMS])
-        properties = {"title": title, "alarms": listed, "sortBy": "stateUpdatedTimestamp", **filtered}
-        found.append({"type": "alarm", "width": COLUMNS // 2, "height": height, "properties": properties})
+        properties = {
+            "title": title,
+            "alarms": listed,
+            "sortBy": "stateUpdatedTimestamp",
+            **filtered,
+        }
+        found.append(
+            {"type": "alarm", "width": COLUMNS // 2, "height": height, "properties": properties}
+        )
     return found
 
 
@@ -81,7 +98,9 @@ def text(markdown: str, *, width: int = COLUMNS, height: int = HEADING_HEIGHT) -
 
 
 def laid_out(widgets: Sequence[Widget]) -> list[Widget]:
-    """Widgets from left to right, in a new row whenever one does not fit any more; each row is as high as its highest."""
+    """Widgets from left to right, in a new row whenever one does not fit any more; each row is as
+    high as its highest.
+    """
     placed: list[Widget] = []
     x = y = height = 0
     for widget in widgets:
@@ -105,4 +124,7 @@ def _filling(widgets: Sequence[Widget]) -> list[Widget]:
     """Three in a row, and two in the last ones where they would leave a gap."""
     thirds = len(widgets) - min({0: 0, 1: 4, 2: 2}[len(widgets) % 3], len(widgets))
     wide = COLUMNS // min(2, max(1, len(widgets) - thirds))
-    return [{**widget, "width": THIRD if place < thirds else wide} for place, widget in enumerate(widgets)]
+    return [
+        {**widget, "width": THIRD if place < thirds else wide}
+        for place, widget in enumerate(widgets)
+    ]

@@ -1,6 +1,8 @@
-"""Changes of a deployed endpoint that AWS takes in two updates only, and the update that must come first.
+"""Changes of a deployed endpoint that AWS takes in two updates only, and the update that must come
+first.
 
-Sources: SageMaker developer guide, "Update endpoints that use auto scaling" and "Deployment guardrails: exclusions".
+Sources: SageMaker developer guide, "Update endpoints that use auto scaling" and "Deployment
+guardrails: exclusions".
 """
 
 from __future__ import annotations
@@ -15,22 +17,29 @@ from stacks.scaling.properties import POLICY, TARGET
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
 HELD = "RoundhouseHeld"
-"""Template metadata: the resources that a first update took away, as JSON text, in which CloudFormation sees no reference."""
+"""Template metadata: the resources that a first update took away, as JSON text, in which
+CloudFormation sees no reference.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateStep:
-    """One update of a stack: its template, and why it comes before the one that is wanted; None for that one."""
+    """One update of a stack: its template, and why it comes before the one that is wanted; None for
+    that one.
+    """
 
     template: Template
     reason: str | None = None
 
 
 def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
-    """The updates that bring an endpoint's stack from one template to another, in order; the last one is `after`.
+    """The updates that bring an endpoint's stack from one template to another, in order; the last
+    one is `after`.
 
-    An instance type changes only while nothing scales the variant, so its scaling goes first, and `after` brings it back. The
-    names of the variants change only all at once, so the first update has no rollout of its own; it has no rollback either.
+    An instance type changes only while nothing scales the variant, so its scaling goes first, and
+    `after` brings it back. The
+    names of the variants change only all at once, so the first update has no rollout of its own; it
+    has no rollback either.
     """
     if not _updates_one_endpoint(before, after):
         return (UpdateStep(template=after),)
@@ -48,40 +57,60 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
 
 
 def with_scaling_again(template: Template) -> Template | None:
-    """A deployed template with the scaling that a first update took away; None where it took none, or all came back."""
+    """A deployed template with the scaling that a first update took away; None where it took none,
+    or all came back.
+    """
     held = _held(template)
     if not held:
         return None
     metadata = {key: value for key, value in template["Metadata"].items() if key != HELD}
     rest = {key: value for key, value in template.items() if key != "Metadata"}
-    return {**rest, **({"Metadata": metadata} if metadata else {}), "Resources": {**template["Resources"], **held}}
+    return {
+        **rest,
+        **({"Metadata": metadata} if metadata else {}),
+        "Resources": {**template["Resources"], **held},
+    }
 
 
 def _updates_one_endpoint(before: Template, after: Template) -> bool:
-    old, new = ([each["Properties"]["EndpointName"] for each in _of(template, ENDPOINT).values()] for template in (before, after))
+    old, new = (
+        [each["Properties"]["EndpointName"] for each in _of(template, ENDPOINT).values()]
+        for template in (before, after)
+    )
     return old == new and len(new) == 1
 
 
 def _held_variants(before: Template, after: Template) -> list[str]:
     """Variants that are scaled now, and change their instance types."""
-    scaled = {each["Properties"]["ResourceId"].rsplit("/", 1)[-1] for each in _of(before, TARGET).values()}
+    scaled = {
+        each["Properties"]["ResourceId"].rsplit("/", 1)[-1] for each in _of(before, TARGET).values()
+    }
     old, new = _variants(before), _variants(after)
-    return sorted(name for name in scaled & old.keys() & new.keys() if _types(old[name]) != _types(new[name]))
+    return sorted(
+        name for name in scaled & old.keys() & new.keys() if _types(old[name]) != _types(new[name])
+    )
 
 
 def _without_scaling(template: Template, variants: list[str]) -> Template:
-    """The template without the scaling of these variants, and without whatever refers to it; `HELD` keeps both."""
+    """The template without the scaling of these variants, and without whatever refers to it; `HELD`
+    keeps both.
+    """
     resources = dict(template["Resources"])
     held = _held(template)
     gone = [
         logical_id
         for logical_id, each in resources.items()
-        if each["Type"] in (TARGET, POLICY) and each["Properties"].get("ResourceId", "").rsplit("/", 1)[-1] in variants
+        if each["Type"] in (TARGET, POLICY)
+        and each["Properties"].get("ResourceId", "").rsplit("/", 1)[-1] in variants
     ]
     while gone:
         for logical_id in gone:
             held[logical_id] = resources.pop(logical_id)
-        gone = [logical_id for logical_id, each in resources.items() if not set(_references(each)) <= resources.keys()]
+        gone = [
+            logical_id
+            for logical_id, each in resources.items()
+            if not set(_references(each)) <= resources.keys()
+        ]
     metadata = {**template.get("Metadata", {}), HELD: json.dumps(held, sort_keys=True)}
     return {**template, "Metadata": metadata, "Resources": resources}
 
@@ -93,7 +122,12 @@ def _held(template: Template) -> dict[str, Any]:
 
 def _all_at_once(template: Template) -> Template:
     resources = {
-        logical_id: {**each, "Properties": {key: value for key, value in each["Properties"].items() if key != "DeploymentConfig"}}
+        logical_id: {
+            **each,
+            "Properties": {
+                key: value for key, value in each["Properties"].items() if key != "DeploymentConfig"
+            },
+        }
         if each["Type"] == ENDPOINT
         else each
         for logical_id, each in template["Resources"].items()
@@ -103,7 +137,9 @@ def _all_at_once(template: Template) -> Template:
 
 def _variants(template: Template) -> dict[str, Mapping[str, Any]]:
     configs = _of(template, CONFIG).values()
-    found = [each for config in configs for each in config["Properties"].get("ProductionVariants", ())]
+    found = [
+        each for config in configs for each in config["Properties"].get("ProductionVariants", ())
+    ]
     return {variant["VariantName"]: variant for variant in found}
 
 
@@ -113,11 +149,15 @@ def _types(variant: Mapping[str, Any]) -> set[str]:
 
 
 def _rolls_out(template: Template) -> bool:
-    return any("DeploymentConfig" in each["Properties"] for each in _of(template, ENDPOINT).values())
+    return any(
+        "DeploymentConfig" in each["Properties"] for each in _of(template, ENDPOINT).values()
+    )
 
 
 def _of(template: Template, resource_type: str) -> dict[str, Any]:
-    return {key: each for key, each in template["Resources"].items() if each["Type"] == resource_type}
+    return {
+        key: each for key, each in template["Resources"].items() if each["Type"] == resource_type
+    }
 
 
 def _references(value: Any) -> Iterator[str]:

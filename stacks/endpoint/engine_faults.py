@@ -11,8 +11,12 @@ from onboarding.resolve import runtime_identity
 
 
 def engine_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Every engine that is missing, or was made for other hardware, another runtime or another configuration."""
-    return tuple(fault for target in deployment.targets for fault in _target_faults(deployment, target))
+    """Every engine that is missing, or was made for other hardware, another runtime or another
+    configuration.
+    """
+    return tuple(
+        fault for target in deployment.targets for fault in _target_faults(deployment, target)
+    )
 
 
 def _target_faults(deployment: Deployment, target: Target) -> Iterator[str]:
@@ -27,10 +31,16 @@ def _target_faults(deployment: Deployment, target: Target) -> Iterator[str]:
             yield f"The locked engine of model '{model}' has {what} {locked}, {needs} {needed}; run: {command}"
 
 
-def _comparisons(deployment: Deployment, target: Target, entry: LockEntry) -> Iterator[tuple[str, str, str]]:
+def _comparisons(
+    deployment: Deployment, target: Target, entry: LockEntry
+) -> Iterator[tuple[str, str, str]]:
     manifest = entry.manifest
     needed = runtime_identity(deployment.platform, target.instance_type)
     yield "compute capability", manifest.compute_capability, target.instance_type.compute_capability
-    yield "runtime", f"{manifest.runtime.name} {manifest.runtime.version}", f"{needed.name} {needed.version}"
+    yield (
+        "runtime",
+        f"{manifest.runtime.name} {manifest.runtime.version}",
+        f"{needed.name} {needed.version}",
+    )
     yield "key", manifest.engine_key, target.engine_key
     yield "archive", entry.archive.path, names.engine_archive_path(target.engine_key)

@@ -1,4 +1,6 @@
-"""The SageMaker models of an endpoint: one for each variant, and one more for each instance pool with an engine of its own."""
+"""The SageMaker models of an endpoint: one for each variant, and one more for each instance pool
+with an engine of its own.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +28,49 @@ class EndpointModel:
     properties: dict[str, Any]
 
 
-def variant_models(deployment: Deployment, variant: Variant, image_uris: Mapping[str, str]) -> tuple[EndpointModel, ...]:
-    """The model of each pool, in the order of the pools; pools with the same engine have the same model."""
+def variant_models(
+    deployment: Deployment, variant: Variant, image_uris: Mapping[str, str]
+) -> tuple[EndpointModel, ...]:
+    """The model of each pool, in the order of the pools; pools with the same engine have the same
+    model.
+    """
     made: list[EndpointModel] = []
     for pool in variant.pools:
         content = model_properties(deployment, pool, image_uris)
         same = next((model for model in made if model.properties == content), None)
-        made.append(_model(deployment, _logical_id(variant, pool), content) if same is None else same)
+        made.append(
+            _model(deployment, _logical_id(variant, pool), content) if same is None else same
+        )
     return tuple(made)
 
 
-def model_properties(deployment: Deployment, pool: Pool, image_uris: Mapping[str, str]) -> dict[str, Any]:
+def model_properties(
+    deployment: Deployment, pool: Pool, image_uris: Mapping[str, str]
+) -> dict[str, Any]:
     """An `AWS::SageMaker::Model` without its name and role."""
     network = deployment.environment.network
     image_uri = image_uris[serving_image(deployment.server, pool.instance_type)]
-    container = (_multi_model if deployment.multi_model else _single_model)(deployment, pool, image_uri)
+    container = (_multi_model if deployment.multi_model else _single_model)(
+        deployment, pool, image_uri
+    )
     properties: dict[str, Any] = {
         "PrimaryContainer": container,
         "EnableNetworkIsolation": deployment.endpoint.network_isolation,
     }
     if network is not None:
-        properties["VpcConfig"] = {"Subnets": list(network.subnet_ids), "SecurityGroupIds": list(network.security_group_ids)}
+        properties["VpcConfig"] = {
+            "Subnets": list(network.subnet_ids),
+            "SecurityGroupIds": list(network.security_group_ids),
+        }
     return properties
 
 
 def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> EndpointModel:
-    """The role is no part of the name: its logical id never changes, and its statements change in place.
+    """The role is no part of the name: its logical id never changes, and its statements change in
+    place.
 
-    The logical id is, but for the first model: a model that moves to another id, as when two pools change places, is made
+    The logical id is, but for the first model: a model that moves to another id, as when two pools
+    change places, is made
     before the old one of that content is deleted, and must not be called the same.
     """
     named = content if logical_id == OWN_MODEL else {"LogicalId": logical_id, **content}
@@ -98,7 +115,8 @@ def _triton(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, 
     models = [target.model for target in pool.targets]
     return serve_environment(
         model,
-        version_compatible=pool.instance_type.is_gpu and any(each.engine.version_compatible for each in models),
+        version_compatible=pool.instance_type.is_gpu
+        and any(each.engine.version_compatible for each in models),
         response_cache=any(each.serving.response_cache for each in models),
     )
 

@@ -1,4 +1,6 @@
-"""CloudFormation properties of an endpoint's config and of the endpoint itself, as pure functions of its deployment."""
+"""CloudFormation properties of an endpoint's config and of the endpoint itself, as pure functions
+of its deployment.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,18 @@ def endpoint_config_properties(deployment: Deployment, models: Models) -> dict[s
     production = [variant for variant in deployment.variants if variant.role == "variant"]
     shadows = [variant for variant in deployment.variants if variant.role == "shadow"]
     properties: dict[str, Any] = {
-        "ProductionVariants": [variant_properties(deployment, variant, models[variant.name]) for variant in production]
+        "ProductionVariants": [
+            variant_properties(deployment, variant, models[variant.name]) for variant in production
+        ]
     }
     if shadows:
         properties["ShadowProductionVariants"] = [
             variant_properties(deployment, variant, models[variant.name]) for variant in shadows
         ]
     if deployment.endpoint.data_capture is not None:
-        properties["DataCaptureConfig"] = _data_capture(deployment, deployment.endpoint.data_capture.percent)
+        properties["DataCaptureConfig"] = _data_capture(
+            deployment, deployment.endpoint.data_capture.percent
+        )
     if deployment.endpoint.asynchronous is not None:
         properties["AsyncInferenceConfig"] = _asynchronous(deployment)
     if takes_volume_key(deployment):
@@ -35,7 +41,9 @@ def endpoint_config_properties(deployment: Deployment, models: Models) -> dict[s
     return properties
 
 
-def variant_properties(deployment: Deployment, variant: Variant, models: Sequence[EndpointModel]) -> dict[str, Any]:
+def variant_properties(
+    deployment: Deployment, variant: Variant, models: Sequence[EndpointModel]
+) -> dict[str, Any]:
     """One production or shadow variant; `models` are those of its pools, in their order."""
     download, start_up = variant_timeouts(variant)
     properties: dict[str, Any] = {
@@ -43,7 +51,9 @@ def variant_properties(deployment: Deployment, variant: Variant, models: Sequenc
         "ModelName": models[0].name,
         **_instances(variant, models),
         "InitialInstanceCount": max(1, variant.scaling.min),
-        "InitialVariantWeight": int(variant.weight) if variant.weight.is_integer() else variant.weight,
+        "InitialVariantWeight": int(variant.weight)
+        if variant.weight.is_integer()
+        else variant.weight,
         "ModelDataDownloadTimeoutInSeconds": download,
         "ContainerStartupHealthCheckTimeoutInSeconds": start_up,
     }
@@ -55,13 +65,21 @@ def variant_properties(deployment: Deployment, variant: Variant, models: Sequenc
 
 
 def endpoint_properties(
-    deployment: Deployment, config_name: str, deployment_config: dict[str, Any], *, counts_move: bool
+    deployment: Deployment,
+    config_name: str,
+    deployment_config: dict[str, Any],
+    *,
+    counts_move: bool,
 ) -> dict[str, Any]:
-    """An `AWS::SageMaker::Endpoint`. `counts_move`: application auto scaling holds the instance counts.
+    """An `AWS::SageMaker::Endpoint`. `counts_move`: application auto scaling holds the instance
+    counts.
 
-    Where it does, an update keeps the counts that it finds, and takes the weights that the template says. Capture always
-    follows the template: SageMaker retains no capture config ("not currently supported", API_VariantProperty). A variant that
-    is new begins with its initial count, as all of them do in a first deployment, which has nothing to retain.
+    Where it does, an update keeps the counts that it finds, and takes the weights that the template
+    says. Capture always
+    follows the template: SageMaker retains no capture config ("not currently supported",
+    API_VariantProperty). A variant that
+    is new begins with its initial count, as all of them do in a first deployment, which has nothing
+    to retain.
     """
     properties: dict[str, Any] = {
         "EndpointName": names.endpoint_name(deployment.environment, deployment.name),
@@ -75,8 +93,12 @@ def endpoint_properties(
 
 
 def takes_volume_key(deployment: Deployment) -> bool:
-    """True when every host's volume can be encrypted by a key; local NVMe disks are encrypted by their hardware."""
-    return not any(pool.instance_type.local_nvme for variant in deployment.variants for pool in variant.pools)
+    """True when every host's volume can be encrypted by a key; local NVMe disks are encrypted by
+    their hardware.
+    """
+    return not any(
+        pool.instance_type.local_nvme for variant in deployment.variants for pool in variant.pools
+    )
 
 
 def _instances(variant: Variant, models: Sequence[EndpointModel]) -> dict[str, Any]:
@@ -94,8 +116,12 @@ def _instances(variant: Variant, models: Sequence[EndpointModel]) -> dict[str, A
 
 
 def _routes_by_load(deployment: Deployment, variant: Variant) -> bool:
-    """Instance pools demand it; a multi-model endpoint routes a target to the instance that has it loaded, a queue to any."""
-    return len(variant.pools) > 1 or not (deployment.multi_model or deployment.endpoint.asynchronous is not None)
+    """Instance pools demand it; a multi-model endpoint routes a target to the instance that has it
+    loaded, a queue to any.
+    """
+    return len(variant.pools) > 1 or not (
+        deployment.multi_model or deployment.endpoint.asynchronous is not None
+    )
 
 
 def _data_capture(deployment: Deployment, percent: int) -> dict[str, Any]:
@@ -123,10 +149,14 @@ def _asynchronous(deployment: Deployment) -> dict[str, Any]:
         output["NotificationConfig"] = {"SuccessTopic": topic, "ErrorTopic": topic}
     properties: dict[str, Any] = {"OutputConfig": output}
     if wishes.max_concurrent_invocations is not None:
-        properties["ClientConfig"] = {"MaxConcurrentInvocationsPerInstance": wishes.max_concurrent_invocations}
+        properties["ClientConfig"] = {
+            "MaxConcurrentInvocationsPerInstance": wishes.max_concurrent_invocations
+        }
     return properties
 
 
 def _key_id(deployment: Deployment) -> str:
     environment = deployment.environment
-    return arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
+    return (
+        arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
+    )

@@ -1,4 +1,6 @@
-"""Why the variants of an endpoint cannot answer the same requests, one sentence each; nothing when they can."""
+"""Why the variants of an endpoint cannot answer the same requests, one sentence each; nothing when
+they can.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from onboarding.manifest import TensorRecord
 
 
 def signature_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Every joined model whose inputs or outputs are others than the endpoint's own: no client knows which variant answers."""
+    """Every joined model whose inputs or outputs are others than the endpoint's own: no client
+    knows which variant answers.
+    """
     if len(deployment.variants) == 1:
         return ()
     (own,) = deployment.own.targets
@@ -21,7 +25,10 @@ def _faults(own: Target, joined: Target) -> Iterator[str]:
     if own.lock_entry is None or joined.lock_entry is None:
         return
     ours, theirs = own.lock_entry.manifest, joined.lock_entry.manifest
-    for what, expected, given in (("inputs", ours.inputs, theirs.inputs), ("outputs", ours.outputs, theirs.outputs)):
+    for what, expected, given in (
+        ("inputs", ours.inputs, theirs.inputs),
+        ("outputs", ours.outputs, theirs.outputs),
+    ):
         if not _are_alike(expected, given):
             yield (
                 f"Model '{joined.model.name}' answers beside '{own.model.name}', and its {what} are {_listed(given)}, not "
@@ -39,8 +46,12 @@ def _are_alike(expected: Sequence[TensorRecord], given: Sequence[TensorRecord]) 
 
 def _is_alike(one: TensorRecord, other: TensorRecord) -> bool:
     sizes = one.datatype == other.datatype and len(one.shape) == len(other.shape)
-    return sizes and all(-1 in pair or len(set(pair)) == 1 for pair in zip(one.shape, other.shape, strict=True))
+    return sizes and all(
+        -1 in pair or len(set(pair)) == 1 for pair in zip(one.shape, other.shape, strict=True)
+    )
 
 
 def _listed(tensors: Sequence[TensorRecord]) -> str:
-    return ", ".join(f"{each.name} {each.datatype} {list(each.shape)}" for each in tensors) or "none"
+    return (
+        ", ".join(f"{each.name} {each.datatype} {list(each.shape)}" for each in tensors) or "none"
+    )

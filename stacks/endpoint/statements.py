@@ -1,8 +1,12 @@
-"""What an endpoint's role may do: pull its images, read its engines, write its log group, its captures and its answers.
+"""What an endpoint's role may do: pull its images, read its engines, write its log group, its
+captures and its answers.
 
-A version is what must be there for an instance to start: its images and, of one model, its archives. While a rollout is under
-way instances of both versions may have to start, those of the old one when it is taken back. So what a version needs stands in a
-policy of its own beside the role, under an id of its content: CloudFormation makes the new one before the endpoint's update, and
+A version is what must be there for an instance to start: its images and, of one model, its
+archives. While a rollout is under
+way instances of both versions may have to start, those of the old one when it is taken back. So
+what a version needs stands in a
+policy of its own beside the role, under an id of its content: CloudFormation makes the new one
+before the endpoint's update, and
 deletes the old one after it.
 """
 
@@ -51,9 +55,16 @@ def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
         *bucket_listing(environment),
         *(object_writes(environment, written) if written else ()),
         *key_use(environment, ["kms:Decrypt", *(("kms:GenerateDataKey",) if written else ())]),
-        *(key_use(environment, ["kms:CreateGrant", "kms:DescribeKey"], "sagemaker") if takes_volume_key(deployment) else ()),
+        *(
+            key_use(environment, ["kms:CreateGrant", "kms:DescribeKey"], "sagemaker")
+            if takes_volume_key(deployment)
+            else ()
+        ),
         *(topic_publish(environment) if asynchronous is not None and asynchronous.notify else ()),
-        *log_writes(environment, f"/aws/sagemaker/Endpoints/{names.endpoint_name(environment, deployment.name)}"),
+        *log_writes(
+            environment,
+            f"/aws/sagemaker/Endpoints/{names.endpoint_name(environment, deployment.name)}",
+        ),
         *host_metrics(),
         *alarm_looks(environment, watched_alarm_names(deployment)),
         *network_interfaces(environment),
@@ -61,19 +72,28 @@ def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
 
 
 def version_statements(deployment: Deployment) -> tuple[Statement, ...]:
-    """What an instance of this version must have to start; engines of a multi-model endpoint come and go without a rollout."""
+    """What an instance of this version must have to start; engines of a multi-model endpoint come
+    and go without a rollout.
+    """
     environment = deployment.environment
     images = image_pull(environment, *serving_images(deployment))
     if deployment.multi_model:
         return images
-    return (*images, *object_reads(environment, _archives(deployment, MOST_NAMED_OF_A_VERSION), "ReadEngines"))
+    return (
+        *images,
+        *object_reads(environment, _archives(deployment, MOST_NAMED_OF_A_VERSION), "ReadEngines"),
+    )
 
 
 def version_policy(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """The `AWS::IAM::Policy` of this version, by its logical id: other statements, another policy."""
     document = {"Version": "2012-10-17", "Statement": list(version_statements(deployment))}
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
-    properties = {"PolicyName": f"version-{digest}", "PolicyDocument": document, "Roles": [{"Ref": "Role"}]}
+    properties = {
+        "PolicyName": f"version-{digest}",
+        "PolicyDocument": document,
+        "Roles": [{"Ref": "Role"}],
+    }
     return {f"VersionPolicy{digest}": {"Type": POLICY, "Properties": properties}}
 
 
@@ -87,7 +107,9 @@ def _read(deployment: Deployment) -> Iterator[str]:
 
 def _archives(deployment: Deployment, most: int) -> tuple[str, ...]:
     """The archive of every engine, once, or all archives where they are too many to name."""
-    archives = tuple(dict.fromkeys(names.engine_archive_path(target.engine_key) for target in deployment.targets))
+    archives = tuple(
+        dict.fromkeys(names.engine_archive_path(target.engine_key) for target in deployment.targets)
+    )
     return archives if len(archives) <= most else (f"{names.ENGINES_PREFIX}/*",)
 
 

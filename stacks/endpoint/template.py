@@ -27,9 +27,11 @@ Template = dict[str, Any]
 
 
 def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> Template:
-    """`Description`, `Resources` and `Outputs` of an endpoint's stack; `image_uris` names every image that it may run.
+    """`Description`, `Resources` and `Outputs` of an endpoint's stack; `image_uris` names every
+    image that it may run.
 
-    An endpoint that cannot be deployed has a template that CloudFormation refuses: see `endpoint_faults`.
+    An endpoint that cannot be deployed has a template that CloudFormation refuses: see
+    `endpoint_faults`.
     """
     faults = endpoint_faults(deployment)
     if faults:
@@ -55,15 +57,25 @@ def refusal_template(deployment: Deployment, faults: Sequence[str]) -> Template:
     return {
         "Description": _description(deployment),
         "Resources": {"NotBuilt": {"Type": "AWS::CloudFormation::WaitConditionHandle"}},
-        "Rules": {"EngineIsBuilt": {"Assertions": [{"Assert": never, "AssertDescription": faults[0]}]}},
+        "Rules": {
+            "EngineIsBuilt": {"Assertions": [{"Assert": never, "AssertDescription": faults[0]}]}
+        },
     }
 
 
 def _resources(deployment: Deployment, image_uris: Mapping[str, str]) -> dict[str, Resource]:
     statements = endpoint_statements(deployment)
-    role = exact_role(deployment.environment, service="sagemaker.amazonaws.com", statements=statements)
-    models = {variant.name: variant_models(deployment, variant, image_uris) for variant in deployment.variants}
-    scaling, version = {**held_counts(deployment), **scaling_resources(deployment)}, version_policy(deployment)
+    role = exact_role(
+        deployment.environment, service="sagemaker.amazonaws.com", statements=statements
+    )
+    models = {
+        variant.name: variant_models(deployment, variant, image_uris)
+        for variant in deployment.variants
+    }
+    scaling, version = (
+        {**held_counts(deployment), **scaling_resources(deployment)},
+        version_policy(deployment),
+    )
     return {
         "Role": {"Type": "AWS::IAM::Role", "Properties": role},
         **version,
@@ -79,38 +91,57 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> dict[str, R
     role = {"ExecutionRoleArn": {"Fn::GetAtt": ["Role", "Arn"]}}
     waits = {"DependsOn": list(waits_for)}
     return {
-        model.logical_id: {"Type": MODEL, **waits, "Properties": {"ModelName": model.name, **role, **model.properties}}
+        model.logical_id: {
+            "Type": MODEL,
+            **waits,
+            "Properties": {"ModelName": model.name, **role, **model.properties},
+        }
         for of_variant in models.values()
         for model in of_variant
     }
 
 
 def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> dict[str, Resource]:
-    """The config, the endpoint, and its alarms: those that take a rollout back are there before it, the others watch it."""
+    """The config, the endpoint, and its alarms: those that take a rollout back are there before it,
+    the others watch it.
+    """
     content = endpoint_config_properties(deployment, models)
-    config_name = content_name(names.endpoint_name(deployment.environment, deployment.name), content)
+    config_name = content_name(
+        names.endpoint_name(deployment.environment, deployment.name), content
+    )
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
     rollout = deployment_config(deployment, [watching[alarm]["AlarmName"] for alarm in rollback])
     return {
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",
-            "DependsOn": sorted({model.logical_id for of_variant in models.values() for model in of_variant}),
+            "DependsOn": sorted(
+                {model.logical_id for of_variant in models.values() for model in of_variant}
+            ),
             # What the images hold, for the template rules: a digest does not say which CUDA.
             "Metadata": {"Roundhouse": {"platform": deployment.platform.name}},
             "Properties": {"EndpointConfigName": config_name, **content},
         },
-        **{alarm: _alarm(properties, waits=alarm not in rollback) for alarm, properties in watching.items()},
+        **{
+            alarm: _alarm(properties, waits=alarm not in rollback)
+            for alarm, properties in watching.items()
+        },
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
             "DependsOn": sorted(["EndpointConfig", *rollback]),
-            "Properties": endpoint_properties(deployment, config_name, rollout, counts_move=counts_move),
+            "Properties": endpoint_properties(
+                deployment, config_name, rollout, counts_move=counts_move
+            ),
         },
     }
 
 
 def _alarm(properties: dict[str, Any], *, waits: bool) -> Resource:
     """An alarm that waits for the endpoint does not cry before there is an instance."""
-    return {"Type": "AWS::CloudWatch::Alarm", **({"DependsOn": ["Endpoint"]} if waits else {}), "Properties": properties}
+    return {
+        "Type": "AWS::CloudWatch::Alarm",
+        **({"DependsOn": ["Endpoint"]} if waits else {}),
+        "Properties": properties,
+    }
 
 
 def _description(deployment: Deployment) -> str:

@@ -23,7 +23,11 @@ def endpoint_warnings(deployment: Deployment) -> tuple[str, ...]:
 
 def _isolation(deployment: Deployment) -> Iterator[str]:
     if not deployment.endpoint.network_isolation:
-        reaches = "the internet" if deployment.environment.network is None else "what the VPC's routes reach"
+        reaches = (
+            "the internet"
+            if deployment.environment.network is None
+            else "what the VPC's routes reach"
+        )
         yield (
             f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation is false; "
             "no server of ours needs that."
@@ -41,7 +45,9 @@ def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[
 
 
 def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
-    """Nothing scales a shadow, and an update that retains the counts of the others retains its count too."""
+    """Nothing scales a shadow, and an update that retains the counts of the others retains its
+    count too.
+    """
     for variant in deployment.variants if scaled_variants(deployment) else ():
         if variant.role == "shadow":
             count = max(1, variant.scaling.min)

@@ -14,7 +14,9 @@ SOURCE_DAYS = 90
 CAPTURE_DAYS = 30
 """Captures are requests of users: kept as long as a drift review needs, no longer."""
 ANSWER_DAYS = 7
-"""Whoever asked an asynchronous endpoint fetches the answer within a week; the request is of no use beyond it."""
+"""Whoever asked an asynchronous endpoint fetches the answer within a week; the request is of no use
+beyond it.
+"""
 JOB_DAYS = 30
 """What an interrupted training job left is gone on from within days, or begun anew."""
 NONCURRENT_DAYS = 30
@@ -24,14 +26,17 @@ PRIVATE_NONCURRENT_DAYS = 1
 UPLOAD_DAYS = 7
 UNTAGGED_IMAGE_DAYS = 7
 KEPT_IMAGES = 50
-"""ECR cannot know which tags are deployed. A tag is made when an image's content changes, and one deploy then moves every
+"""ECR cannot know which tags are deployed. A tag is made when an image's content changes, and one
+deploy then moves every
 endpoint to the newest: fifty such changes ago is beyond any rollback."""
 
 
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
-    """Rules of the artifact bucket. An engine or network expires only under the mark of `roundhouse prune`.
+    """Rules of the artifact bucket. An engine or network expires only under the mark of `roundhouse
+    prune`.
 
-    S3 counts the days from an object's creation, not from its tag: so prune marks by a copy in place, which begins anew.
+    S3 counts the days from an object's creation, not from its tag: so prune marks by a copy in
+    place, which begins anew.
     """
     tag, value = names.UNREFERENCED_TAG
     unreferenced = Duration.days(environment.unreferenced_engine_days)
@@ -42,10 +47,19 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
         "Requests": (names.REQUESTS_PREFIX, ANSWER_DAYS),
     }
     return [
-        s3.LifecycleRule(id="Sources", prefix=f"{names.SOURCES_PREFIX}/", expiration=Duration.days(SOURCE_DAYS)),
-        s3.LifecycleRule(id="Jobs", prefix=f"{names.JOBS_PREFIX}/", expiration=Duration.days(JOB_DAYS)),
+        s3.LifecycleRule(
+            id="Sources", prefix=f"{names.SOURCES_PREFIX}/", expiration=Duration.days(SOURCE_DAYS)
+        ),
+        s3.LifecycleRule(
+            id="Jobs", prefix=f"{names.JOBS_PREFIX}/", expiration=Duration.days(JOB_DAYS)
+        ),
         *(
-            s3.LifecycleRule(id=f"Unreferenced{id}", prefix=f"{prefix}/", tag_filters={tag: value}, expiration=unreferenced)
+            s3.LifecycleRule(
+                id=f"Unreferenced{id}",
+                prefix=f"{prefix}/",
+                tag_filters={tag: value},
+                expiration=unreferenced,
+            )
             for id, prefix in marked.items()
         ),
         *(
@@ -57,7 +71,9 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
             )
             for id, (prefix, days) in private.items()
         ),
-        s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=Duration.days(NONCURRENT_DAYS)),
+        s3.LifecycleRule(
+            id="Noncurrent", noncurrent_version_expiration=Duration.days(NONCURRENT_DAYS)
+        ),
         s3.LifecycleRule(
             id="Uploads",
             abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),

@@ -22,11 +22,16 @@ INTERFACES = {
 
 
 def vpc_endpoints(environment: EnvironmentSpec) -> dict[str, dict[str, Any]]:
-    """Properties of every `AWS::EC2::VPCEndpoint`, by construct id; none unless the environment's network asks for them."""
+    """Properties of every `AWS::EC2::VPCEndpoint`, by construct id; none unless the environment's
+    network asks for them.
+    """
     network = environment.network
     if network is None or not network.vpc_endpoints:
         return {}
-    interfaces = {f"{name}Endpoint": _interface(environment, network, service) for name, service in INTERFACES.items()}
+    interfaces = {
+        f"{name}Endpoint": _interface(environment, network, service)
+        for name, service in INTERFACES.items()
+    }
     return {"S3Endpoint": _s3(environment, network), **interfaces}
 
 
@@ -38,13 +43,23 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
         "RouteTableIds": list(network.route_table_ids),
         "PolicyDocument": {
             "Version": "2012-10-17",
-            "Statement": [_artifacts(environment), _image_layers(environment), _build_agent(environment)],
+            "Statement": [
+                _artifacts(environment),
+                _image_layers(environment),
+                _build_agent(environment),
+            ],
         },
     }
 
 
 def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str) -> dict[str, Any]:
-    own = {"Sid": "OfThisAccount", "Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}
+    own = {
+        "Sid": "OfThisAccount",
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "*",
+        "Resource": "*",
+    }
     condition = {"StringEquals": {"aws:PrincipalAccount": environment.account}}
     return {
         "VpcEndpointType": "Interface",
@@ -58,8 +73,17 @@ def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str)
 
 
 def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
-    """The artifact bucket and no other: what runs in these subnets cannot carry data to a stranger's bucket."""
-    actions = ["AbortMultipartUpload", "GetBucketLocation", "GetObject", "GetObjectVersion", "ListBucket", "PutObject"]
+    """The artifact bucket and no other: what runs in these subnets cannot carry data to a
+    stranger's bucket.
+    """
+    actions = [
+        "AbortMultipartUpload",
+        "GetBucketLocation",
+        "GetObject",
+        "GetObjectVersion",
+        "ListBucket",
+        "PutObject",
+    ]
     return {
         "Sid": "Artifacts",
         "Effect": "Allow",
@@ -73,17 +97,31 @@ def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
 def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
     """ECR's own bucket, from which every layer of every image comes by a signed address."""
     bucket = f"arn:{aws_partition(environment.region)}:s3:::prod-{environment.region}-starport-layer-bucket"
-    return {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
+    return {
+        "Sid": "ImageLayers",
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject"],
+        "Resource": [f"{bucket}/*"],
+    }
 
 
 def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
-    """CodeBuild's own bucket: the first process of a build's container fetches its agent there, by way of the build's network.
+    """CodeBuild's own bucket: the first process of a build's container fetches its agent there, by
+    way of the build's network.
 
-    Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list (aws-codebuild-docker-images, issue
+    Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list
+    (aws-codebuild-docker-images, issue
     254); no page of AWS names it.
     """
     bucket = f"arn:{aws_partition(environment.region)}:s3:::codefactory-{environment.region}-prod-default-build-agent-executor"
-    return {"Sid": "BuildAgent", "Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{bucket}/*"]}
+    return {
+        "Sid": "BuildAgent",
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject"],
+        "Resource": [f"{bucket}/*"],
+    }
 
 
 def _service_name(environment: EnvironmentSpec, service: str) -> str:

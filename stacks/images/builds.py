@@ -1,4 +1,6 @@
-"""How each container image is built: its Dockerfile, the image it starts from, and its build arguments."""
+"""How each container image is built: its Dockerfile, the image it starts from, and its build
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,14 @@ class ImageOrder:
 
 
 def base_image(platform: ServingPlatform) -> str:
-    """What the platform's images start from, the same in every region: AWS's Triton image, or NVIDIA's where AWS has none yet."""
-    return f"{NVIDIA_IMAGE}:{platform.triton}-py3" if platform.base_image is None else platform.base_image
+    """What the platform's images start from, the same in every region: AWS's Triton image, or
+    NVIDIA's where AWS has none yet.
+    """
+    return (
+        f"{NVIDIA_IMAGE}:{platform.triton}-py3"
+        if platform.base_image is None
+        else platform.base_image
+    )
 
 
 def base_image_uri(environment: EnvironmentSpec, platform: ServingPlatform) -> str:
@@ -61,7 +69,10 @@ def base_image_uri(environment: EnvironmentSpec, platform: ServingPlatform) -> s
 
 
 def triton_registry(environment: EnvironmentSpec) -> str:
-    """The registry of AWS's Triton image for the environment's region. Raises KeyError where it is unknown."""
+    """The registry of AWS's Triton image for the environment's region.
+
+    Raises KeyError where it is unknown.
+    """
     return registry(triton_registries()[environment.region], environment.region)
 
 
@@ -71,17 +82,24 @@ def registry(account: str, region: str) -> str:
 
 
 def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) -> tuple[str, ...]:
-    """The images that serve these deployments and build their engines; a project's own image for CPUs is always one."""
+    """The images that serve these deployments and build their engines; a project's own image for
+    CPUs is always one.
+    """
     found = {"builder-cpu"}
     for deployment in deployments:
         found.update(serving_images(deployment))
-        if platform.tensorrt is not None and any(target.instance_type.is_gpu for target in deployment.targets):
+        if platform.tensorrt is not None and any(
+            target.instance_type.is_gpu for target in deployment.targets
+        ):
             found.add("builder-gpu")
     return tuple(sorted(found))
 
 
 def image_orders(
-    environment: EnvironmentSpec, platform: ServingPlatform, images: Iterable[str], tags: Mapping[str, str]
+    environment: EnvironmentSpec,
+    platform: ServingPlatform,
+    images: Iterable[str],
+    tags: Mapping[str, str],
 ) -> tuple[ImageOrder, ...]:
     """The order of each image, under its content's tag."""
     return tuple(
@@ -97,8 +115,13 @@ def image_orders(
     )
 
 
-def build_arguments(environment: EnvironmentSpec, platform: ServingPlatform, image: str) -> dict[str, str]:
-    """Values of the Dockerfile's arguments. Raises ValueError for an image of a GPU on a platform without TensorRT."""
+def build_arguments(
+    environment: EnvironmentSpec, platform: ServingPlatform, image: str
+) -> dict[str, str]:
+    """Values of the Dockerfile's arguments.
+
+    Raises ValueError for an image of a GPU on a platform without TensorRT.
+    """
     if image in FROM_PLATFORM:
         arguments = {"TRITON_IMAGE": base_image_uri(environment, platform)}
     else:

@@ -26,9 +26,11 @@ QUEUED_MINUTES = 60
 
 
 def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, Any]:
-    """An `AWS::CodeBuild::Project` without its role; every build brings its source and orders as a zip.
+    """An `AWS::CodeBuild::Project` without its role; every build brings its source and orders as a
+    zip.
 
-    It stays outside the environment's VPC: it needs public packages and base images, and sees no model, data or engine.
+    It stays outside the environment's VPC: it needs public packages and base images, and sees no
+    model, data or engine.
     """
     return {
         "Name": names.builder_project(environment, ROUTE),
@@ -44,14 +46,20 @@ def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, 
             # What starts a Docker daemon in the build.
             "PrivilegedMode": True,
         },
-        "LogsConfig": {"CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment)}},
+        "LogsConfig": {
+            "CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment)}
+        },
         "TimeoutInMinutes": TIMEOUT_MINUTES,
         "QueuedTimeoutInMinutes": QUEUED_MINUTES,
     }
 
 
-def image_statements(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[Statement, ...]:
-    """Every statement of the project's role: read its source, pull the base image, push the images, write its log."""
+def image_statements(
+    environment: EnvironmentSpec, platform: ServingPlatform
+) -> tuple[Statement, ...]:
+    """Every statement of the project's role: read its source, pull the base image, push the images,
+    write its log.
+    """
     return (
         *image_push(environment, tuple(DOCKERFILES)),
         *_base_image(environment, platform),
@@ -72,4 +80,6 @@ def _base_image(environment: EnvironmentSpec, platform: ServingPlatform) -> tupl
     if platform.base_image is None or account is None:
         return ()
     region = environment.region
-    return base_image_pull(f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository/{AWS_TRITON_REPOSITORY}")
+    return base_image_pull(
+        f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository/{AWS_TRITON_REPOSITORY}"
+    )

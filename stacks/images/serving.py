@@ -17,4 +17,6 @@ def serving_image(server: Server, instance: InstanceType) -> str:
 def serving_images(deployment: Deployment) -> tuple[str, ...]:
     """Every image of an endpoint, once: variants on a CPU and on a GPU may run different ones."""
     pools = [pool for variant in deployment.variants for pool in variant.pools]
-    return tuple(dict.fromkeys(serving_image(deployment.server, pool.instance_type) for pool in pools))
+    return tuple(
+        dict.fromkeys(serving_image(deployment.server, pool.instance_type) for pool in pools)
+    )

@@ -11,9 +11,12 @@ from onboarding.values import Rollout
 from stacks.rollout.timeouts import ready_seconds
 
 WAIT_SECONDS = 300
-"""Between two steps: as long as the alarms look back, so that each of them can trip before the next step."""
+"""Between two steps: as long as the alarms look back, so that each of them can trip before the next
+step.
+"""
 TERMINATION_SECONDS = WAIT_SECONDS
-"""After the last step the old fleet stays for as long: with all traffic at once that is the only time in which an alarm can trip
+"""After the last step the old fleet stays for as long: with all traffic at once that is the only
+time in which an alarm can trip
 (SageMaker developer guide, "Use all at once traffic shifting", whose example has no other wait)."""
 MOST_PERCENT = 50
 LEAST_PERCENT: dict[Rollout, int] = {"canary": 10, "linear": 25, "rolling": 25}
@@ -22,7 +25,9 @@ MOST_ALARMS = 10
 
 
 def deployment_config(deployment: Deployment, alarm_names: Sequence[str]) -> dict[str, Any]:
-    """How a new version takes over, and the alarms that take it back: SageMaker watches ten at most, so the first ten."""
+    """How a new version takes over, and the alarms that take it back: SageMaker watches ten at
+    most, so the first ten.
+    """
     rollout = deployment.endpoint.rollout
     if rollout == "rolling":
         policy = {"RollingUpdatePolicy": _rolling(deployment)}
@@ -33,7 +38,8 @@ def deployment_config(deployment: Deployment, alarm_names: Sequence[str]) -> dic
 
 
 def step_percent(deployment: Deployment) -> int:
-    """The share of a fleet that one step takes: enough for one whole instance of the smallest, at most SageMaker's half.
+    """The share of a fleet that one step takes: enough for one whole instance of the smallest, at
+    most SageMaker's half.
 
     A count would be refused where scaling has brought the instances below twice that count.
     """
@@ -67,7 +73,9 @@ def _rolling(deployment: Deployment) -> dict[str, Any]:
     return {
         "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)},
         "WaitIntervalInSeconds": WAIT_SECONDS,
-        "MaximumExecutionTimeoutInSeconds": _execution_seconds(deployment, fleets=steps, waits=steps),
+        "MaximumExecutionTimeoutInSeconds": _execution_seconds(
+            deployment, fleets=steps, waits=steps
+        ),
     }
 
 
@@ -76,7 +84,9 @@ def _steps(deployment: Deployment) -> int:
 
 
 def _execution_seconds(deployment: Deployment, *, fleets: int, waits: int) -> int:
-    """Twice the time that everything takes at its own limit: an update that runs out of time is rolled back."""
+    """Twice the time that everything takes at its own limit: an update that runs out of time is
+    rolled back.
+    """
     ready = max(ready_seconds(variant) for variant in deployment.variants)
     seconds = 2 * (fleets * ready + waits * WAIT_SECONDS + TERMINATION_SECONDS)
     return min(LONGEST_EXECUTION, max(SHORTEST_EXECUTION, seconds))

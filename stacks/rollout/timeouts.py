@@ -12,8 +12,10 @@ from onboarding.manifest import Manifest
 DOWNLOAD_MIB_PER_SECOND = 20
 START_UP_SECONDS = 60
 OWN_START_UP_SECONDS = 480
-"""What SageMaker gives a container of itself ("the 8 minutes after startup", developer guide, "Custom inference code with hosting
-services"). Never less: a load is measured where everything has been read once, and a host that has just pulled an image of
+"""What SageMaker gives a container of itself ("the 8 minutes after startup", developer guide,
+"Custom inference code with hosting
+services"). Never less: a load is measured where everything has been read once, and a host that has
+just pulled an image of
 gigabytes reads CUDA and TensorRT from its disk for the first time."""
 PROVISION_SECONDS = 1800
 """SageMaker's search for instances of a type; no more than that in each pool together."""
@@ -21,7 +23,9 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 60, 3600
 
 
 def start_up_timeout_seconds(manifests: Sequence[Manifest]) -> int:
-    """A minute for the container, and four times the slowest measured load; SageMaker's own 480 at least, 3600 at most."""
+    """A minute for the container, and four times the slowest measured load; SageMaker's own 480 at
+    least, 3600 at most.
+    """
     slowest = max((manifest.load_seconds for manifest in manifests), default=0.0)
     return max(OWN_START_UP_SECONDS, _timeout(START_UP_SECONDS + 4 * slowest))
 
@@ -32,7 +36,9 @@ def download_timeout_seconds(sizes: Sequence[int]) -> int:
 
 
 def variant_timeouts(variant: Variant) -> tuple[int, int]:
-    """Seconds for (download, start-up) of a variant: those of its largest and of its slowest engine, whatever pool serves it."""
+    """Seconds for (download, start-up) of a variant: those of its largest and of its slowest
+    engine, whatever pool serves it.
+    """
     entries = locked_entries(variant)
     return (
         download_timeout_seconds([entry.archive.size_bytes for entry in entries]),

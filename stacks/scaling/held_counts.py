@@ -11,13 +11,20 @@ from stacks.scaling.variants import scaled_variants, variant_id
 
 
 def held_counts(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """A scalable target, by logical id, of each production variant whose count is fixed where another variant's moves.
+    """A scalable target, by logical id, of each production variant whose count is fixed where
+    another variant's moves.
 
-    An update of such an endpoint retains every count, so that a changed fixed one would never take: the bounds of its target,
-    which are that count, bring it there. The logical id is the one that the target has once the variant scales.
+    An update of such an endpoint retains every count, so that a changed fixed one would never take:
+    the bounds of its target,
+    which are that count, bring it there. The logical id is the one that the target has once the
+    variant scales.
     """
     scaled = scaled_variants(deployment)
-    fixed = [variant for variant in deployment.variants if variant.role == "variant" and variant not in scaled]
+    fixed = [
+        variant
+        for variant in deployment.variants
+        if variant.role == "variant" and variant not in scaled
+    ]
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     return {
         variant_id(variant, "ScalableTarget"): {

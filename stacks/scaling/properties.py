@@ -1,4 +1,6 @@
-"""CloudFormation resources of an endpoint's scaling, by logical id, each target with its derivation."""
+"""CloudFormation resources of an endpoint's scaling, by logical id, each target with its
+derivation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from stacks.scaling.variants import fewest, scaled_variants, variant_id
 
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 NAMESPACE = "sagemaker"
-TARGET, POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
+TARGET, POLICY = (
+    "AWS::ApplicationAutoScaling::ScalableTarget",
+    "AWS::ApplicationAutoScaling::ScalingPolicy",
+)
 FROM_ZERO_COOLDOWN_SECONDS = 300
 
 Resource = dict[str, Any]
@@ -21,11 +26,17 @@ Named = tuple[str, Resource]
 
 
 def scaling_resources(deployment: Deployment) -> dict[str, Resource]:
-    """Scalable target and policies of every production variant that scales; a shadow follows the count it began with.
+    """Scalable target and policies of every production variant that scales; a shadow follows the
+    count it began with.
 
-    The target names no role: Application Auto Scaling makes its service-linked role for SageMaker by itself.
+    The target names no role: Application Auto Scaling makes its service-linked role for SageMaker
+    by itself.
     """
-    return dict(resource for variant in scaled_variants(deployment) for resource in _of_variant(deployment, variant))
+    return dict(
+        resource
+        for variant in scaled_variants(deployment)
+        for resource in _of_variant(deployment, variant)
+    )
 
 
 def dimensions(deployment: Deployment, variant: Variant | None = None) -> list[dict[str, str]]:
@@ -53,44 +64,72 @@ def _target_properties(deployment: Deployment, variant: Variant) -> dict[str, An
     scaling = variant.scaling
     actions = [_scheduled(scaling, each, number) for number, each in enumerate(scaling.schedule, 1)]
     bounds = {"MinCapacity": scaling.min, "MaxCapacity": scaling.max}
-    return {**_scaled_thing(deployment, variant), **bounds, **({"ScheduledActions": actions} if actions else {})}
+    return {
+        **_scaled_thing(deployment, variant),
+        **bounds,
+        **({"ScheduledActions": actions} if actions else {}),
+    }
 
 
 def _scheduled(scaling: ScalingSpec, floor: ScheduledFloorSpec, number: int) -> dict[str, Any]:
-    """Both bounds are always set: a floor above the ceiling that an earlier schedule left is refused when its time comes."""
+    """Both bounds are always set: a floor above the ceiling that an earlier schedule left is
+    refused when its time comes.
+    """
     ceiling = scaling.max if floor.max is None else floor.max
     zone = {} if floor.timezone is None else {"Timezone": floor.timezone}
     action = {"MinCapacity": floor.min, "MaxCapacity": ceiling}
-    return {"ScheduledActionName": f"floor-{number}", "Schedule": floor.schedule, **zone, "ScalableTargetAction": action}
+    return {
+        "ScheduledActionName": f"floor-{number}",
+        "Schedule": floor.schedule,
+        **zone,
+        "ScalableTargetAction": action,
+    }
 
 
 def _at_once(deployment: Deployment, variant: Variant) -> Iterator[Named]:
     invocations, gpu = invocations_target(deployment, variant), gpu_target(deployment, variant)
     if invocations is not None:
-        metric = {"PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}
-        yield variant_id(variant, "InvocationsPolicy"), _tracking(deployment, variant, "invocations", invocations, metric)
+        metric = {
+            "PredefinedMetricSpecification": {
+                "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+            }
+        }
+        yield (
+            variant_id(variant, "InvocationsPolicy"),
+            _tracking(deployment, variant, "invocations", invocations, metric),
+        )
     if gpu is not None:
-        metric = _metric("/aws/sagemaker/Endpoints", "GPUUtilization", dimensions(deployment, variant))
+        metric = _metric(
+            "/aws/sagemaker/Endpoints", "GPUUtilization", dimensions(deployment, variant)
+        )
         yield variant_id(variant, "GpuPolicy"), _tracking(deployment, variant, "gpu", gpu, metric)
 
 
 def _asynchronous(deployment: Deployment, variant: Variant) -> Iterator[Named]:
     """The queue alone moves the count: a GPU that works through it is full whatever its length.
 
-    At zero instances only HasBacklogWithoutCapacity speaks. Source: SageMaker developer guide, "Autoscale an asynchronous
+    At zero instances only HasBacklogWithoutCapacity speaks. Source: SageMaker developer guide,
+    "Autoscale an asynchronous
     endpoint".
     """
     backlog = backlog_target(deployment, variant)
     if backlog is not None:
-        metric = _metric("AWS/SageMaker", "ApproximateBacklogSizePerInstance", _of_endpoint(deployment))
-        yield variant_id(variant, "BacklogPolicy"), _tracking(deployment, variant, "backlog", backlog, metric)
+        metric = _metric(
+            "AWS/SageMaker", "ApproximateBacklogSizePerInstance", _of_endpoint(deployment)
+        )
+        yield (
+            variant_id(variant, "BacklogPolicy"),
+            _tracking(deployment, variant, "backlog", backlog, metric),
+        )
     if fewest(variant) == 0:
         policy = variant_id(variant, "FromZeroPolicy")
         yield policy, _from_zero_policy(deployment, variant)
         yield variant_id(variant, "FromZeroAlarm"), _from_zero_alarm(deployment, variant, policy)
 
 
-def _tracking(deployment: Deployment, variant: Variant, name: str, target: TargetValue, metric: dict[str, Any]) -> Resource:
+def _tracking(
+    deployment: Deployment, variant: Variant, name: str, target: TargetValue, metric: dict[str, Any]
+) -> Resource:
     scaling = variant.scaling
     return {
         "Type": POLICY,
@@ -114,7 +153,11 @@ def _from_zero_policy(deployment: Deployment, variant: Variant) -> Resource:
     return {
         "Type": POLICY,
         "DependsOn": [variant_id(variant, "ScalableTarget")],
-        "Metadata": {"Derivation": {"ScalingAdjustment": "one instance, once a request waits and there is none"}},
+        "Metadata": {
+            "Derivation": {
+                "ScalingAdjustment": "one instance, once a request waits and there is none"
+            }
+        },
         "Properties": {
             "PolicyName": _policy_name(deployment, variant, "from-zero"),
             "PolicyType": "StepScaling",
@@ -132,7 +175,11 @@ def _from_zero_policy(deployment: Deployment, variant: Variant) -> Resource:
 def _from_zero_alarm(deployment: Deployment, variant: Variant, policy: str) -> Resource:
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     # Alarms share one room of names with every other endpoint's, so the variant stands last.
-    name = f"{endpoint}-from-zero" if variant.name == VARIANT else f"{endpoint}-from-zero-{variant.name}"
+    name = (
+        f"{endpoint}-from-zero"
+        if variant.name == VARIANT
+        else f"{endpoint}-from-zero-{variant.name}"
+    )
     return {
         "Type": "AWS::CloudWatch::Alarm",
         "Properties": {
@@ -159,7 +206,12 @@ def _metric(namespace: str, name: str, of: list[dict[str, str]]) -> dict[str, An
 
 
 def _of_endpoint(deployment: Deployment) -> list[dict[str, str]]:
-    return [{"Name": "EndpointName", "Value": names.endpoint_name(deployment.environment, deployment.name)}]
+    return [
+        {
+            "Name": "EndpointName",
+            "Value": names.endpoint_name(deployment.environment, deployment.name),
+        }
+    ]
 
 
 def _policy_name(deployment: Deployment, variant: Variant, name: str) -> str:

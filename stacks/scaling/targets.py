@@ -13,7 +13,9 @@ from stacks.capacity.variant import Capacity, variant_capacity
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
 LOWEST_GPU_PERCENT, HIGHEST_GPU_PERCENT = 1.0, 95.0
-"""A target above zero, on a GPU that is used; and a metric that ends at 100 must be able to rise above its target."""
+"""A target above zero, on a GPU that is used; and a metric that ends at 100 must be able to rise
+above its target.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,23 +27,31 @@ class TargetValue:
 
 
 def invocations_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Invocations a minute of one instance: a share of its capacity; None when that is not measured."""
+    """Invocations a minute of one instance: a share of its capacity; None when that is not
+    measured.
+    """
     return _share_of_a_minute(deployment, variant, "invocations a minute")
 
 
 def backlog_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Requests that may wait for each instance of an asynchronous endpoint: what it answers in a minute, less the safety."""
+    """Requests that may wait for each instance of an asynchronous endpoint: what it answers in a
+    minute, less the safety.
+    """
     return _share_of_a_minute(deployment, variant, "requests waiting for each instance")
 
 
 def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """The percent at the knee of every GPU that the server uses, where the metric counts 100 for each; None on a CPU.
+    """The percent at the knee of every GPU that the server uses, where the metric counts 100 for
+    each; None on a CPU.
 
     Of several instance types the least counts: the metric is a mean over instances of every type.
     """
     if not all(pool.instance_type.is_gpu for pool in variant.pools):
         return None
-    return min((_pool_gpu_target(deployment, variant, pool) for pool in variant.pools), key=lambda target: target.value)
+    return min(
+        (_pool_gpu_target(deployment, variant, pool) for pool in variant.pools),
+        key=lambda target: target.value,
+    )
 
 
 def _share_of_a_minute(deployment: Deployment, variant: Variant, what: str) -> TargetValue | None:
@@ -65,20 +75,31 @@ def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> Ta
     percent, origin = _knee(deployment, variant, pool)
     gpus, instance = gpus_used(deployment, pool.instance_type), pool.instance_type
     told = (
-        f"{gpus} GPU" if gpus == instance.gpu_count else f"{gpus} GPU, which the Python server uses of the {instance.gpu_count}"
+        f"{gpus} GPU"
+        if gpus == instance.gpu_count
+        else f"{gpus} GPU, which the Python server uses of the {instance.gpu_count}"
     )
-    return TargetValue(value=round(percent * gpus, 1), derivation=f"{percent:g} % ({origin}) x {told} of {instance.name}")
+    return TargetValue(
+        value=round(percent * gpus, 1),
+        derivation=f"{percent:g} % ({origin}) x {told} of {instance.name}",
+    )
 
 
 def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, str]:
-    """The utilization at which an instance was full: the least measured of its models, or else the wish in the YAML."""
+    """The utilization at which an instance was full: the least measured of its models, or else the
+    wish in the YAML.
+    """
     found = [served(deployment, target) for target in pool.targets]
-    measured = [each for each in found if each is not None and each.gpu_utilization_percent is not None]
+    measured = [
+        each for each in found if each is not None and each.gpu_utilization_percent is not None
+    ]
     if not measured or len(measured) < len(found):
         return float(variant.scaling.gpu_utilization_percent), "scaling.gpu_utilization_percent"
     least = min(measured, key=lambda each: each.gpu_utilization_percent or 0.0)
     percent = least.gpu_utilization_percent or 0.0
     if percent < LOWEST_GPU_PERCENT:
-        return float(variant.scaling.gpu_utilization_percent), f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}"
+        return float(
+            variant.scaling.gpu_utilization_percent
+        ), f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}"
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
     return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.told}"

@@ -1,4 +1,6 @@
-"""What a person should know of an endpoint's scaling and memory before it is deployed, one sentence each."""
+"""What a person should know of an endpoint's scaling and memory before it is deployed, one sentence
+each.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ from stacks.scaling.variants import fewest, scaled_variants
 
 
 def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
-    """Of every production variant: capacity that is not measured or misses the SLO, and schedules that only ever add instances.
+    """Of every production variant: capacity that is not measured or misses the SLO, and schedules
+    that only ever add instances.
 
     Then the evictions of a multi-model endpoint.
     """
     variants = [each for each in deployment.variants if each.role == "variant"]
-    unmeasured = [warning for variant in variants for warning in capacity_warnings(deployment, variant)]
+    unmeasured = [
+        warning for variant in variants for warning in capacity_warnings(deployment, variant)
+    ]
     return (*unmeasured, *_raised_for_good(deployment), *planning_notes(deployment))
 
 
@@ -43,5 +48,9 @@ def _raised_for_good(deployment: Deployment) -> Iterator[str]:
 
 
 def _has_policy(deployment: Deployment, variant: Variant) -> bool:
-    targets = (backlog_target,) if deployment.endpoint.asynchronous is not None else (invocations_target, gpu_target)
+    targets = (
+        (backlog_target,)
+        if deployment.endpoint.asynchronous is not None
+        else (invocations_target, gpu_target)
+    )
     return any(target(deployment, variant) is not None for target in targets)

@@ -1,4 +1,6 @@
-"""NVIDIA's real Python bindings of one TensorRT build, unpacked on this machine, and a child process that imports them."""
+"""NVIDIA's real Python bindings of one TensorRT build, unpacked on this machine, and a child
+process that imports them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Bindings:
     version: str
     folder: Path
     names: dict[str, frozenset[str]]
-    """Names by dotted class: `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a class in a class."""
+    """Names by dotted class: `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a
+    class in a class.
+    """
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Python, with the bindings and this repository on its path."""
@@ -65,16 +69,38 @@ def bindings(version: str) -> Bindings:
     assert told.returncode == 0, told.stderr
     said = json.loads(told.stdout)
     assert said["version"] == version
-    return Bindings(version=version, folder=folder, names={path: frozenset(names) for path, names in said["names"].items()})
+    return Bindings(
+        version=version,
+        folder=folder,
+        names={path: frozenset(names) for path, names in said["names"].items()},
+    )
 
 
 def _fetch(pins: Path, folder: Path) -> None:
     wheels = folder / "wheels"
-    options = ("--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet", "--disable-pip-version-check")
-    command = (sys.executable, "-m", "pip", "download", *options, "-r", str(pins), "-d", str(wheels))
+    options = (
+        "--no-deps",
+        "--only-binary=:all:",
+        "--require-hashes",
+        "--quiet",
+        "--disable-pip-version-check",
+    )
+    command = (
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *options,
+        "-r",
+        str(pins),
+        "-d",
+        str(wheels),
+    )
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
-        raise NotToBeHadError(f"the wheels of {pins.name} cannot be had: {(ended.stderr.strip().splitlines() or ['?'])[-1]}")
+        raise NotToBeHadError(
+            f"the wheels of {pins.name} cannot be had: {(ended.stderr.strip().splitlines() or ['?'])[-1]}"
+        )
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder / "python")
@@ -83,7 +109,9 @@ def _fetch(pins: Path, folder: Path) -> None:
 
 def _compile(folder: Path, major: str) -> None:
     if shutil.which("gcc") is None:
-        raise NotToBeHadError("gcc is not on this machine, and the bindings need three empty libraries")
+        raise NotToBeHadError(
+            "gcc is not on this machine, and the bindings need three empty libraries"
+        )
     (folder / "lib").mkdir()
     for name in LIBRARIES:
         library = folder / "lib" / f"lib{name}.so.{major}"
@@ -97,5 +125,10 @@ def _python(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         "LD_LIBRARY_PATH": str(folder / "lib"),
     }
     return subprocess.run(
-        (sys.executable, "-B", "-W", "error", *argv), env=environment, capture_output=True, text=True, check=False, cwd=ROOT
+        (sys.executable, "-B", "-W", "error", *argv),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )

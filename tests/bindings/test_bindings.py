@@ -1,4 +1,7 @@
-"""Whatever we touch of TensorRT and CUDA exists in NVIDIA's real Python bindings. Nothing is built: the libraries are empty."""
+"""Whatever we touch of TensorRT and CUDA exists in NVIDIA's real Python bindings.
+
+Nothing is built: the libraries are empty.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ ROOMS = {
 }
 """Folders and files where TensorRT and CUDA are touched, and the majors that the code is for."""
 SURFACES = {"engine_build/calibration_cache": calibration} | dict.fromkeys(
-    ("container/tensorrt", "container/server/engines/tensorrt_plan.py", "engine_build/tensorrt"), runtime
+    ("container/tensorrt", "container/server/engines/tensorrt_plan.py", "engine_build/tensorrt"),
+    runtime,
 )
 PLAIN = {name for kind in (bytes, str, int, float, dict, list, tuple) for name in dir(kind)}
 """What values of Python's own have: a shape is a tuple, an error's words are bytes."""
@@ -38,8 +42,12 @@ def installed(request) -> Bindings:
         pytest.skip(str(error))
 
 
-each_build = pytest.mark.parametrize("installed", BUILDS, indirect=True, ids=[f"TensorRT {major}" for major in BUILDS])
-the_last_with_calibrators = pytest.mark.parametrize("installed", [10], indirect=True, ids=["TensorRT 10"])
+each_build = pytest.mark.parametrize(
+    "installed", BUILDS, indirect=True, ids=[f"TensorRT {major}" for major in BUILDS]
+)
+the_last_with_calibrators = pytest.mark.parametrize(
+    "installed", [10], indirect=True, ids=["TensorRT 10"]
+)
 
 
 def touched(major: int) -> list[Touch]:
@@ -56,7 +64,11 @@ def files(room: str) -> list[Path]:
 def protocols(room: str) -> list[type]:
     """The surface of a room."""
     module = SURFACES[room]
-    return [each for _, each in inspect.getmembers(module, inspect.isclass) if each.__module__ == module.__name__]
+    return [
+        each
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if each.__module__ == module.__name__
+    ]
 
 
 def listed(room: str) -> list[str]:
@@ -66,7 +78,11 @@ def listed(room: str) -> list[str]:
 
 def open_ended(room: str) -> tuple[str, ...]:
     """The names whose own names mypy cannot refuse: they are `Any`."""
-    kinds = [(real(each), name, kind) for each in protocols(room) for name, kind in each.__annotations__.items()]
+    kinds = [
+        (real(each), name, kind)
+        for each in protocols(room)
+        for name, kind in each.__annotations__.items()
+    ]
     return tuple(f"{owner}.{name}." for owner, name, kind in kinds if kind == "Any")
 
 
@@ -78,7 +94,11 @@ def real(protocol: type) -> str:
 
 def members(protocol: type) -> list[str]:
     """What a protocol declares itself."""
-    methods = [name for name, value in vars(protocol).items() if inspect.isfunction(value) and not name.startswith("_")]
+    methods = [
+        name
+        for name, value in vars(protocol).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
     return [*protocol.__annotations__, *methods]
 
 
@@ -99,12 +119,19 @@ def test_every_name_touched_exists(installed):
     major = int(installed.version.split(".")[0])
     found = touched(major)
     assert absent(found, installed) == []
-    assert (major == 11) or {"tensorrt.BuilderFlag.INT8", "tensorrt.ILogger.Severity.ERROR"} <= {touch.path for touch in found}
+    assert (major == 11) or {"tensorrt.BuilderFlag.INT8", "tensorrt.ILogger.Severity.ERROR"} <= {
+        touch.path for touch in found
+    }
 
 
 @each_build
 def test_every_name_of_the_surfaces_exists(installed):
-    names = [name for room, majors in ROOMS.items() if int(installed.version.split(".")[0]) in majors for name in listed(room)]
+    names = [
+        name
+        for room, majors in ROOMS.items()
+        if int(installed.version.split(".")[0]) in majors
+        for name in listed(room)
+    ]
     assert len(names) > 20
     assert [name for name in names if not installed.has(name)] == []
 
@@ -121,7 +148,12 @@ def test_room_touches_nothing_beyond_its_surface(room):
 
 @pytest.mark.parametrize("installed", [11], indirect=True, ids=["TensorRT 11"])
 def test_tensorrt_11_has_no_calibrators_and_no_precision_flags(installed):
-    gone = ("IInt8EntropyCalibrator2", "BuilderFlag.INT8", "BuilderFlag.FP16", "IBuilderConfig.int8_calibrator")
+    gone = (
+        "IInt8EntropyCalibrator2",
+        "BuilderFlag.INT8",
+        "BuilderFlag.FP16",
+        "IBuilderConfig.int8_calibrator",
+    )
     assert [name for name in gone if installed.has(f"tensorrt.{name}")] == []
 
 

@@ -1,7 +1,10 @@
-"""Every attribute that a Python file touches on the modules and objects of TensorRT and CUDA, found in its syntax tree.
+"""Every attribute that a Python file touches on the modules and objects of TensorRT and CUDA, found
+in its syntax tree.
 
-What counts as theirs: the modules imported, parameters and values annotated with a protocol of a `surface` module, parameters
-annotated `Any`, and whatever is read or called from one of these. A value's class is known as long as it comes from the module
+What counts as theirs: the modules imported, parameters and values annotated with a protocol of a
+`surface` module, parameters
+annotated `Any`, and whatever is read or called from one of these. A value's class is known as long
+as it comes from the module
 or is annotated; of other values only the attribute's name is.
 """
 
@@ -11,7 +14,12 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-MODULES = {"tensorrt": "tensorrt", "tensorrt_bindings": "tensorrt", "tensorrt_lean": "tensorrt", "cuda.bindings.runtime": "cuda"}
+MODULES = {
+    "tensorrt": "tensorrt",
+    "tensorrt_bindings": "tensorrt",
+    "tensorrt_lean": "tensorrt",
+    "cuda.bindings.runtime": "cuda",
+}
 PROTOCOLS = {
     "TensorRT": "tensorrt",
     "LoggerModule": "tensorrt",
@@ -25,7 +33,9 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Touch:
-    """One attribute read or written; the path begins with `tensorrt`, `cuda`, or `?` where the class is not known."""
+    """One attribute read or written; the path begins with `tensorrt`, `cuda`, or `?` where the
+    class is not known.
+    """
 
     file: str
     line: int
@@ -48,7 +58,11 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            known |= {each.asname or each.name: MODULES[each.name] for each in node.names if each.name in MODULES}
+            known |= {
+                each.asname or each.name: MODULES[each.name]
+                for each in node.names
+                if each.name in MODULES
+            }
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             full = {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
             known |= {name: MODULES[module] for name, module in full.items() if module in MODULES}
@@ -89,7 +103,11 @@ class _Scope:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._bind(target, self._owner(node.value))
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.annotation, ast.Name) and node.annotation.id in PROTOCOLS:
+            elif (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.annotation, ast.Name)
+                and node.annotation.id in PROTOCOLS
+            ):
                 self._bind(node.target, PROTOCOLS[node.annotation.id])
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 self._bind(node.target, self._owner(node.value))
@@ -110,12 +128,18 @@ class _Scope:
 
     def _owner(self, node: ast.expr) -> str | None:
         """The path of what an expression gives; None when it is not theirs."""
-        known = self._known.get(ast.unparse(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        known = (
+            self._known.get(ast.unparse(node))
+            if isinstance(node, (ast.Name, ast.Attribute))
+            else None
+        )
         if known is not None:
             return known
         if isinstance(node, ast.Attribute):
             owner = self._owner(node.value)
-            return None if owner is None else (UNKNOWN if owner == UNKNOWN else f"{owner}.{node.attr}")
+            return (
+                None if owner is None else (UNKNOWN if owner == UNKNOWN else f"{owner}.{node.attr}")
+            )
         if isinstance(node, ast.Call):
             return self._called(node)
         if isinstance(node, (ast.Subscript, ast.Await)):
@@ -127,6 +151,8 @@ class _Scope:
         if owner is not None:
             # A class of the module gives its instance; whatever else is called gives something.
             return owner if owner.split(".")[-1][:1].isupper() else UNKNOWN
-        module = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        module = (
+            call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        )
         imports = ast.unparse(call.func).endswith("import_module")
         return MODULES.get(module) if imports and isinstance(module, str) else None

@@ -18,9 +18,19 @@ from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from engine_build.tensorrt.half_precision import half_precision, write_half_precision
 from onboarding.model_spec import OptimizationProfileSpec
-from tests.unit.engine_build.architectures import TEXT, VISION, write_text_checkpoint, write_vision_network
+from tests.unit.engine_build.architectures import (
+    TEXT,
+    VISION,
+    write_text_checkpoint,
+    write_vision_network,
+)
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, quantized
-from tests.unit.engine_build.tensorrt.test_half_precision import MASKED, NORMALISATION, normal, parsed
+from tests.unit.engine_build.tensorrt.test_half_precision import (
+    MASKED,
+    NORMALISATION,
+    normal,
+    parsed,
+)
 from tests.unit.engine_build.tiny import sentences
 
 pytestmark = pytest.mark.compile_check
@@ -44,7 +54,9 @@ def test_text_architecture_in_fp16_compiles_and_answers_as_before(tmp_path, name
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name)
     model = SourceModel(checkpoint, longest=16, task="text-embedding")
     network = export(model, sentences(20, seed=3), tmp_path, longest=16)
-    feed = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16).feed(sentences(8, seed=4))
+    feed = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16).feed(
+        sentences(8, seed=4)
+    )
     assert difference(network.path, tmp_path / "half.onnx", feed) < 5e-3
     assert verdict(tmp_path / "half.onnx") == "pass"
 

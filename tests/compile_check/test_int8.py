@@ -18,7 +18,11 @@ from tests.unit.engine_build.int8.graphs import cnn, images, texts, transformer,
 from tests.unit.engine_build.int8.test_calibration import ranges
 
 pytestmark = pytest.mark.compile_check
-KINDS = {"transformer": (transformer, texts, (4, 8, 16)), "cnn": (cnn, images, None), "vit": (vit, images, None)}
+KINDS = {
+    "transformer": (transformer, texts, (4, 8, 16)),
+    "cnn": (cnn, images, None),
+    "vit": (vit, images, None),
+}
 
 
 @pytest.mark.parametrize("every", [1, 2], ids=["all layers", "every other layer"])
@@ -26,8 +30,13 @@ KINDS = {"transformer": (transformer, texts, (4, 8, 16)), "cnn": (cnn, images, N
 def test_qdq_network_compiles(tmp_path, kind, every):
     make, samples, sequence = KINDS[kind]
     model = make()
-    onnx.save(quantized(model, layers(model)[::every], ranges(model, samples(32, seed=1))), tmp_path / "model.onnx")
+    onnx.save(
+        quantized(model, layers(model)[::every], ranges(model, samples(32, seed=1))),
+        tmp_path / "model.onnx",
+    )
     log = Log(io.StringIO())
-    network = Network(precision="int8", path=tmp_path / "model.onnx", inputs=(), outputs=(), facts={})
+    network = Network(
+        precision="int8", path=tmp_path / "model.onnx", inputs=(), outputs=(), facts={}
+    )
     profiles = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=sequence),)
     assert compile_checks([network], profiles, ProcessRunner(log), log)[0].verdict == "pass"

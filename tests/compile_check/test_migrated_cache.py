@@ -1,4 +1,6 @@
-"""A Q/DQ network made of an old calibration cache, given to NVIDIA's own parser and builder, strongly typed, with no GPU."""
+"""A Q/DQ network made of an old calibration cache, given to NVIDIA's own parser and builder,
+strongly typed, with no GPU.
+"""
 
 from __future__ import annotations
 

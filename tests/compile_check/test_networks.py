@@ -1,4 +1,6 @@
-"""Every promised architecture compiles with NVIDIA's own parser and builder; what they refuse is told with a way out."""
+"""Every promised architecture compiles with NVIDIA's own parser and builder; what they refuse is
+told with a way out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from onboarding.model_spec import OptimizationProfileSpec
-from tests.unit.engine_build.architectures import CLASSES, TEXT, VISION, images, write_text_checkpoint, write_vision_network
+from tests.unit.engine_build.architectures import (
+    CLASSES,
+    TEXT,
+    VISION,
+    images,
+    write_text_checkpoint,
+    write_vision_network,
+)
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, shop
 from tests.unit.engine_build.tiny import sentences
@@ -39,20 +48,33 @@ def checked(path, profile):
 @pytest.mark.parametrize("name", TEXT)
 def test_exported_text_network_compiles(name, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
-    network = export(SourceModel(checkpoint, longest=16, task="text-classification"), sentences(20, seed=3), tmp_path, longest=16)
+    network = export(
+        SourceModel(checkpoint, longest=16, task="text-classification"),
+        sentences(20, seed=3),
+        tmp_path,
+        longest=16,
+    )
     assert [record.verdict for record in checked(network.path, TEXTS)] == ["pass"]
 
 
 @pytest.mark.parametrize("name", VISION)
 def test_vision_network_compiles(name, tmp_path):
-    assert [record.verdict for record in checked(write_vision_network(tmp_path / "model.onnx", name), ROWS)] == ["pass"]
+    assert [
+        record.verdict
+        for record in checked(write_vision_network(tmp_path / "model.onnx", name), ROWS)
+    ] == ["pass"]
 
 
 @pytest.mark.parametrize("name", VISION)
 def test_quantized_vision_network_compiles(name, tmp_path):
-    datasets = {"calibration": {"image": images(48, seed=0)}, "validation": {"image": images(120, seed=1)}}
+    datasets = {
+        "calibration": {"image": images(48, seed=0)},
+        "validation": {"image": images(120, seed=1)},
+    }
     network = write_vision_network(tmp_path / "given.onnx", name)
-    root = write_tensors_tree(tmp_path / "root", network, datasets, precision="int8", metric="agreement")
+    root = write_tensors_tree(
+        tmp_path / "root", network, datasets, precision="int8", metric="agreement"
+    )
     tools = shop(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
         records = checked(prepare(tools).networks["int8"].path, ROWS)
@@ -65,14 +87,24 @@ def loop():
     body = helper.make_graph(
         [node("Identity", "go", "again"), node("Concat", "carried carried", "grown", axis=0)],
         "body",
-        [tensor("turn", kind=TensorProto.INT64), tensor("go", kind=TensorProto.BOOL), tensor("carried", None, 8)],
+        [
+            tensor("turn", kind=TensorProto.INT64),
+            tensor("go", kind=TensorProto.BOOL),
+            tensor("carried", None, 8),
+        ],
         [condition, grown],
     )
     return helper.make_node("Loop", ["turns", "", "x"], ["y"], name="/decoder/Loop", body=body)
 
 
 REFUSED = {
-    "custom operator": ([node("Fancy", "x", "y", name="/block.0/Fancy", domain="com.example")], X, Y, {}, "IPluginV3"),
+    "custom operator": (
+        [node("Fancy", "x", "y", name="/block.0/Fancy", domain="com.example")],
+        X,
+        Y,
+        {},
+        "IPluginV3",
+    ),
     "no importer": (
         [node("Det", "x", "y", name="/layer/Det")],
         tensor("x", "batch", 3, 3),
@@ -81,7 +113,11 @@ REFUSED = {
         "IPluginV3",
     ),
     "size by values": (
-        [node("NonZero", "x", "places", name="/mask/NonZero"), node("Transpose", "places", "t"), node("GatherND", "x t", "y")],
+        [
+            node("NonZero", "x", "places", name="/mask/NonZero"),
+            node("Transpose", "places", "t"),
+            node("GatherND", "x t", "y"),
+        ],
         X,
         tensor("y", "found"),
         {},
@@ -95,7 +131,15 @@ REFUSED = {
         "use a mask",
     ),
     "strings": (
-        [node("StringNormalizer", "x", "y", name="/text/StringNormalizer", case_change_action="LOWER")],
+        [
+            node(
+                "StringNormalizer",
+                "x",
+                "y",
+                name="/text/StringNormalizer",
+                case_change_action="LOWER",
+            )
+        ],
         tensor("x", "batch", kind=TensorProto.STRING),
         tensor("y", "batch", kind=TensorProto.STRING),
         {},
@@ -109,21 +153,30 @@ REFUSED = {
         "cast its inputs to FP32",
     ),
     "list of tensors": (
-        [node("SplitToSequence", "x", "parts", name="/heads/Split"), node("ConcatFromSequence", "parts", "y", axis=0)],
+        [
+            node("SplitToSequence", "x", "parts", name="/heads/Split"),
+            node("ConcatFromSequence", "parts", "y", axis=0),
+        ],
         X,
         tensor("y", "rows", 8),
         {},
         "as one tensor",
     ),
     "quantized for another runtime": (
-        [node("DynamicQuantizeLinear", "x", "q s z", name="/in/Dynamic"), node("DequantizeLinear", "q s z", "y")],
+        [
+            node("DynamicQuantizeLinear", "x", "q s z", name="/in/Dynamic"),
+            node("DequantizeLinear", "q s z", "y"),
+        ],
         X,
         Y,
         {},
         "name the float network",
     ),
     "asymmetric": (
-        [node("QuantizeLinear", "x s z", "q", name="/in/Quantize"), node("DequantizeLinear", "q s z", "y")],
+        [
+            node("QuantizeLinear", "x s z", "q", name="/in/Quantize"),
+            node("DequantizeLinear", "q s z", "y"),
+        ],
         X,
         Y,
         {"s": np.array(0.1, dtype=np.float32), "z": np.array(5, dtype=np.int8)},
@@ -136,21 +189,26 @@ REFUSED = {
 def test_refuses_by_node_operator_origin_and_way_out(fault, tmp_path):
     nodes, takes, gives, weights, words = REFUSED[fault]
     domains = {each.domain for each in nodes} - {""}
-    path = write_graph(tmp_path / "model.onnx", nodes, [takes], [gives], domains=sorted(domains), **weights)
+    path = write_graph(
+        tmp_path / "model.onnx", nodes, [takes], [gives], domains=sorted(domains), **weights
+    )
     with pytest.raises(NetworkRefused) as caught:
         checked(path, ROWS)
     said = str(caught.value)
     module = nodes[0].name.split("/")[1]
     assert said.startswith("TensorRT-RTX 1.")
-    assert f"node {nodes[0].name} (operator {nodes[0].op_type}; from module {module}, exported by tests 1)" in said
+    assert (
+        f"node {nodes[0].name} (operator {nodes[0].op_type}; from module {module}, exported by tests 1)"
+        in said
+    )
     assert words in said.partition("way out: ")[2]
 
 
 def test_refuses_a_loop_whose_tensors_grow(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [loop()], [X], [tensor("y", "rows", 8)], turns=np.array(3))
-    words = (
-        r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests 1\).*way out: .*fixed number of steps"
+    path = write_graph(
+        tmp_path / "model.onnx", [loop()], [X], [tensor("y", "rows", 8)], turns=np.array(3)
     )
+    words = r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests 1\).*way out: .*fixed number of steps"
     with pytest.raises(NetworkRefused, match=words):
         checked(path, ROWS)
 
@@ -159,13 +217,22 @@ def test_refuses_a_dynamic_axis_that_no_profile_sets(tmp_path):
     values = [tensor("x", "batch", 3, "height")], [tensor("y", "batch", 3, "height")]
     path = write_graph(tmp_path / "model.onnx", [node("Relu", "x", "y")], *values)
     with pytest.raises(
-        NetworkRefused, match=r"input x has shape \[-1, 3, -1\], and no profile sets all its dynamic axes; way out"
+        NetworkRefused,
+        match=r"input x has shape \[-1, 3, -1\], and no profile sets all its dynamic axes; way out",
     ):
         checked(path, ROWS)
 
 
 def test_refuses_sizes_that_do_not_fit(tmp_path):
     weight = np.ones((1, 5), dtype=np.float32)
-    path = write_graph(tmp_path / "model.onnx", [node("Add", "x w", "y", name="/positions/Add")], [X], [Y], w=weight)
-    with pytest.raises(NetworkRefused, match=r"/positions/Add.*way out: a size is fixed in the graph"):
+    path = write_graph(
+        tmp_path / "model.onnx",
+        [node("Add", "x w", "y", name="/positions/Add")],
+        [X],
+        [Y],
+        w=weight,
+    )
+    with pytest.raises(
+        NetworkRefused, match=r"/positions/Add.*way out: a size is fixed in the graph"
+    ):
         checked(path, ROWS)

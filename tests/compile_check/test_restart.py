@@ -1,4 +1,7 @@
-"""Builds that die: killed half-way and started again, and on a full disk. Real processes, nothing stood in for."""
+"""Builds that die: killed half-way and started again, and on a full disk.
+
+Real processes, nothing stood in for.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,19 @@ from tests.unit.engine_build.tiny import model, write_tree
 
 pytestmark = pytest.mark.compile_check
 
-STEPS = ("fetch", "load", "export", "reference", "quantize", "check", "compile", "verify", "benchmark", "package", "publish")
+STEPS = (
+    "fetch",
+    "load",
+    "export",
+    "reference",
+    "quantize",
+    "check",
+    "compile",
+    "verify",
+    "benchmark",
+    "package",
+    "publish",
+)
 OFFLINE = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.1", "PIP_NO_INDEX": "1", "PYTHONPATH": str(ROOT)}
 
 
@@ -53,12 +68,19 @@ def child(program, *arguments, **environment):
     """A build inside a process that is prepared to die."""
     argv = [sys.executable, "-W", "error", "-c", program, *map(str, arguments)]
     return subprocess.run(
-        argv, cwd=ROOT, env={**os.environ, **OFFLINE, **environment}, capture_output=True, text=True, timeout=120
+        argv,
+        cwd=ROOT,
+        env={**os.environ, **OFFLINE, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
 def killed_at(step, command, environment):
-    """Kills a build with its first word of a step, so that nothing of the step is done; what it said until then."""
+    """Kills a build with its first word of a step, so that nothing of the step is done; what it
+    said until then.
+    """
     ended = child(KILLED, step, *command, **environment)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     return ended.stderr
@@ -71,9 +93,18 @@ def begun(said):
 
 def test_killed_build_goes_on_from_every_finished_step(wheel, tmp_path):
     root, store = write_tree(tmp_path / "root", model("tiny", "int8")), tmp_path / "store"
-    command, packages = arguments(root, tmp_path / "out", "--publish", store), {"PIP_FIND_LINKS": str(wheel.parent)}
+    command, packages = (
+        arguments(root, tmp_path / "out", "--publish", store),
+        {"PIP_FIND_LINKS": str(wheel.parent)},
+    )
     assert begun(killed_at("export", command, packages)) == ["fetch", "load", "export"]
-    assert begun(killed_at("quantize", command, packages)) == ["fetch", "load", "export", "reference", "quantize"]
+    assert begun(killed_at("quantize", command, packages)) == [
+        "fetch",
+        "load",
+        "export",
+        "reference",
+        "quantize",
+    ]
     nowhere = {"PIP_FIND_LINKS": ""}
     said = killed_at("check", command, nowhere)
     assert begun(said) == ["quantize", "check"] and "float network" in said and "is reused" in said

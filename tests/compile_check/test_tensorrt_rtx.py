@@ -1,4 +1,6 @@
-"""NVIDIA's own parser and builder on real networks, with no GPU: TensorRT-RTX compiles or refuses them."""
+"""NVIDIA's own parser and builder on real networks, with no GPU: TensorRT-RTX compiles or refuses
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,31 @@ pytestmark = pytest.mark.compile_check
 
 def checked(paths):
     log = Log(io.StringIO())
-    networks = [Network(precision=name, path=path, inputs=(), outputs=(), facts={}) for name, path in paths.items()]
+    networks = [
+        Network(precision=name, path=path, inputs=(), outputs=(), facts={})
+        for name, path in paths.items()
+    ]
     return compile_checks(networks, PROFILES, ProcessRunner(log), log)
 
 
 def test_command_builds_for_real_and_then_knows_the_key(wheel, tmp_path):
     root, store = write_tree(tmp_path / "root", model("tiny", "fp32")), tmp_path / "store"
     order = arguments(root, tmp_path / "out", "--publish", store, "--format", "json")
-    ended = engine_build(*order, PIP_FIND_LINKS=str(wheel.parent), ROUNDHOUSE_SOURCE_COMMIT="c0ffee")
+    ended = engine_build(
+        *order, PIP_FIND_LINKS=str(wheel.parent), ROUNDHOUSE_SOURCE_COMMIT="c0ffee"
+    )
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)
-    entry = LockEntry.model_validate_json((store / f"engines/{said['engine_key']}/lock-entry.json").read_bytes())
+    entry = LockEntry.model_validate_json(
+        (store / f"engines/{said['engine_key']}/lock-entry.json").read_bytes()
+    )
     assert (said["status"], said["archive"]["sha256"]) == ("built", entry.archive.sha256)
     assert entry.manifest.builder.source_commit == "c0ffee"
     assert entry.manifest.compile_checks[0].verdict == "pass" and entry.manifest.host_memory_mib > 0
     assert "pip download" in (tmp_path / "out/reproduce.sh").read_text()
-    again = engine_build(*arguments(root, tmp_path / "out2", "--publish", store, "--format", "json"))
+    again = engine_build(
+        *arguments(root, tmp_path / "out2", "--publish", store, "--format", "json")
+    )
     assert json.loads(again.stdout)["status"] == "known"
 
 
@@ -58,7 +69,9 @@ def test_refuses_an_operator_by_node_and_name(tmp_path):
         helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch"]),
     ]
     model = helper.make_model(
-        helper.make_graph([node], "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        helper.make_graph([node], "g", values[:1], values[1:]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
     )
     onnx.save(model, tmp_path / "det.onnx")
     with pytest.raises(NetworkRefused, match=r"float network: .*/layer/det.*Det"):

@@ -1,4 +1,6 @@
-"""The servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a process of its own."""
+"""The servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.container import Container, ContainerSpec, start_container
+from local_cloud.server_client import Response, ServerClient
 from onboarding.serve_environment import serve_environment
 from tests.contract.replies import KINDS, is_multi_model
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, write_archive
-from workbench.local_cloud.container import Container, ContainerSpec, start_container
-from workbench.local_cloud.server_client import Response, ServerClient
 
 SECONDS = 180.0
 POLL_SECONDS = 0.02
@@ -38,7 +40,9 @@ class Served:
 
     def ask(self, body: bytes, content_type: str = "application/json", **headers: str) -> Response:
         """One inference request."""
-        return self.client.request("POST", self.infer_path, body, {"Content-Type": content_type, **self.headers, **headers})
+        return self.client.request(
+            "POST", self.infer_path, body, {"Content-Type": content_type, **self.headers, **headers}
+        )
 
 
 def command(kind: str, folder: Path) -> tuple[str, ...]:
@@ -46,20 +50,42 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
     python = str(PYTHON[kind] / "bin" / "python")
     if kind.startswith("python-"):
         return (python, "-W", "error", "-m", "container.server", "serve")
-    serve = REPOSITORY / "workbench" / "local_cloud" / "triton_serve.py"
-    return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", str(folder / "backends"))
+    serve = REPOSITORY / "local_cloud" / "triton_serve.py"
+    return (
+        python,
+        "-I",
+        "-S",
+        str(serve),
+        "--triton",
+        str(TRITON),
+        "--backends",
+        str(folder / "backends"),
+    )
 
 
-def environment(kind: str, archive: Path, *, model: str = EMBEDDER.model, **extra: str) -> dict[str, str]:
+def environment(
+    kind: str, archive: Path, *, model: str = EMBEDDER.model, **extra: str
+) -> dict[str, str]:
     """What SageMaker puts into a container's environment."""
     chosen = {"SAGEMAKER_MULTI_MODEL": "true"} if is_multi_model(kind) else {}
     if kind.startswith("triton-"):
         chosen |= serve_environment(None if is_multi_model(kind) else model)
-    found = {"PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
-    return found | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"} | chosen | extra
+    found = {
+        "PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONUNBUFFERED": "1",
+    }
+    return (
+        found
+        | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}
+        | chosen
+        | extra
+    )
 
 
-def start(kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model, **extra: str) -> Container:
+def start(
+    kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model, **extra: str
+) -> Container:
     """Starts a server in a container whose loopback is its own."""
     folder.mkdir(parents=True, exist_ok=True)
     return start_container(
@@ -82,7 +108,9 @@ def wait_until_healthy(container: Container, client: ServerClient, path: str = "
         except (OSError, http.client.HTTPException):
             pass
         time.sleep(POLL_SECONDS)
-    pytest.fail(f"not healthy, exit status {container.exit_status()}: {container.spec.log.read_text()[-2000:]}")
+    pytest.fail(
+        f"not healthy, exit status {container.exit_status()}: {container.spec.log.read_text()[-2000:]}"
+    )
 
 
 def exit_status(container: Container) -> int:
@@ -90,10 +118,17 @@ def exit_status(container: Container) -> int:
     return container.process.wait(SECONDS)
 
 
-def load(client: ServerClient, url: Path, *, name: str = "hash", target: str = TARGET_MODEL) -> Response:
+def load(
+    client: ServerClient, url: Path, *, name: str = "hash", target: str = TARGET_MODEL
+) -> Response:
     """Asks a multi-model server to load an archive, as SageMaker does."""
     body = json.dumps({"model_name": name, "url": str(url)}).encode()
-    return client.request("POST", "/models", body, {"Content-Type": "application/json", "X-Amzn-SageMaker-Target-Model": target})
+    return client.request(
+        "POST",
+        "/models",
+        body,
+        {"Content-Type": "application/json", "X-Amzn-SageMaker-Target-Model": target},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -117,13 +152,19 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tiny], Path]
 
 
 @pytest.fixture(scope="session")
-def launched(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
-    """Gives each kind of server with one of the tiny networks, started at its first use and stopped at the end."""
+def launched(
+    archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Served]]:
+    """Gives each kind of server with one of the tiny networks, started at its first use and stopped
+    at the end.
+    """
     running: dict[tuple[str, str], Served] = {}
 
     def served(kind: str, tiny: Tiny = EMBEDDER) -> Served:
         if (kind, tiny.model) not in running:
-            running[kind, tiny.model] = serve(kind, archives(tiny), tmp_path_factory.mktemp(kind), model=tiny.model)
+            running[kind, tiny.model] = serve(
+                kind, archives(tiny), tmp_path_factory.mktemp(kind), model=tiny.model
+            )
         return running[kind, tiny.model]
 
     yield served
@@ -136,7 +177,9 @@ def serve(kind: str, archive: Path, folder: Path, *, model: str, **extra: str) -
     """Starts a server and, in multi-model mode, loads the archive."""
     empty = folder / "empty"
     empty.mkdir(parents=True)
-    container = start(kind, empty if is_multi_model(kind) else archive, folder, model=model, **extra)
+    container = start(
+        kind, empty if is_multi_model(kind) else archive, folder, model=model, **extra
+    )
     client = ServerClient(container.connection)
     try:
         wait_until_healthy(container, client)
@@ -149,7 +192,13 @@ def serve(kind: str, archive: Path, folder: Path, *, model: str, **extra: str) -
         container.stop(0)
         raise
     headers = {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}
-    return Served(kind=kind, container=container, client=client, infer_path="/models/hash/invoke", headers=headers)
+    return Served(
+        kind=kind,
+        container=container,
+        client=client,
+        infer_path="/models/hash/invoke",
+        headers=headers,
+    )
 
 
 @pytest.fixture(params=KINDS)

@@ -1,4 +1,6 @@
-"""A crowd of callers that ask one server the same thing all the time, and a watcher that holds its health to its word."""
+"""A crowd of callers that ask one server the same thing all the time, and a watcher that holds its
+health to its word.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Crowd:
         self.caught = [Caught() for _ in range(size)]
         self.health = Caught()
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._call, args=(caught,)) for caught in self.caught]
+        self._threads = [
+            threading.Thread(target=self._call, args=(caught,)) for caught in self.caught
+        ]
         self._threads.append(threading.Thread(target=self._watch))
 
     def __enter__(self) -> Crowd:
@@ -77,11 +81,16 @@ class Crowd:
             caught.wrong.append(f"{answer.status} {answer.body[:300]!r}")
 
     def _watch(self) -> None:
-        """A healthy server answers the next request on every connection, unless the connection ends, or it is killed now."""
+        """A healthy server answers the next request on every connection, unless the connection
+        ends, or it is killed now.
+        """
         while not self._stop.wait(0.005):
             with contextlib.suppress(*Gone), contextlib.ExitStack() as leaving:
                 # In turn they go to different HTTP processes.
-                callers = [leaving.enter_context(contextlib.closing(Caller(self.server.port))) for _ in range(2)]
+                callers = [
+                    leaving.enter_context(contextlib.closing(Caller(self.server.port)))
+                    for _ in range(2)
+                ]
                 status = callers[0].request("GET", "/ping").status
                 self.health.met[str(status)] += 1
                 if status == 200:
@@ -91,5 +100,7 @@ class Crowd:
         if any(answer.status == 503 for answer in answers):
             self.health.met[TURNED] += 1
         for answer in answers:
-            if answer.status != 503 and (answer.status != 200 or not same(answer.vectors, self._right)):
+            if answer.status != 503 and (
+                answer.status != 200 or not same(answer.vectors, self._right)
+            ):
                 self.health.wrong.append(f"healthy, and then {answer.status} {answer.body[:300]!r}")

@@ -1,6 +1,8 @@
-"""The table of differences between the servers, generated from what the suite asks: `python -m tests.contract.differences`.
+"""The table of differences between the servers, generated from what the suite asks: `python -m
+tests.contract.differences`.
 
-`--write` puts it between the markers of docs/servers.md; without it, a stale document is said and the exit status is 1.
+`--write` puts it between the markers of docs/servers.md; without it, a stale document is said and
+the exit status is 1.
 """
 
 from __future__ import annotations
@@ -20,11 +22,25 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "servers.md"
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:
     """What differs, one request a row, and in one line what does not."""
     asked = [exchange for exchange in exchanges if exchange.kinds(kinds)]
-    unlike = [exchange for exchange in asked if len({str(reply) for reply in _replies(exchange, kinds)}) > 1]
+    unlike = [
+        exchange
+        for exchange in asked
+        if len({str(reply) for reply in _replies(exchange, kinds)}) > 1
+    ]
     if unlike:
-        yield from ("", f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |", f"|---{'|---' * len(kinds)}|")
-        yield from (f"| {exchange.name} | {' | '.join(_cells(exchange, kinds))} |" for exchange in unlike)
-    alike = [f"{exchange.name} ({_replies(exchange, kinds)[0]})" for exchange in asked if exchange not in unlike]
+        yield from (
+            "",
+            f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |",
+            f"|---{'|---' * len(kinds)}|",
+        )
+        yield from (
+            f"| {exchange.name} | {' | '.join(_cells(exchange, kinds))} |" for exchange in unlike
+        )
+    alike = [
+        f"{exchange.name} ({_replies(exchange, kinds)[0]})"
+        for exchange in asked
+        if exchange not in unlike
+    ]
     if alike:
         yield from ("", f"*{name}, alike wherever they apply:* {'; '.join(alike)}.")
 
@@ -44,7 +60,9 @@ def differences() -> str:
 
 def variables() -> str:
     """The environment of `serve`, one variable a row."""
-    rows = (f"| `{variable.name}` | {variable.value} | {variable.reason} |" for variable in VARIABLES)
+    rows = (
+        f"| `{variable.name}` | {variable.value} | {variable.reason} |" for variable in VARIABLES
+    )
     return "\n".join(("| variable | value | reason |", "|---|---|---|", *rows))
 
 
@@ -53,7 +71,10 @@ GENERATED = {"differences": differences, "variables": variables}
 
 
 def written(document: str) -> str:
-    """The document with everything generated in its place. Raises ValueError when a marker is missing."""
+    """The document with everything generated in its place.
+
+    Raises ValueError when a marker is missing.
+    """
     for name, made in GENERATED.items():
         start, end = f"<!-- {name}: generated -->\n", f"<!-- {name}: end -->"
         before, found, rest = document.partition(start)
@@ -74,7 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wish.write:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif present != wanted:
-        print(f"error: {DOCUMENT.name} is stale; write it with: python -m tests.contract.differences --write", file=sys.stderr)
+        print(
+            f"error: {DOCUMENT.name} is stale; write it with: python -m tests.contract.differences --write",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

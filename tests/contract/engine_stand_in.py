@@ -1,4 +1,5 @@
-"""Stands for the TensorRT member of an ensemble, which no CPU runs: the float network in ONNX Runtime, tensors in and out.
+"""Stands for the TensorRT member of an ensemble, which no CPU runs: the float network in ONNX
+Runtime, tensors in and out.
 
 Triton's stub runs it as `model.py`. It prints the shape of every batch.
 """
@@ -26,10 +27,16 @@ class TritonPythonModel:
         shapes = set()
         responses = []
         for request in requests:
-            feed = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
+            feed = {
+                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+                for name in self._inputs
+            }
             shapes.add(feed[self._inputs[0]].shape)
             answers = self._session.run(self._outputs, feed)
-            tensors = [pb_utils.Tensor(name, answer) for name, answer in zip(self._outputs, answers, strict=True)]
+            tensors = [
+                pb_utils.Tensor(name, answer)
+                for name, answer in zip(self._outputs, answers, strict=True)
+            ]
             responses.append(pb_utils.InferenceResponse(tensors))
         lengths = sorted({length for _, length in shapes})
         rows = sum(len(response.output_tensors()[0].as_numpy()) for response in responses)

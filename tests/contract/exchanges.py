@@ -1,6 +1,8 @@
-"""What one suite asks of every server, by name, and what each answers: the only place where their differences are written.
+"""What one suite asks of every server, by name, and what each answers: the only place where their
+differences are written.
 
-`test_exchanges` and `test_pressure` ask for all of it; `differences` makes the tables of docs/servers.md from it.
+`test_exchanges` and `test_pressure` ask for all of it; `differences` makes the tables of
+docs/servers.md from it.
 """
 
 from __future__ import annotations
@@ -26,20 +28,43 @@ from tests.contract.replies import (
 from tests.contract.requests import BINARY_TYPE, binary_request, changed, json_request
 
 _PARSING = replies(refused(), refused(500), refused())
-"""Triton's single-model mode calls a client's slip its own fault; its multi-model mode calls every fault the client's."""
+"""Triton's single-model mode calls a client's slip its own fault; its multi-model mode calls every
+fault the client's.
+"""
 _BINARY = binary_request([b"a"])
 _BAD_TEXT = binary_request([b"\xff\xfe"])
 _LYING = binary_request([b"a"], size=4)
 _GZIP = (("Content-Encoding", "gzip"),)
 
 ANSWERS = (
-    Exchange(name="texts in JSON", body=json_request(["a dog", "the cat"]), replies=alike(answered())),
-    Exchange(name="texts in the binary extension", body=_BINARY[0], content_type=_BINARY[1], replies=alike(answered())),
-    Exchange(name="no Content-Type", body=json_request(["a"]), content_type="", replies=alike(answered())),
+    Exchange(
+        name="texts in JSON", body=json_request(["a dog", "the cat"]), replies=alike(answered())
+    ),
+    Exchange(
+        name="texts in the binary extension",
+        body=_BINARY[0],
+        content_type=_BINARY[1],
+        replies=alike(answered()),
+    ),
+    Exchange(
+        name="no Content-Type", body=json_request(["a"]), content_type="", replies=alike(answered())
+    ),
     # The Python server splits what is larger than the engine's batch, and reads plain texts.
-    Exchange(name="more rows than the batch", body=json_request(["a"] * 33), replies=replies(answered(), refused(), refused())),
-    Exchange(name='`{"inputs": ["a"]}`', body=b'{"inputs": ["a"]}', replies=replies(answered(), refused(), refused())),
-    Exchange(name="shape without the second axis", body=changed(shape=[1]), replies=replies(answered(), refused(), refused())),
+    Exchange(
+        name="more rows than the batch",
+        body=json_request(["a"] * 33),
+        replies=replies(answered(), refused(), refused()),
+    ),
+    Exchange(
+        name='`{"inputs": ["a"]}`',
+        body=b'{"inputs": ["a"]}',
+        replies=replies(answered(), refused(), refused()),
+    ),
+    Exchange(
+        name="shape without the second axis",
+        body=changed(shape=[1]),
+        replies=replies(answered(), refused(), refused()),
+    ),
     # Triton takes a body that it can read no header of for one raw text, even an empty one.
     Exchange(name="empty body", replies=replies(refused(), answered(), answered())),
     Exchange(
@@ -62,16 +87,43 @@ SLIPS = (
     Exchange(name="not an object", body=b"[]", replies=_PARSING),
     Exchange(name="no inputs", body=b"{}", replies=_PARSING),
     Exchange(name="20,000 brackets", body=b"[" * 20_000, replies=_PARSING),
-    Exchange(name="NaN for a text", body=changed(data=["#"]).replace(b'"#"', b"NaN"), replies=_PARSING),
+    Exchange(
+        name="NaN for a text", body=changed(data=["#"]).replace(b'"#"', b"NaN"), replies=_PARSING
+    ),
     Exchange(name="number for a text", body=changed(data=[1]), replies=_PARSING),
-    Exchange(name="text/csv", body=b"a dog", content_type="text/csv", replies=replies(refused(415), refused(500), refused())),
+    Exchange(
+        name="text/csv",
+        body=b"a dog",
+        content_type="text/csv",
+        replies=replies(refused(415), refused(500), refused()),
+    ),
     Exchange(name="unknown input", body=changed(name="texts"), replies=alike(refused())),
-    Exchange(name="unknown output", body=json_request(["a"], outputs=[{"name": "logits"}]), replies=alike(refused())),
-    Exchange(name="wrong datatype", body=changed(datatype="FP32", data=[1.0]), replies=alike(refused())),
-    Exchange(name="wrong shape", body=changed(shape=[1, 2], data=["a", "b"]), replies=alike(refused())),
-    Exchange(name="fewer texts than the shape says", body=changed(shape=[2, 1]), replies=alike(refused())),
-    Exchange(name="text that is not UTF-8", body=_BAD_TEXT[0], content_type=_BAD_TEXT[1], replies=alike(refused())),
-    Exchange(name="binary size that lies", body=_LYING[0], content_type=_LYING[1], replies=alike(refused())),
+    Exchange(
+        name="unknown output",
+        body=json_request(["a"], outputs=[{"name": "logits"}]),
+        replies=alike(refused()),
+    ),
+    Exchange(
+        name="wrong datatype", body=changed(datatype="FP32", data=[1.0]), replies=alike(refused())
+    ),
+    Exchange(
+        name="wrong shape", body=changed(shape=[1, 2], data=["a", "b"]), replies=alike(refused())
+    ),
+    Exchange(
+        name="fewer texts than the shape says", body=changed(shape=[2, 1]), replies=alike(refused())
+    ),
+    Exchange(
+        name="text that is not UTF-8",
+        body=_BAD_TEXT[0],
+        content_type=_BAD_TEXT[1],
+        replies=alike(refused()),
+    ),
+    Exchange(
+        name="binary size that lies",
+        body=_LYING[0],
+        content_type=_LYING[1],
+        replies=alike(refused()),
+    ),
     Exchange(
         name="header size beyond the body",
         body=_BINARY[0],
@@ -95,7 +147,12 @@ PATHS = (
         path="/invocations",
         replies=replies(refused(405), refused(405), refused(405), refused(404)),
     ),
-    Exchange(name="GET /nothing", method="GET", path="/nothing", replies=replies(refused(404), bare(400), bare(400))),
+    Exchange(
+        name="GET /nothing",
+        method="GET",
+        path="/nothing",
+        replies=replies(refused(404), bare(400), bare(400)),
+    ),
     Exchange(
         name="POST /invocations of a multi-model server",
         path="/invocations",
@@ -107,7 +164,10 @@ PATHS = (
         method="GET",
         path="/models",
         replies=replies(
-            refused(404), Reply(status=200, says=MODELS), Reply(status=200, says=MODELS), Reply(status=200, says=MODELS)
+            refused(404),
+            Reply(status=200, says=MODELS),
+            Reply(status=200, says=MODELS),
+            Reply(status=200, says=MODELS),
         ),
     ),
     Exchange(
@@ -128,7 +188,12 @@ PATHS = (
         body=json_request(["a"]),
         replies=replies(refused(404), bare(404), bare(404)),
     ),
-    Exchange(name="PUT /models", method="PUT", path="/models", replies=replies(refused(404), bare(400), bare(400), refused(405))),
+    Exchange(
+        name="PUT /models",
+        method="PUT",
+        path="/models",
+        replies=replies(refused(404), bare(400), bare(400), refused(405)),
+    ),
 )
 """Paths and methods."""
 
@@ -141,7 +206,12 @@ def _multi(python: Reply, triton: Reply) -> dict[str, Reply]:
 
 
 LOADING = (
-    Exchange(name="load without a url", path="/models", body=b'{"model_name": "x"}', replies=_multi(refused(), refused())),
+    Exchange(
+        name="load without a url",
+        path="/models",
+        body=b'{"model_name": "x"}',
+        replies=_multi(refused(), refused()),
+    ),
     Exchange(
         name="load from a folder that is not there",
         path="/models",
@@ -161,9 +231,19 @@ LOADING = (
         headers=(("X-Amzn-SageMaker-Target-Model", "spoiled/model.tar.gz"),),
         replies=_multi(refused(), refused()),
     ),
-    Exchange(name="load", path="/models", body=_LOAD_OTHER, headers=TO_OTHER, replies=_multi(bare(200), bare(200))),
     Exchange(
-        name="load what is loaded", path="/models", body=_LOAD_OTHER, headers=TO_OTHER, replies=_multi(refused(409), refused(409))
+        name="load",
+        path="/models",
+        body=_LOAD_OTHER,
+        headers=TO_OTHER,
+        replies=_multi(bare(200), bare(200)),
+    ),
+    Exchange(
+        name="load what is loaded",
+        path="/models",
+        body=_LOAD_OTHER,
+        headers=TO_OTHER,
+        replies=_multi(refused(409), refused(409)),
     ),
     Exchange(
         name="GET /models/NAME",
@@ -185,7 +265,8 @@ LOADING = (
         headers=TO_OTHER,
         replies=_multi(answered(), answered()),
     ),
-    # Triton serves the model under its target's name: the hash in the path is not asked once the list has it.
+    # Triton serves the model under its target's name: the hash in the path is not asked once the
+    # list has it.
     Exchange(
         name="POST /models/NAME/invoke without the target model's header",
         path="/models/other/invoke",
@@ -193,7 +274,11 @@ LOADING = (
         replies=_multi(answered(), refused()),
     ),
     Exchange(
-        name="DELETE /models/NAME", method="DELETE", path="/models/other", headers=TO_OTHER, replies=_multi(bare(200), bare(200))
+        name="DELETE /models/NAME",
+        method="DELETE",
+        path="/models/other",
+        headers=TO_OTHER,
+        replies=_multi(bare(200), bare(200)),
     ),
     Exchange(
         name="POST /models/NAME/invoke of an unloaded model",
@@ -202,13 +287,26 @@ LOADING = (
         headers=TO_OTHER,
         replies=_multi(refused(404), bare(404)),
     ),
-    Exchange(name="load again", path="/models", body=_LOAD_OTHER, headers=TO_OTHER, replies=_multi(bare(200), bare(200))),
-    Exchange(name="unload again", method="DELETE", path="/models/other", headers=TO_OTHER, replies=_multi(bare(200), bare(200))),
+    Exchange(
+        name="load again",
+        path="/models",
+        body=_LOAD_OTHER,
+        headers=TO_OTHER,
+        replies=_multi(bare(200), bare(200)),
+    ),
+    Exchange(
+        name="unload again",
+        method="DELETE",
+        path="/models/other",
+        headers=TO_OTHER,
+        replies=_multi(bare(200), bare(200)),
+    ),
 )
 """One story, told to a multi-model server in this order."""
 
 DEADLY = (
-    # It answers twice and aborts: the parser's answer, then the loader's. A single-model server has the path too.
+    # It answers twice and aborts: the parser's answer, then the loader's. A single-model server has
+    # the path too.
     Exchange(
         name="load with a body that is not JSON",
         path="/models",
@@ -226,12 +324,23 @@ def _tritons(sme: Reply, mme: Reply, kserve: Reply) -> dict[str, Reply]:
 PRESSED = (
     Exchange(
         name="the queue is full",
-        replies={"python-server": refused(503), "python-mme": refused(503), **_tritons(refused(503), refused(), refused(503))},
+        replies={
+            "python-server": refused(503),
+            "python-mme": refused(503),
+            **_tritons(refused(503), refused(), refused(503)),
+        },
     ),
-    Exchange(name="the wait in the queue is too long", replies=_tritons(refused(503), refused(), refused(503))),
+    Exchange(
+        name="the wait in the queue is too long",
+        replies=_tritons(refused(503), refused(), refused(503)),
+    ),
     Exchange(
         name="the engine says that memory is short",
-        replies={"python-server": refused(503), "python-mme": refused(507), **_tritons(refused(500), refused(507), refused(500))},
+        replies={
+            "python-server": refused(503),
+            "python-mme": refused(507),
+            **_tritons(refused(500), refused(507), refused(500)),
+        },
     ),
     Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
 )
@@ -239,7 +348,11 @@ PRESSED = (
 
 BAD_HOURS = (
     *PRESSED,
-    Exchange(name="load while memory is short", path="/models", replies=_multi(refused(507), refused(507))),
+    Exchange(
+        name="load while memory is short",
+        path="/models",
+        replies=_multi(refused(507), refused(507)),
+    ),
     *DEADLY,
     Exchange(
         name="told to listen on 127.0.0.1, it listens on",

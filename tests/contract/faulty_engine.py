@@ -1,4 +1,5 @@
-"""The Python server before an engine that fails on demand: `python -m tests.contract.faulty_engine serve`.
+"""The Python server before an engine that fails on demand: `python -m tests.contract.faulty_engine
+serve`.
 
 All but the engine's faults is the server's own. Files in the folder FAULTS are the demands.
 """
@@ -43,7 +44,11 @@ class FaultyEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.slots, self.max_rows, self.sequence_buckets = engine.slots, engine.max_rows, engine.sequence_buckets
+        self.slots, self.max_rows, self.sequence_buckets = (
+            engine.slots,
+            engine.max_rows,
+            engine.sequence_buckets,
+        )
 
     def prepare(self, rows: Sequence[Any]) -> tuple[set[int], Any]:
         """The engine's batch, and how long its rows are."""
@@ -54,8 +59,12 @@ class FaultyEngine:
         lengths, batch = prepared
         (FAULTS / TAKEN).touch()
         _while(HOLDS)
-        if (FAULTS / NO_MEMORY_AT_ALL).exists() or (LARGE in lengths and (FAULTS / NO_MEMORY_TO_RUN).exists()):
-            raise EngineOutOfMemory("Failed to allocate memory for requested buffer of size 1073741824")
+        if (FAULTS / NO_MEMORY_AT_ALL).exists() or (
+            LARGE in lengths and (FAULTS / NO_MEMORY_TO_RUN).exists()
+        ):
+            raise EngineOutOfMemory(
+                "Failed to allocate memory for requested buffer of size 1073741824"
+            )
         if POISON in lengths or (FAULTS / FAILS).exists():
             raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
         return self._engine.run(batch, slot)
@@ -63,7 +72,9 @@ class FaultyEngine:
     def warm_up(self) -> Costs:
         """The engine's costs."""
         if (FAULTS / NO_MEMORY_TO_WARM).exists():
-            raise EngineOutOfMemory("Failed to allocate memory for requested buffer of size 1073741824")
+            raise EngineOutOfMemory(
+                "Failed to allocate memory for requested buffer of size 1073741824"
+            )
         return self._engine.warm_up()
 
     def warm_up_inline(self) -> None:
@@ -80,7 +91,9 @@ def faulty(archive: EngineArchive, settings: Settings) -> Engine:
     _while(LOADS)
     if (FAULTS / NO_MEMORY).exists():
         raise EngineOutOfMemory("out of memory")
-    return FaultyEngine(open_engine(archive, slots=settings.slots, threads=settings.threads, cores=1))
+    return FaultyEngine(
+        open_engine(archive, slots=settings.slots, threads=settings.threads, cores=1)
+    )
 
 
 def _while(name: str) -> None:

@@ -1,4 +1,6 @@
-"""The Python server as a process that can be killed, asked over connections that a test holds in its hand."""
+"""The Python server as a process that can be killed, asked over connections that a test holds in
+its hand.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ class Caller:
         """One request and its answer."""
         self._connection.request(method, path, body, {"Content-Type": JSON_TYPE, **headers})
         response = self._connection.getresponse()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+        return Answer(
+            response.status,
+            {name.lower(): value for name, value in response.getheaders()},
+            response.read(),
+        )
 
     def ask(self, *texts: str, path: str = "/invocations", **fields: object) -> Answer:
         """Texts, and fields beside them."""
@@ -122,9 +128,15 @@ class Faulty:
         until(healthy, "a healthy server")
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's samples, all labels and processes together; asks again where an HTTP process dies on it."""
+        """The sum of a metric's samples, all labels and processes together; asks again where an
+        HTTP process dies on it.
+        """
         lines = until(self._metrics, "metrics")
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.split("{")[0].split(" ")[0] == name
+        )
 
     def _metrics(self) -> list[str]:
         with contextlib.suppress(*Gone), contextlib.closing(Caller(self.port)) as caller:
@@ -172,7 +184,13 @@ class Faulty:
 
 
 def start(
-    archive: Path, folder: Path, *, module: str = FAULTY, port: int | None = None, limit: str = "", **variables: str
+    archive: Path,
+    folder: Path,
+    *,
+    module: str = FAULTY,
+    port: int | None = None,
+    limit: str = "",
+    **variables: str,
 ) -> Faulty:
     """Starts a server, which is not ready when this returns; `limit` are prlimit's arguments."""
     faults, log = folder / "faults", folder / "server.log"
@@ -184,13 +202,17 @@ def start(
     }  # fmt: skip
     command = (*limit.split(), str(PYTHON), "-W", "error", "-m", module, "serve")
     with log.open("ab") as to:
-        process = subprocess.Popen(command, env=environment | variables, cwd=folder, stdout=to, stderr=to)
+        process = subprocess.Popen(
+            command, env=environment | variables, cwd=folder, stdout=to, stderr=to
+        )
     return Faulty(process=process, port=port, faults=faults, log=log)
 
 
 def load(caller: Caller, name: str, archive: Path) -> Answer:
     """As SageMaker loads."""
-    return caller.request("POST", "/models", json.dumps({"model_name": name, "url": str(archive)}).encode())
+    return caller.request(
+        "POST", "/models", json.dumps({"model_name": name, "url": str(archive)}).encode()
+    )
 
 
 def children(pid: int) -> list[int]:
@@ -220,5 +242,9 @@ def texts_of(tokens: int) -> str:
 
 def same(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
     """Whether vectors are those, but for the last digits."""
-    pairs = zip((number for row in found for number in row), (number for row in right for number in row), strict=True)
+    pairs = zip(
+        (number for row in found for number in row),
+        (number for row in right for number in row),
+        strict=True,
+    )
     return len(found) == len(right) and all(abs(one - other) < 1e-5 for one, other in pairs)

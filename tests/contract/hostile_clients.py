@@ -20,7 +20,9 @@ OWN_TIMEOUT = b"timeout"
 
 @dataclass
 class Tally:
-    """What was sent and what came back; `wrong` are sentences about answers that no client should get."""
+    """What was sent and what came back; `wrong` are sentences about answers that no client should
+    get.
+    """
 
     sent: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -39,18 +41,27 @@ def _is_sentence(body: bytes) -> bool:
         document = json.loads(body)
     except ValueError:
         return False
-    return list(document) == ["error"] and bool(document["error"]) and "Traceback" not in document["error"]
+    return (
+        list(document) == ["error"]
+        and bool(document["error"])
+        and "Traceback" not in document["error"]
+    )
 
 
 async def answer(reader: asyncio.StreamReader, *, is_head: bool = False) -> tuple[int, bytes, bool]:
     """Status, body, and whether the connection goes on."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    status, headers = int(head.split()[1]), dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+    status, headers = (
+        int(head.split()[1]),
+        dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line),
+    )
     length = 0 if is_head or status == 100 else int(headers["content-length"])
     return status, await reader.readexactly(length), headers.get("connection") != "close"
 
 
-async def ask_all(port: int, requests: Iterable[tuple[str, bytes]], tally: Tally, *, clients: int = 16) -> None:
+async def ask_all(
+    port: int, requests: Iterable[tuple[str, bytes]], tally: Tally, *, clients: int = 16
+) -> None:
     """Well-framed requests on connections that stay: each gets exactly one answer."""
     todo = iter(requests)
 
@@ -60,7 +71,9 @@ async def ask_all(port: int, requests: Iterable[tuple[str, bytes]], tally: Tally
             writer.write(request)
             tally.sent += 1
             try:
-                status, body, goes_on = await asyncio.wait_for(answer(reader, is_head=method == "HEAD"), ANSWER_SECONDS)
+                status, body, goes_on = await asyncio.wait_for(
+                    answer(reader, is_head=method == "HEAD"), ANSWER_SECONDS
+                )
             except (TimeoutError, asyncio.IncompleteReadError, OSError) as fault:
                 tally.wrong.append(f"{request[:300]!r}... -> no answer: {fault!r}")
                 goes_on = False
@@ -75,9 +88,16 @@ async def ask_all(port: int, requests: Iterable[tuple[str, bytes]], tally: Tally
 
 
 async def throw_all(
-    port: int, throws: Iterable[bytes], tally: Tally, *, clients: int = 48, silence_seconds: float = SILENCE_SECONDS
+    port: int,
+    throws: Iterable[bytes],
+    tally: Tally,
+    *,
+    clients: int = 48,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> list[list[int]]:
-    """Bytes, each on a connection of its own, left when the server ends it or is silent; gives the statuses of each."""
+    """Bytes, each on a connection of its own, left when the server ends it or is silent; gives the
+    statuses of each.
+    """
     todo, found = iter(throws), []
 
     async def client() -> None:
@@ -104,8 +124,12 @@ async def _thrown(port: int, data: bytes, tally: Tally, silence_seconds: float) 
         writer.close()
 
 
-async def leave_all(port: int, requests: Iterable[bytes], tally: Tally, *, clients: int = 16) -> None:
-    """Clients that close their side or reset the connection, in the middle of a request or before its answer."""
+async def leave_all(
+    port: int, requests: Iterable[bytes], tally: Tally, *, clients: int = 16
+) -> None:
+    """Clients that close their side or reset the connection, in the middle of a request or before
+    its answer.
+    """
     todo = iter(enumerate(requests))
 
     async def client() -> None:
@@ -117,7 +141,9 @@ async def leave_all(port: int, requests: Iterable[bytes], tally: Tally, *, clien
                 writer.write_eof()
             else:
                 linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, linger
+                )
                 writer.transport.abort()
             writer.close()
 

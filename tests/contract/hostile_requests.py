@@ -12,7 +12,12 @@ from typing import Any
 
 from tests.contract.requests import BINARY_TYPE, JSON_TYPE
 
-TEXTS = {"inputs": [{"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["a dog", "the cat"]}], "id": "7"}
+TEXTS = {
+    "inputs": [
+        {"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["a dog", "the cat"]}
+    ],
+    "id": "7",
+}
 TENSORS = {
     "inputs": [
         {"name": "signal", "shape": [1, 2, 2], "datatype": "FP32", "data": [1.5, -2, 3, 4]},
@@ -61,7 +66,10 @@ BOMB = gzip.compress(bytes(64 << 20), 9)
 
 
 def hostile_requests(seed: int, count: int, right: Any) -> Iterator[tuple[str, bytes]]:
-    """Method and bytes of whole, well-framed requests; each must get exactly one answer. `right` is spoiled in most."""
+    """Method and bytes of whole, well-framed requests; each must get exactly one answer.
+
+    `right` is spoiled in most.
+    """
     draw = random.Random(seed)
     for _ in range(count):
         method, path = draw.choice(METHODS), draw.choice(PATHS)
@@ -79,7 +87,10 @@ def hostile_loads(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
             _spoil(draw, document)
         body = json.dumps(document).encode()
         body = _bitten(draw, body) if draw.random() < 0.3 else body
-        yield "POST", b"POST /models HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        yield (
+            "POST",
+            b"POST /models HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body,
+        )
 
 
 def _body(draw: random.Random, right: Any) -> tuple[bytes, list[str]]:
@@ -95,12 +106,18 @@ def _body(draw: random.Random, right: Any) -> tuple[bytes, list[str]]:
         body += _tail(draw)
     headers = [f"Content-Type: {kind}"] if kind else []
     if draw.random() < 0.1:
-        headers.append(f"Inference-Header-Content-Length: {draw.choice((0, len(body), len(body) - 4, -1, 'x', 10**30))}")
+        headers.append(
+            f"Inference-Header-Content-Length: {draw.choice((0, len(body), len(body) - 4, -1, 'x', 10**30))}"
+        )
     if draw.random() < 0.15:
         encoding = draw.choice(ENCODINGS)
         headers.append(f"Content-Encoding: {encoding}")
         packed = gzip.compress(body, 1)
-        body = draw.choice((body, packed, packed[:-5], packed * 2, packed + b"\0" * 9, b"")) if draw.random() < 0.9 else BOMB
+        body = (
+            draw.choice((body, packed, packed[:-5], packed * 2, packed + b"\0" * 9, b""))
+            if draw.random() < 0.9
+            else BOMB
+        )
     if draw.random() < 0.2:
         headers.append(f"Accept-Encoding: {draw.choice(('gzip', 'gzip;q=0', '*;q=x', ',,,;'))}")
     return body, headers
@@ -115,7 +132,10 @@ def _spoil(draw: random.Random, document: Any) -> None:
             return
         key = draw.choice(keys)
         deeper = place[key]
-        if not (isinstance(deeper, dict | list) and deeper and draw.random() < 0.7) or deeper is DEEP:
+        if (
+            not (isinstance(deeper, dict | list) and deeper and draw.random() < 0.7)
+            or deeper is DEEP
+        ):
             break
         place = deeper
     what = draw.random()
@@ -147,7 +167,15 @@ def _bitten(draw: random.Random, body: bytes) -> bytes:
 
 def _tail(draw: random.Random) -> bytes:
     text = draw.choice((b"a", b"\xff\xfe", b""))
-    return draw.choice((b"", struct.pack("<I", len(text)) + text, b"\xff\xff\xff\xff", draw.randbytes(40), b"\0" * 4000))
+    return draw.choice(
+        (
+            b"",
+            struct.pack("<I", len(text)) + text,
+            b"\xff\xff\xff\xff",
+            draw.randbytes(40),
+            b"\0" * 4000,
+        )
+    )
 
 
 VALID = (
@@ -163,14 +191,21 @@ FRAMINGS = (
     "Transfer-Encoding: gzip, chunked", "Transfer-Encoding:\tchunked, x", "X: a\r\n b", "X: a\x00b", "X\x00: a",
     ": a", "X", "X: a\rb",
 )  # fmt: skip
-"""Headers that two servers could read differently: each is refused, and nothing after it is read."""
+"""Headers that two servers could read differently: each is refused, and nothing after it is read.
+"""
 
 
 def smuggling_attempts() -> Iterator[bytes]:
     """Requests whose end is disputed, each with another request behind."""
     for framing in FRAMINGS:
         for body in (b"", b"0\r\n\r\n", b"4\r\nabcd\r\n0\r\n\r\n"):
-            yield b"POST /invocations HTTP/1.1\r\nHost: x\r\n" + framing.encode("latin-1") + b"\r\n\r\n" + body + SMUGGLED
+            yield (
+                b"POST /invocations HTTP/1.1\r\nHost: x\r\n"
+                + framing.encode("latin-1")
+                + b"\r\n\r\n"
+                + body
+                + SMUGGLED
+            )
     for line in (
         b"GET / HTTP/2.0",
         b"GET / HTTP/1.10",
@@ -191,17 +226,33 @@ def wire_noise(seed: int, count: int) -> Iterator[bytes]:
         lambda: _bitten(draw, VALID),
         lambda: _bitten(draw, VALID * 3),
         lambda: VALID[: draw.randrange(len(VALID))],
-        lambda: VALID.replace(b"21", str(draw.choice((0, 20, 22, 10**5, 2 * 10**6, 10**18))).encode(), 1),
+        lambda: VALID.replace(
+            b"21", str(draw.choice((0, 20, 22, 10**5, 2 * 10**6, 10**18))).encode(), 1
+        ),
         lambda: VALID * draw.choice((2, 20, 200)),
         lambda: (
             chunked
-            + draw.choice((b"5\r\nabc", b"fffffffffff\r\n", b"zz\r\n", b"1\r\na\r\n" * 3000 + b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n"))
+            + draw.choice(
+                (
+                    b"5\r\nabc",
+                    b"fffffffffff\r\n",
+                    b"zz\r\n",
+                    b"1\r\na\r\n" * 3000 + b"0\r\n\r\n",
+                    b"0\r\nA: b\r\n\r\n",
+                )
+            )
         ),
         lambda: chunked + b"0\r\n" + b"A: b\r\n" * 9000,
         lambda: b"GET /" + b"a" * draw.choice((100, 20_000, 200_000)) + b" HTTP/1.1\r\n\r\n",
         lambda: b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * draw.choice((10, 1000, 20_000)) + b"\r\n",
-        lambda: b"POST /invocations HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % draw.choice((0, 5, 10**9)),
-        lambda: b"GET /ping HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + draw.randbytes(20),
+        lambda: (
+            b"POST /invocations HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+            % draw.choice((0, 5, 10**9))
+        ),
+        lambda: (
+            b"GET /ping HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            + draw.randbytes(20)
+        ),
         lambda: b"CONNECT x:1 HTTP/1.1\r\n\r\n" + draw.randbytes(20),
         lambda: b"\r\n" * draw.choice((1, 1000)),
     )

@@ -59,7 +59,9 @@ class Running:
     def warm_up(self) -> None:
         """Has every path walked once, so that what is allocated for good is there, and counts."""
         at_rest = self.files()
-        asyncio.run(ask_all(self.port, self.aimed(hostile_requests(SEED + 1, 300, self.document)), Tally()))
+        asyncio.run(
+            ask_all(self.port, self.aimed(hostile_requests(SEED + 1, 300, self.document)), Tally())
+        )
         until(lambda: self.files() <= at_rest + 4, "connections stay open")
         self.files_before, self.mib_before = self.files(), self.mib()
 
@@ -74,7 +76,9 @@ class Running:
 
     def ask(self, connection: http.client.HTTPConnection) -> list[object]:
         """The numbers of a right answer to a right request."""
-        connection.request("POST", self.path, json.dumps(self.document), {"Content-Type": JSON_TYPE})
+        connection.request(
+            "POST", self.path, json.dumps(self.document), {"Content-Type": JSON_TYPE}
+        )
         response = connection.getresponse()
         body = response.read()
         assert response.status == 200, (response.status, body)
@@ -94,8 +98,12 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def start(tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str) -> Running:
-    """Starts a server that has four seconds of patience, and waits until all of its processes are ready."""
+def start(
+    tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str
+) -> Running:
+    """Starts a server that has four seconds of patience, and waits until all of its processes are
+    ready.
+    """
     port = free_port()
     environment = {
         "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), "SAGEMAKER_BIND_TO_PORT": str(port),
@@ -104,13 +112,17 @@ def start(tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **v
     }  # fmt: skip
     command = (str(PYTHON), "-W", "error", "-m", "container.server", "serve")
     with log.open("wb") as to:
-        process = subprocess.Popen(command, env=environment | variables, cwd=log.parent, stdout=to, stderr=to)
+        process = subprocess.Popen(
+            command, env=environment | variables, cwd=log.parent, stdout=to, stderr=to
+        )
     running = Running(tiny=tiny, port=port, process=process, log=log, document=document)
     count = int(variables.get("ROUNDHOUSE_HTTP_PROCESSES", "1"))
 
     def ready() -> bool:
         assert process.poll() is None, log.read_text()
-        return _got(port, "/ping") == b"" and (count == 1 or b"roundhouse_http_processes %d" % count in _got(port, "/metrics"))
+        return _got(port, "/ping") == b"" and (
+            count == 1 or b"roundhouse_http_processes %d" % count in _got(port, "/metrics")
+        )
 
     until(ready, "the server is not ready")
     return running
@@ -120,8 +132,12 @@ def start_multi_model(tiny: Tiny, archive: Path, log: Path, document: dict[str, 
     """Starts a multi-model server that has loaded one model."""
     running = start(tiny, archive, log, document, SAGEMAKER_MULTI_MODEL="true")
     running.path = "/models/hostile/invoke"
-    with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)) as connection:
-        connection.request("POST", "/models", json.dumps({"model_name": "hostile", "url": str(archive)}))
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)
+    ) as connection:
+        connection.request(
+            "POST", "/models", json.dumps({"model_name": "hostile", "url": str(archive)})
+        )
         assert connection.getresponse().status == 200, log.read_text()
     return running
 

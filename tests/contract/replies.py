@@ -37,7 +37,13 @@ class Reply:
         return self.says if self.status == 0 else f"{self.status}, {self.says}"
 
 
-SENTENCE, NOTHING, ANSWER, MODELS, MODEL = "a sentence", "empty", "the answer", "a list of models", "the model's name and url"
+SENTENCE, NOTHING, ANSWER, MODELS, MODEL = (
+    "a sentence",
+    "empty",
+    "the answer",
+    "a list of models",
+    "the model's name and url",
+)
 PAGE = "a list of one, and the next page's token"
 THE_END = "**the server ends**"
 
@@ -70,21 +76,33 @@ def _document(body: bytes) -> object:
 
 
 SAYS: dict[str, Callable[[bytes], bool]] = {
-    SENTENCE: lambda body: isinstance(found := _document(body), dict) and list(found) == ["error"] and bool(found["error"]),
+    SENTENCE: lambda body: (
+        isinstance(found := _document(body), dict)
+        and list(found) == ["error"]
+        and bool(found["error"])
+    ),
     NOTHING: lambda body: body == b"",
     ANSWER: lambda body: b'"outputs"' in body,
     MODELS: lambda body: isinstance(found := _document(body), dict) and list(found) == ["models"],
-    PAGE: lambda body: isinstance(found := _document(body), dict) and len(found["models"]) == 1 and bool(found["nextPageToken"]),
-    MODEL: lambda body: isinstance(found := _document(body), dict) and {"modelName", "modelUrl"} <= set(found),
+    PAGE: lambda body: (
+        isinstance(found := _document(body), dict)
+        and len(found["models"]) == 1
+        and bool(found["nextPageToken"])
+    ),
+    MODEL: lambda body: (
+        isinstance(found := _document(body), dict) and {"modelName", "modelUrl"} <= set(found)
+    ),
 }
 """What each word of a reply means."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One request, and the reply of each kind of server that it is put to; no path is the server's inference path.
+    """One request, and the reply of each kind of server that it is put to; no path is the server's
+    inference path.
 
-    `{archive}`, `{spoiled}` and `{empty}` in a JSON body are folders: an archive, one with a changed file, and nothing.
+    `{archive}`, `{spoiled}` and `{empty}` in a JSON body are folders: an archive, one with a
+    changed file, and nothing.
     """
 
     name: str
@@ -100,7 +118,9 @@ class Exchange:
         return tuple(kind for kind in kinds if kind in self.replies)
 
 
-def replies(python: Reply | None, sme: Reply | None, mme: Reply | None, python_mme: Reply | None = None) -> dict[str, Reply]:
+def replies(
+    python: Reply | None, sme: Reply | None, mme: Reply | None, python_mme: Reply | None = None
+) -> dict[str, Reply]:
     """By kind; the Python server says the same in its multi-model mode unless told otherwise."""
     several = python if python_mme is None else python_mme
     found = {"python-server": python, "python-mme": several, "triton-sme": sme, "triton-mme": mme}

@@ -16,11 +16,18 @@ def json_request(texts: Sequence[str], **fields: object) -> bytes:
     return json.dumps({"inputs": [tensor]} | fields).encode()
 
 
-def binary_request(texts: Sequence[bytes], *, binary_answer: bool = True, size: int | None = None) -> tuple[bytes, str]:
+def binary_request(
+    texts: Sequence[bytes], *, binary_answer: bool = True, size: int | None = None
+) -> tuple[bytes, str]:
     """The binary extension, asking for a binary answer; `size` lies about the tensor."""
     tail = b"".join(struct.pack("<I", len(text)) + text for text in texts)
     parameters = {"binary_data_size": len(tail) if size is None else size}
-    tensor = {"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "parameters": parameters}
+    tensor = {
+        "name": "text",
+        "shape": [len(texts), 1],
+        "datatype": "BYTES",
+        "parameters": parameters,
+    }
     output = {"name": "embedding", "parameters": {"binary_data": binary_answer}}
     header = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"

@@ -1,4 +1,6 @@
-"""A model whose engine waits until a file `gate` lies beside it, and fails when asked to: Triton's stub runs it as `model.py`."""
+"""A model whose engine waits until a file `gate` lies beside it, and fails when asked to: Triton's
+stub runs it as `model.py`.
+"""
 
 import threading
 from pathlib import Path
@@ -17,7 +19,10 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException("CUDA out of memory")
 
     def execute(self, requests):
-        return [self._answer(pb_utils.get_input_tensor_by_name(request, "number").as_numpy()) for request in requests]
+        return [
+            self._answer(pb_utils.get_input_tensor_by_name(request, "number").as_numpy())
+            for request in requests
+        ]
 
     def _answer(self, number):
         if number.flat[0] == SHORT_OF_MEMORY:

@@ -9,23 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import Served, environment, exit_status, load, start, wait_until_healthy
+from local_cloud.container import ContainerSpec, start_container
+from local_cloud.processes import namespaces
+from local_cloud.server_client import ServerClient
+from tests.contract.conftest import (
+    Served,
+    environment,
+    exit_status,
+    load,
+    start,
+    wait_until_healthy,
+)
 from tests.contract.conftest import command as server_command
 from tests.contract.requests import json_request
 from tests.contract.test_ensemble import write_ensemble
 from tests.contract.test_pressure import write_slow
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, write_archive
-from workbench.local_cloud.container import ContainerSpec, start_container
-from workbench.local_cloud.processes import namespaces
-from workbench.local_cloud.server_client import ServerClient
 
-NUMBER = json.dumps({"inputs": [{"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [1.0]}]}).encode()
+NUMBER = json.dumps(
+    {"inputs": [{"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [1.0]}]}
+).encode()
 FORMS = {"root": NUMBER, "one": json_request(["a dog"]), "ensemble": json_request(["a dog"])}
-AS_SAGEMAKER = 'mount -t tmpfs none /opt && mkdir -p /opt/ml && cp -r "$0" /opt/ml/models && exec "$@"'
+AS_SAGEMAKER = (
+    'mount -t tmpfs none /opt && mkdir -p /opt/ml && cp -r "$0" /opt/ml/models && exec "$@"'
+)
 
 
 def write_forms(models: Path) -> None:
-    """An archive of each form: a configuration at the root, one model's folder, an ensemble with its members."""
+    """An archive of each form: a configuration at the root, one model's folder, an ensemble with
+    its members.
+    """
     (write_slow(models / "root") / "gate").touch()
     (models / "root" / "slow").rename(models / "root" / "model")
     write_archive(models / "one" / "model")
@@ -39,7 +52,13 @@ def server(tmp_path_factory) -> Iterator[Served]:
     write_forms(folder / "models")
     (folder / "empty").mkdir()
     spec = ContainerSpec(
-        command=("/bin/sh", "-c", AS_SAGEMAKER, str(folder / "models"), *server_command("triton-mme", folder)),
+        command=(
+            "/bin/sh",
+            "-c",
+            AS_SAGEMAKER,
+            str(folder / "models"),
+            *server_command("triton-mme", folder),
+        ),
         environment=environment("triton-mme", folder / "empty", HOME=str(folder)),
         folder=folder,
         log=folder / "server.log",

@@ -1,4 +1,6 @@
-"""An archive that is not exactly the one built for this server is refused before serving, in one sentence, everywhere."""
+"""An archive that is not exactly the one built for this server is refused before serving, in one
+sentence, everywhere.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.server_client import ServerClient
 from onboarding.manifest import RuntimeIdentity
 from tests.contract.conftest import exit_status, load, start
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
-from workbench.local_cloud.server_client import ServerClient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +74,19 @@ def _ends_refusing(kind: str, fault: Fault, folder: Path) -> None:
         assert exit_status(container) not in (0, None)
     finally:
         container.stop(0)
-    said = [line for line in container.spec.log.read_text().splitlines() if "Refused: " in line and fault.sentence in line]
+    said = [
+        line
+        for line in container.spec.log.read_text().splitlines()
+        if "Refused: " in line and fault.sentence in line
+    ]
     assert said
     if kind == "python-server":
         assert container.spec.log.read_text().splitlines() == said
 
 
-@pytest.mark.parametrize("fault", (*FAULTS[::2], PINNED), ids=lambda fault: fault.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "fault", (*FAULTS[::2], PINNED), ids=lambda fault: fault.name.replace(" ", "-")
+)
 def test_refuses_archive_in_python_server(fault, tmp_path):
     _ends_refusing("python-server", fault, tmp_path)
 
@@ -88,7 +96,9 @@ def test_refuses_archive_in_triton_single_model_mode(fault, tmp_path):
     _ends_refusing("triton-sme", fault, tmp_path)
 
 
-@pytest.mark.parametrize("fault", (FAULTS[0], *FAULTS[2:]), ids=lambda fault: fault.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "fault", (FAULTS[0], *FAULTS[2:]), ids=lambda fault: fault.name.replace(" ", "-")
+)
 def test_refuses_archive_in_triton_multi_model_mode(fault, tmp_path, launched):
     archive = tmp_path / "model"
     write_archive(archive)

@@ -1,4 +1,6 @@
-"""The Python server as its image runs it: another user than root, nothing writable, no network but its own loopback."""
+"""The Python server as its image runs it: another user than root, nothing writable, no network but
+its own loopback.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.container import Container, ContainerSpec, start_container
+from local_cloud.server_client import ServerClient
 from tests.contract.conftest import command, environment, wait_until_healthy
 from tests.contract.requests import json_request
-from workbench.local_cloud.container import Container, ContainerSpec, start_container
-from workbench.local_cloud.server_client import ServerClient
 
 pytestmark = pytest.mark.contract
 
@@ -21,7 +23,16 @@ READING = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_se
 AS_THAT_USER = ("setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", *READING)
 READ_ONLY = 'mount --make-rprivate / && mount -o remount,bind,ro / && exec "$@"'
 CONFINED = ("unshare", "--mount", "sh", "-c", READ_ONLY, "sh", *AS_THAT_USER)
-OWN_NETWORK = ("unshare", "--pid", "--fork", "--kill-child", "--net", "--mount", "--mount-proc", "--")
+OWN_NETWORK = (
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--net",
+    "--mount",
+    "--mount-proc",
+    "--",
+)
 """Namespaces in which root is root: one that is mapped knows no other user."""
 
 
@@ -48,7 +59,9 @@ def confined(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_server_answers_as_another_user_on_a_read_only_root(confined: Container):
     client = ServerClient(confined.connection)
     wait_until_healthy(confined, client)
-    answer = client.request("POST", "/invocations", json_request(["a text"]), {"Content-Type": "application/json"})
+    answer = client.request(
+        "POST", "/invocations", json_request(["a text"]), {"Content-Type": "application/json"}
+    )
     assert answer.status == 200, answer.body
     assert b"Traceback" not in confined.spec.log.read_bytes()
     client.close()

@@ -1,4 +1,6 @@
-"""Servers that are killed, replaced and drained while a crowd asks them: health is honest, and what was taken is answered."""
+"""Servers that are killed, replaced and drained while a crowd asks them: health is honest, and what
+was taken is answered.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ import pytest
 
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import REAL, Faulty, Gone, children, load, ports_served_by, start, terminate, until
+from tests.contract.faulty_server import (
+    REAL,
+    Faulty,
+    Gone,
+    children,
+    load,
+    ports_served_by,
+    start,
+    terminate,
+    until,
+)
 
 PROCESSES = (1, 2)
 CROWD = 6
@@ -47,9 +59,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_health_is_honest_through_kill_9_under_load_and_restart(server, processes, archive, tmp_path):
+def test_health_is_honest_through_kill_9_under_load_and_restart(
+    server, processes, archive, tmp_path
+):
     # The second server outlives the crowd: one death only comes between a word and its keeping.
-    with ExitStack() as after, Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
+    with (
+        ExitStack() as after,
+        Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd,
+    ):
         until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
         fronts = children(server.process.pid)
         os.kill(server.process.pid, signal.SIGKILL)
@@ -58,35 +75,58 @@ def test_health_is_honest_through_kill_9_under_load_and_restart(server, processe
         server.process.wait()
         assert server.ping() is None
         server.demand(LOADS)
-        again = start(archive, tmp_path, port=server.port, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_SLOTS="1")
+        again = start(
+            archive,
+            tmp_path,
+            port=server.port,
+            ROUNDHOUSE_HTTP_PROCESSES=processes,
+            ROUNDHOUSE_SLOTS="1",
+        )
         after.callback(again.stop)
         refused, answered = crowd.met(UNAVAILABLE), crowd.met(OK)
-        until(lambda: crowd.health.met["503"] > 5 and crowd.met(UNAVAILABLE) > refused + 5, "a server that says it loads")
+        until(
+            lambda: crowd.health.met["503"] > 5 and crowd.met(UNAVAILABLE) > refused + 5,
+            "a server that says it loads",
+        )
         assert crowd.met(OK) == answered
         healthy = crowd.health.met["200"]
         server.end(LOADS)
-        until(lambda: crowd.health.met["200"] > healthy and crowd.met(OK) > answered + 50, "a crowd that is answered again")
+        until(
+            lambda: crowd.health.met["200"] > healthy and crowd.met(OK) > answered + 50,
+            "a crowd that is answered again",
+        )
         assert again.process.poll() is None
     assert crowd.wrong() == [] and crowd.health.met[TURNED] <= 1
     assert b"Traceback" not in server.log.read_bytes()
 
 
 @pytest.mark.parametrize("processes", ["2"])
-def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_replaced(processes, server):
+def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_replaced(
+    processes, server
+):
     until(lambda: server.metric("roundhouse_http_processes") == 2, "two processes")
     with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
         until(lambda: crowd.met(OK) > 50 and crowd.all_met(OK), "a crowd that is answered")
         victim, other = children(server.process.pid)
         theirs = ports_served_by(victim)
         os.kill(victim, signal.SIGKILL)
-        until(lambda: server.metric("roundhouse_http_process_deaths_total") == 1, "a death that is counted")
-        until(lambda: server.metric("roundhouse_http_processes") == 2, "another process in its place")
+        until(
+            lambda: server.metric("roundhouse_http_process_deaths_total") == 1,
+            "a death that is counted",
+        )
+        until(
+            lambda: server.metric("roundhouse_http_processes") == 2, "another process in its place"
+        )
         answered = crowd.met(OK)
         until(lambda: crowd.met(OK) > answered + 50, "a crowd that is answered again")
         assert other in children(server.process.pid) and victim not in children(server.process.pid)
     hit = [caught for caught in crowd.caught if caught.ports[0] in theirs]
     spared = [caught for caught in crowd.caught if caught not in hit]
-    assert hit and spared and all(caught.met[GONE] == 0 and caught.met[UNAVAILABLE] == 0 for caught in spared)
+    assert (
+        hit
+        and spared
+        and all(caught.met[GONE] == 0 and caught.met[UNAVAILABLE] == 0 for caught in spared)
+    )
     assert all(1 <= caught.met[GONE] <= 3 for caught in hit)
     assert crowd.wrong() == [] and set(crowd.health.met) == {"200"}
     assert [line["exit_code"] for line in server.lines("http_process_died")] == [-9]
@@ -102,7 +142,10 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
             taken = [pool.submit(server.caller().ask, *TEXTS)]
             server.wait_until_taken()
             taken += [pool.submit(server.caller().ask, *TEXTS) for _ in range(11)]
-            until(lambda: server.metric("roundhouse_queue_rows") == 22, "eleven requests that wait behind the one that runs")
+            until(
+                lambda: server.metric("roundhouse_queue_rows") == 22,
+                "eleven requests that wait behind the one that runs",
+            )
             terminate(server.process)
             assert idle.read() == b""
             until(lambda: server.ping() is None, "a server that takes nobody more")
@@ -124,7 +167,9 @@ def test_sigterm_under_load_gives_whole_answers_or_none(server):
 
 
 def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archive, tmp_path):
-    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_DRAIN_SECONDS="1")
+    server = start(
+        archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_DRAIN_SECONDS="1"
+    )
     try:
         server.wait_until_ready()
         with ThreadPoolExecutor(1) as pool, server.held():
@@ -138,7 +183,9 @@ def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archi
 
 
 @pytest.mark.parametrize("when", ["runs", "loads"])
-def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(when, archive, tmp_path):
+def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(
+    when, archive, tmp_path
+):
     server = start(archive, tmp_path, SAGEMAKER_MULTI_MODEL="true", ROUNDHOUSE_DRAIN_SECONDS="1")
     try:
         server.wait_until_ready()
@@ -168,17 +215,25 @@ def test_signal_while_the_engine_loads_ends_the_server(number, processes, archiv
         until(lambda: server.ping() == 503, "a server that says it loads")
         server.process.send_signal(number)
         assert server.ended() == 0
-        assert len(server.log.read_text().splitlines()) <= 1 and "Traceback" not in server.log.read_text()
+        assert (
+            len(server.log.read_text().splitlines()) <= 1
+            and "Traceback" not in server.log.read_text()
+        )
     finally:
         server.stop()
         with suppress(OSError):
             server.end(LOADS)
 
 
-def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(processes, archive, tmp_path):
+def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(
+    processes, archive, tmp_path
+):
     server = start(archive, tmp_path, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=processes)
     try:
-        until(lambda: "/numpy/" in Path(f"/proc/{server.process.pid}/maps").read_text(), "numpy imported")
+        until(
+            lambda: "/numpy/" in Path(f"/proc/{server.process.pid}/maps").read_text(),
+            "numpy imported",
+        )
         server.process.send_signal(signal.SIGINT)
         assert server.ended() in (0, -signal.SIGINT)
         assert "Traceback" not in server.log.read_text()

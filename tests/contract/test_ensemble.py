@@ -1,4 +1,6 @@
-"""The ensemble of a GPU archive inside real Triton: tokenizer and wiring as built, only the backend of its plan stood in for."""
+"""The ensemble of a GPU archive inside real Triton: tokenizer and wiring as built, only the backend
+of its plan stood in for.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,22 @@ from tests.contract.requests import binary_request, json_request
 from tests.fixtures.tiny_embedder.archive import CARRIED, EMBEDDER, HERE, SIZE, write_manifest
 
 MODEL = EMBEDDER.model
-TEXTS = ("the cat sat on the mat", "a dog", "a fast red train ran over the green track", "ünïcode 火車", "")
+TEXTS = (
+    "the cat sat on the mat",
+    "a dog",
+    "a fast red train ran over the green track",
+    "ünïcode 火車",
+    "",
+)
 ENSEMBLES = ("triton-sme", "triton-mme")
 STAND_IN = Path(__file__).with_name("engine_stand_in.py")
 OTHER = "fedcba9876543210/model.tar.gz"
 
 
 def on_a_cpu(text: str) -> str:
-    """The plan's configuration with another backend: inputs, outputs, batching and warm-up stay as generated."""
+    """The plan's configuration with another backend: inputs, outputs, batching and warm-up stay as
+    generated.
+    """
     config = parsed(text)
     config.backend, config.default_model_filename = "python", ""
     config.ClearField("optimization")
@@ -53,7 +63,9 @@ def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
     shutil.copy(CARRIED / "tokenizer.py", tokenizer / "model.py")
     shutil.copy(CARRIED / "passport.py", tokenizer)
     for name, text in configurations(shown, is_cpu=False).items():
-        (root / name).write_text(on_a_cpu(text) if name.startswith(f"{member(MODEL, 'engine')}/") else text)
+        (root / name).write_text(
+            on_a_cpu(text) if name.startswith(f"{member(MODEL, 'engine')}/") else text
+        )
     files = {"engine_file": f"{member(MODEL, 'engine')}/1/model.onnx"}
     write_manifest(root, **files, tokenizer_file=f"{member(MODEL, 'tokenizer')}/1/tokenizer.json")
 
@@ -83,12 +95,17 @@ def test_ensemble_answers_as_the_cpu_twin_does(served, launched):
     found = rows(served.ask(json_request(TEXTS)))
     assert found.shape == (len(TEXTS), SIZE)
     assert np.allclose(found, rows(launched("python-server").ask(json_request(TEXTS))), atol=1e-6)
-    assert np.array_equal(found, rows(served.ask(*binary_request([text.encode() for text in TEXTS]))))
+    assert np.array_equal(
+        found, rows(served.ask(*binary_request([text.encode() for text in TEXTS])))
+    )
 
 
 def test_ensemble_warms_its_engine_with_every_profile_size_and_pads_to_few_lengths(served):
     rows(served.ask(json_request(["cat " * count for count in (1, 9, 17, 200)])))
-    batches = re.findall(r"engine batch: requests \d+, rows (\d+), lengths \[([\d, ]+)\]", served.container.spec.log.read_text())
+    batches = re.findall(
+        r"engine batch: requests \d+, rows (\d+), lengths \[([\d, ]+)\]",
+        served.container.spec.log.read_text(),
+    )
     assert {("1", "8"), ("8", "16"), ("32", "32")} <= set(batches)
     assert {length for _, lengths in batches for length in lengths.split(", ")} == {"8", "16", "32"}
 
@@ -98,7 +115,9 @@ def test_concurrent_clients_of_an_ensemble_get_their_own_answers(served):
     asked = [TEXTS[index % len(TEXTS)] for index in range(100)]
     with ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), asked))
-    assert all(np.array_equal(answer, expected[text]) for text, answer in zip(asked, answers, strict=True))
+    assert all(
+        np.array_equal(answer, expected[text]) for text, answer in zip(asked, answers, strict=True)
+    )
 
 
 def test_bad_request_of_an_ensemble_fails_alone(served):
@@ -108,9 +127,14 @@ def test_bad_request_of_an_ensemble_fails_alone(served):
 
 
 def cached(folder, **variables):
-    """How often the engine ran for a request, the same again, and another one, where its archive wishes for a response cache."""
+    """How often the engine ran for a request, the same again, and another one, where its archive
+    wishes for a response cache.
+    """
     wish = DynamicBatchingSpec(preferred_batch_sizes=(8, 32), max_queue_delay_us=100)
-    write_ensemble(folder / "model", ServingSpec(dynamic_batching=wish, instances_per_gpu=2, response_cache=True))
+    write_ensemble(
+        folder / "model",
+        ServingSpec(dynamic_batching=wish, instances_per_gpu=2, response_cache=True),
+    )
     one = serve("triton-sme", folder / "model", folder / "server", model=MODEL, **variables)
     log = one.container.spec.log
     try:
@@ -141,19 +165,30 @@ def test_refuses_a_changed_plan_in_single_model_mode(tmp_path):
         assert exit_status(container) not in (0, None)
     finally:
         container.stop(0)
-    assert f"Refused: {member(MODEL, 'engine')}/1/model.onnx has sha256" in container.spec.log.read_text()
+    assert (
+        f"Refused: {member(MODEL, 'engine')}/1/model.onnx has sha256"
+        in container.spec.log.read_text()
+    )
 
 
 def test_two_ensembles_of_one_model_share_a_multi_model_server(ensemble, tmp_path):
     write_ensemble(tmp_path / "second" / "model")
     one = serve("triton-mme", ensemble, tmp_path / "server", model=MODEL)
     try:
-        assert load(one.client, tmp_path / "second" / "model", name="second", target=OTHER).status == 200
+        assert (
+            load(one.client, tmp_path / "second" / "model", name="second", target=OTHER).status
+            == 200
+        )
         headers = {"X-Amzn-SageMaker-Target-Model": OTHER, "Content-Type": "application/json"}
         answer = one.client.request("POST", "/models/second/invoke", json_request(TEXTS), headers)
         assert np.array_equal(rows(answer), rows(one.ask(json_request(TEXTS))))
         assert json.loads(answer.body)["model_name"] == OTHER
-        assert one.client.request("DELETE", "/models/second", headers={"X-Amzn-SageMaker-Target-Model": OTHER}).status == 200
+        assert (
+            one.client.request(
+                "DELETE", "/models/second", headers={"X-Amzn-SageMaker-Target-Model": OTHER}
+            ).status
+            == 200
+        )
         rows(one.ask(json_request(TEXTS), **{"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}))
     finally:
         one.client.close()

@@ -1,4 +1,6 @@
-"""Every exchange of the list with every kind of server that it is put to, one server after the other."""
+"""Every exchange of the list with every kind of server that it is put to, one server after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.server_client import Response
 from tests.contract.conftest import Served, exit_status, serve
 from tests.contract.exchanges import ANSWERS, DEADLY, LOADING, PATHS, SLIPS
 from tests.contract.replies import KINDS, SAYS, Exchange, Reply, is_multi_model
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
-from workbench.local_cloud.server_client import Response
 
-PAIRS = [(kind, exchange) for exchange in (*ANSWERS, *SLIPS, *PATHS) for kind in exchange.kinds(KINDS)]
+PAIRS = [
+    (kind, exchange) for exchange in (*ANSWERS, *SLIPS, *PATHS) for kind in exchange.kinds(KINDS)
+]
 
 
 def asked(served: Served, exchange: Exchange, folders: Path | None = None) -> Response:
@@ -26,7 +30,9 @@ def asked(served: Served, exchange: Exchange, folders: Path | None = None) -> Re
     headers = {"Content-Type": exchange.content_type} if exchange.content_type else {}
     if exchange.path is None:
         headers |= served.headers
-    return served.client.request(exchange.method, exchange.path or served.infer_path, body, headers | dict(exchange.headers))
+    return served.client.request(
+        exchange.method, exchange.path or served.infer_path, body, headers | dict(exchange.headers)
+    )
 
 
 def is_said(answer: Response, reply: Reply) -> bool:
@@ -34,7 +40,11 @@ def is_said(answer: Response, reply: Reply) -> bool:
     return answer.status == reply.status and SAYS[reply.says](answer.body)
 
 
-@pytest.mark.parametrize(("kind", "exchange"), PAIRS, ids=[f"{kind}-{each.name.replace(' ', '-')}" for kind, each in PAIRS])
+@pytest.mark.parametrize(
+    ("kind", "exchange"),
+    PAIRS,
+    ids=[f"{kind}-{each.name.replace(' ', '-')}" for kind, each in PAIRS],
+)
 def test_reply_is_the_one_of_the_list(kind, exchange, launched):
     served = launched(kind)
     answer = asked(served, exchange)
@@ -53,7 +63,11 @@ def test_story_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
     (tmp_path / "empty" / "model").mkdir(parents=True)
     for exchange in LOADING:
         answer = asked(served, exchange, tmp_path)
-        assert is_said(answer, exchange.replies[kind]), (exchange.name, answer.status, answer.body[:300])
+        assert is_said(answer, exchange.replies[kind]), (
+            exchange.name,
+            answer.status,
+            answer.body[:300],
+        )
         assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 

@@ -1,4 +1,6 @@
-"""What the engine, the archive and memory do wrong, and what clients see of it: real server processes, a faulty engine."""
+"""What the engine, the archive and memory do wrong, and what clients see of it: real server
+processes, a faulty engine.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,20 @@ from tests.contract.engine_faults import (
     NO_MEMORY_TO_WARM,
     POISON,
 )
-from tests.contract.faulty_server import FAULTY, REAL, Answer, Caller, Faulty, Gone, load, same, start, terminate, texts_of, until
+from tests.contract.faulty_server import (
+    FAULTY,
+    REAL,
+    Answer,
+    Caller,
+    Faulty,
+    Gone,
+    load,
+    same,
+    start,
+    terminate,
+    texts_of,
+    until,
+)
 from tests.contract.test_pressure import reply
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
@@ -29,9 +44,16 @@ QUEUE = {"ROUNDHOUSE_SLOTS": "1", "ROUNDHOUSE_QUEUE_ROWS": "8", "ROUNDHOUSE_MAX_
 
 
 @pytest.fixture(scope="module", params=PROCESSES, ids=lambda count: f"{count}-process")
-def server(request: pytest.FixtureRequest, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
+def server(
+    request: pytest.FixtureRequest, archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Faulty]:
     """A server whose queue holds eight rows, before an engine of one slot."""
-    one = start(archive, tmp_path_factory.mktemp("faulty"), ROUNDHOUSE_HTTP_PROCESSES=str(request.param), **QUEUE)
+    one = start(
+        archive,
+        tmp_path_factory.mktemp("faulty"),
+        ROUNDHOUSE_HTTP_PROCESSES=str(request.param),
+        **QUEUE,
+    )
     try:
         one.wait_until_ready()
         yield one
@@ -48,7 +70,11 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def is_refusal(answer: Answer, status: int = 503) -> bool:
     """A sentence, with a time to come back where it says 503."""
-    return answer.status == status and bool(answer.sentence) and (status != 503 or int(answer.headers["retry-after"]) > 0)
+    return (
+        answer.status == status
+        and bool(answer.sentence)
+        and (status != 503 or int(answer.headers["retry-after"]) > 0)
+    )
 
 
 def waits(server: Faulty, rows: int) -> None:
@@ -56,7 +82,9 @@ def waits(server: Faulty, rows: int) -> None:
     until(lambda: server.metric("roundhouse_queue_rows") == rows, f"{rows} rows in the queue")
 
 
-def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_its_mates(server, pool):
+def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_its_mates(
+    server, pool
+):
     right = {text: server.caller().ask(text).vectors for text in ("a dog", "the cat", "a mat")}
     with server.held():
         first = pool.submit(server.caller().ask, "a dog")
@@ -103,12 +131,18 @@ def test_client_that_leaves_takes_its_rows_with_it(server, pool):
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         leaver = server.caller()
-        leaver.send(b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n" + b'{"inputs": ["a", "b", "c"]}')
+        leaver.send(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n"
+            + b'{"inputs": ["a", "b", "c"]}'
+        )
         waits(server, 3)
         leaver.close()
         waits(server, 0)
     assert first.result().status == 200
-    until(lambda: server.metric("roundhouse_dropped_rows_total") == dropped + 3, "three rows counted as dropped")
+    until(
+        lambda: server.metric("roundhouse_dropped_rows_total") == dropped + 3,
+        "three rows counted as dropped",
+    )
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
@@ -144,12 +178,18 @@ def _foreign(root: Path) -> None:
 
 
 ARCHIVES = {
-    "no folder": (lambda root: root.rename(root.with_name("elsewhere")), "manifest.json is missing"),
+    "no folder": (
+        lambda root: root.rename(root.with_name("elsewhere")),
+        "manifest.json is missing",
+    ),
     "no manifest": (lambda root: (root / "manifest.json").unlink(), "manifest.json is missing"),
     "truncated manifest": (_truncated("manifest.json"), "manifest.json cannot be read"),
     "truncated engine": (_truncated(f"{MODEL}/1/model.onnx"), "model.onnx has sha256"),
     "truncated tokenizer": (_truncated(f"{MODEL}/1/tokenizer.json"), "tokenizer.json has sha256"),
-    "missing engine": (lambda root: (root / MODEL / "1" / "model.onnx").unlink(), "is not in the archive"),
+    "missing engine": (
+        lambda root: (root / MODEL / "1" / "model.onnx").unlink(),
+        "is not in the archive",
+    ),
     "foreign": (_foreign, "the engine was made for compute capability 9.0"),
 }
 
@@ -162,7 +202,9 @@ def test_refuses_an_archive_with_exit_code_3_and_one_sentence(processes, tmp_pat
             root = tmp_path / name / "model"
             write_archive(root)
             spoil(root)
-            servers[name] = start(root, tmp_path / name, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=str(processes))
+            servers[name] = start(
+                root, tmp_path / name, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=str(processes)
+            )
         for name, (_, sentence) in ARCHIVES.items():
             assert servers[name].ended() == 3, name
             (line,) = servers[name].log.read_text().splitlines()
@@ -193,7 +235,9 @@ def ask(caller: Caller, name: str) -> Answer:
 @pytest.fixture(scope="module")
 def several(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
     """A multi-model server that has one model, `first`."""
-    server = start(archive, tmp_path_factory.mktemp("several"), module=FAULTY, SAGEMAKER_MULTI_MODEL="true")
+    server = start(
+        archive, tmp_path_factory.mktemp("several"), module=FAULTY, SAGEMAKER_MULTI_MODEL="true"
+    )
     try:
         server.wait_until_ready()
         assert load(server.caller(), "first", archive).status == 200
@@ -207,14 +251,19 @@ def test_memory_that_is_short_for_a_request_is_503_and_the_same_request_succeeds
     right = caller.ask(large).vectors
     server.demand(NO_MEMORY_TO_RUN)
     answer = caller.ask(large)
-    assert is_refusal(answer, listed("python-server")) and "Memory is too short for this request" in answer.sentence
+    assert (
+        is_refusal(answer, listed("python-server"))
+        and "Memory is too short for this request" in answer.sentence
+    )
     assert (caller.ask("a dog").status, server.ping()) == (200, 200)
     server.end(NO_MEMORY_TO_RUN)
     assert same(caller.ask(large).vectors, right)
 
 
 @pytest.mark.parametrize("fault", [NO_MEMORY_TO_RUN, NO_MEMORY_AT_ALL])
-def test_memory_that_is_short_for_a_request_of_several_models_asks_sagemaker_to_unload_others(several, fault):
+def test_memory_that_is_short_for_a_request_of_several_models_asks_sagemaker_to_unload_others(
+    several, fault
+):
     caller, large = several.caller(), texts_of(LARGE)
     several.demand(fault)
     answer = caller.ask(large, path="/models/first/invoke")
@@ -229,17 +278,25 @@ def listed(kind: str) -> int:
 
 
 @pytest.mark.parametrize("when", [NO_MEMORY, NO_MEMORY_TO_WARM])
-def test_gpu_without_memory_at_load_is_507_and_the_same_load_succeeds_once_there_is_some(several, archive, when):
+def test_gpu_without_memory_at_load_is_507_and_the_same_load_succeeds_once_there_is_some(
+    several, archive, when
+):
     caller, name = several.caller(), f"large-{when}"
     several.demand(when)
     for _ in range(3):
         answer = load(caller, name, archive)
         assert is_refusal(answer, 507) and "unload others first" in answer.sentence
-        assert (ask(caller, "first").status, ask(caller, name).status, several.ping()) == (200, 404, 200)
+        assert (ask(caller, "first").status, ask(caller, name).status, several.ping()) == (
+            200,
+            404,
+            200,
+        )
     several.end(when)
     assert load(caller, name, archive).status == 200
     assert ask(caller, name).status == 200
-    assert [line["status"] for line in several.lines("load_out_of_memory") if line["model"] == name] == [507] * 3
+    assert [
+        line["status"] for line in several.lines("load_out_of_memory") if line["model"] == name
+    ] == [507] * 3
 
 
 def test_engine_that_breaks_in_a_server_of_several_models_leaves_the_others(several, archive, pool):
@@ -256,12 +313,18 @@ def test_engine_that_breaks_in_a_server_of_several_models_leaves_the_others(seve
 
 
 def test_address_space_that_ends_is_507_and_unloading_makes_room(archive, tmp_path):
-    assert any(makes_room(archive, tmp_path / str(number)) for number in range(6)), "every server died"
+    assert any(makes_room(archive, tmp_path / str(number)) for number in range(6)), (
+        "every server died"
+    )
 
 
 def makes_room(archive: Path, folder: Path) -> bool:
-    """Whether a server lived through it: a native thread that finds no address space ends the process."""
-    server = start(archive, folder, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true")
+    """Whether a server lived through it: a native thread that finds no address space ends the
+    process.
+    """
+    server = start(
+        archive, folder, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true"
+    )
     try:
         server.wait_until_ready()
         caller, held, refused = server.caller(), [], 0
@@ -272,24 +335,39 @@ def makes_room(archive: Path, folder: Path) -> bool:
             held, refused = ([*held, name], refused) if status == 200 else (held, refused + 1)
         assert len(held) > 3
         # What is left may be too little even for a request, which is told so.
-        assert {ask(caller, name).status for name in held} <= {200, listed("python-mme")} and server.ping() == 200
+        assert {ask(caller, name).status for name in held} <= {
+            200,
+            listed("python-mme"),
+        } and server.ping() == 200
         assert all(caller.request("DELETE", f"/models/{name}").status == 200 for name in held[:3])
         assert load(caller, "one-more", archive).status == 200
         assert caller.request("DELETE", f"/models/{held[3]}").status == 200
         assert {ask(caller, name).status for name in ("one-more", *held[4:])} == {200}
         return True
     except Gone:
-        assert server.ended() and any(word in server.log.read_text() for word in LAST_WORDS), server.log.read_text()[-3000:]
+        assert server.ended() and any(word in server.log.read_text() for word in LAST_WORDS), (
+            server.log.read_text()[-3000:]
+        )
         return False
     finally:
         server.stop()
 
 
 def test_engine_whose_largest_batch_does_not_fit_is_507_at_load(archive, tmp_path):
-    """32 rows of a million tokens are 2 GB in the network's first node: warming up is what finds it out."""
+    """32 rows of a million tokens are 2 GB in the network's first node: warming up is what finds it
+    out.
+    """
     large = tmp_path / "large" / "model"
-    write_archive(large, optimization_profiles=(ProfileRecord(batch=(1, 8, 32), sequence=(8, 16, 1_000_000)),))
-    server = start(archive, tmp_path, module=REAL, limit="prlimit --as=2000000000", SAGEMAKER_MULTI_MODEL="true")
+    write_archive(
+        large, optimization_profiles=(ProfileRecord(batch=(1, 8, 32), sequence=(8, 16, 1_000_000)),)
+    )
+    server = start(
+        archive,
+        tmp_path,
+        module=REAL,
+        limit="prlimit --as=2000000000",
+        SAGEMAKER_MULTI_MODEL="true",
+    )
     try:
         server.wait_until_ready()
         caller = server.caller()

@@ -1,8 +1,12 @@
-"""More than 10,000 requests that no client should send: no 5xx, no crash, no leak, and the neighbours never notice.
+"""More than 10,000 requests that no client should send: no 5xx, no crash, no leak, and the
+neighbours never notice.
 
-Two servers, one of texts and one of tensors, run as in their image; one of two HTTP processes and one of several models get a
-fifth of it. A well-behaved client asks them all throughout. Every random choice comes from SEED. Slow senders, clients that
-leave and clients that do not read are bounded by the server's own request time, which is set to 4 seconds here.
+Two servers, one of texts and one of tensors, run as in their image; one of two HTTP processes and
+one of several models get a
+fifth of it. A well-behaved client asks them all throughout. Every random choice comes from SEED.
+Slow senders, clients that
+leave and clients that do not read are bounded by the server's own request time, which is set to 4
+seconds here.
 """
 
 from __future__ import annotations
@@ -31,9 +35,34 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from container.client import OUT_OF_TIME
-from tests.contract.hostile_clients import ANSWER_SECONDS, Tally, answer, ask_all, drip, leave_all, never_read, throw_all
-from tests.contract.hostile_requests import TENSORS, TEXTS, VALID, hostile_loads, hostile_requests, smuggling_attempts, wire_noise
-from tests.contract.hostile_server import MAX_CONNECTIONS, SECONDS, SEED, Running, start, start_multi_model, until
+from tests.contract.hostile_clients import (
+    ANSWER_SECONDS,
+    Tally,
+    answer,
+    ask_all,
+    drip,
+    leave_all,
+    never_read,
+    throw_all,
+)
+from tests.contract.hostile_requests import (
+    TENSORS,
+    TEXTS,
+    VALID,
+    hostile_loads,
+    hostile_requests,
+    smuggling_attempts,
+    wire_noise,
+)
+from tests.contract.hostile_server import (
+    MAX_CONNECTIONS,
+    SECONDS,
+    SEED,
+    Running,
+    start,
+    start_multi_model,
+    until,
+)
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
 
 LEAK_MIB = 64
@@ -50,15 +79,25 @@ FORMS = ("texts", "tensors", "two processes", "several models")
 
 
 @pytest.fixture(scope="module")
-def servers(archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+def servers(
+    archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Running]]:
     """A server of texts, one of tensors, one of two processes, one of several models."""
-    folder, texts, tensors = tmp_path_factory.mktemp("hostile"), archives(EMBEDDER), archives(ARITHMETIC)
+    folder, texts, tensors = (
+        tmp_path_factory.mktemp("hostile"),
+        archives(EMBEDDER),
+        archives(ARITHMETIC),
+    )
     found: dict[str, Running] = {}
     try:
         found["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
         found["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
-        found["two processes"] = start(EMBEDDER, texts, folder / "two.log", TEXTS, ROUNDHOUSE_HTTP_PROCESSES="2")
-        found["several models"] = start_multi_model(ARITHMETIC, tensors, folder / "several.log", TENSORS)
+        found["two processes"] = start(
+            EMBEDDER, texts, folder / "two.log", TEXTS, ROUNDHOUSE_HTTP_PROCESSES="2"
+        )
+        found["several models"] = start_multi_model(
+            ARITHMETIC, tensors, folder / "several.log", TENSORS
+        )
         for form in FORMS[2:]:
             found[form].share = 0.2
         for running in found.values():
@@ -81,8 +120,13 @@ class Neighbour:
 
     def run(self) -> None:
         """Until told to stop."""
-        connections = [http.client.HTTPConnection("127.0.0.1", each.port, timeout=SECONDS) for each in self.servers]
-        right = [each.ask(connection) for each, connection in zip(self.servers, connections, strict=True)]
+        connections = [
+            http.client.HTTPConnection("127.0.0.1", each.port, timeout=SECONDS)
+            for each in self.servers
+        ]
+        right = [
+            each.ask(connection) for each, connection in zip(self.servers, connections, strict=True)
+        ]
         while not self.stop.wait(0.02):
             for each, connection, numbers in zip(self.servers, connections, right, strict=True):
                 try:
@@ -107,13 +151,17 @@ def neighbour(servers: dict[str, Running]) -> Iterator[Neighbour]:
 
 
 @pytest.fixture(scope="module", params=FORMS[:2])
-def running(request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour) -> Running:
+def running(
+    request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour
+) -> Running:
     """One server of one process after the other, with the neighbour before all."""
     return servers[request.param]
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def every(request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour) -> Running:
+def every(
+    request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour
+) -> Running:
     """Every server after the other, with the neighbour before all."""
     return servers[request.param]
 
@@ -128,10 +176,14 @@ def judged(running: Running) -> Tally:
 
 def test_hostile_bodies_get_one_answer_each(every):
     before, count = every.tally.sent, int(BODIES * every.share)
-    asyncio.run(ask_all(every.port, every.aimed(hostile_requests(SEED, count, every.document)), every.tally))
+    asyncio.run(
+        ask_all(every.port, every.aimed(hostile_requests(SEED, count, every.document)), every.tally)
+    )
     tally = judged(every)
     assert tally.sent - before == count
-    assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses), "the requests are too tame to say anything"
+    assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses), (
+        "the requests are too tame to say anything"
+    )
 
 
 def test_noise_on_the_wire_is_refused_or_answered(every):
@@ -144,7 +196,9 @@ def test_no_request_is_smuggled_behind_a_disputed_end(every):
     throws = map(every.aim, smuggling_attempts())
     found = asyncio.run(throw_all(every.port, throws, every.tally, silence_seconds=ANSWER_SECONDS))
     judged(every)
-    assert found and all(statuses == [400] for statuses in found), "exactly one answer, and nothing after it is read"
+    assert found and all(statuses == [400] for statuses in found), (
+        "exactly one answer, and nothing after it is read"
+    )
 
 
 def test_clients_that_leave_are_let_go(every):
@@ -158,7 +212,8 @@ def test_slow_senders_are_told_so_and_closed(every):
 
     async def scenario() -> list[int]:
         slow = [
-            valid[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200 for number in range(1, DRIPS)
+            valid[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200
+            for number in range(1, DRIPS)
         ]
         return await asyncio.gather(*(drip(every.port, data, every.tally) for data in slow))
 
@@ -170,15 +225,21 @@ def test_hostile_requests_to_load_are_refused_and_load_nothing(servers, neighbou
     found = Tally()
     asyncio.run(ask_all(running.port, hostile_loads(SEED, LOADS), found))
     assert found.wrong[:5] == [] and set(found.statuses) <= {400, 409}
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)) as connection:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)
+    ) as connection:
         connection.request("GET", "/models")
-        assert [model["modelName"] for model in json.loads(connection.getresponse().read())["models"]] == ["hostile"]
+        assert [
+            model["modelName"] for model in json.loads(connection.getresponse().read())["models"]
+        ] == ["hostile"]
     judged(running)
 
 
 def test_clients_that_never_read_are_closed(running):
     async def scenario() -> list[bool]:
-        return await asyncio.gather(*(never_read(running.port, VALID * 50, running.tally) for _ in range(3)))
+        return await asyncio.gather(
+            *(never_read(running.port, VALID * 50, running.tally) for _ in range(3))
+        )
 
     assert asyncio.run(scenario()) == [True] * 3
     judged(running)
@@ -186,7 +247,10 @@ def test_clients_that_never_read_are_closed(running):
 
 def test_connections_beyond_the_most_are_answered_503(running):
     async def scenario() -> list[int]:
-        opened = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(MAX_CONNECTIONS + 20)]
+        opened = [
+            await asyncio.open_connection("127.0.0.1", running.port)
+            for _ in range(MAX_CONNECTIONS + 20)
+        ]
         running.tally.sent += 20
         last = [(await asyncio.wait_for(answer(reader), SECONDS))[0] for reader, _ in opened[-20:]]
         for _, writer in opened:
@@ -194,7 +258,9 @@ def test_connections_beyond_the_most_are_answered_503(running):
         return last
 
     assert asyncio.run(scenario()) == [503] * 20
-    until(lambda: running.files() < MAX_CONNECTIONS, "the connections of clients that left stay open")
+    until(
+        lambda: running.files() < MAX_CONNECTIONS, "the connections of clients that left stay open"
+    )
 
 
 @pytest.mark.parametrize("mode", GenerationMode, ids=str)
@@ -218,13 +284,26 @@ def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
             cases += 1
             response = case.call(base_url=f"http://127.0.0.1:{running.port}", timeout=SECONDS)
             running.tally.sent += 1
-            running.tally.take(repr(case.body).encode(), response.status_code, response.content, is_head=case.method == "HEAD")
+            running.tally.take(
+                repr(case.body).encode(),
+                response.status_code,
+                response.content,
+                is_head=case.method == "HEAD",
+            )
             if case.method.upper() == case.operation.method.upper():
-                # A request that asks for its answer within microseconds may hear 503, as the contract says.
-                late = response.status_code == 503 and any(words in response.text for words in OUT_OF_TIME)
-                case.validate_response(response, checks=[each for each in CONFORMS if not (late and each is not_a_server_error)])
+                # A request that asks for its answer within microseconds may hear 503, as the
+                # contract says.
+                late = response.status_code == 503 and any(
+                    words in response.text for words in OUT_OF_TIME
+                )
+                case.validate_response(
+                    response,
+                    checks=[each for each in CONFORMS if not (late and each is not_a_server_error)],
+                )
 
-        with contextlib.suppress(Unsatisfiable):  # Nothing can be wrong about a GET without parameters.
+        with contextlib.suppress(
+            Unsatisfiable
+        ):  # Nothing can be wrong about a GET without parameters.
             ask()
     judged(running)
     assert cases >= PER_OPERATION
@@ -233,15 +312,26 @@ def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
 def single_model_contract(model: str) -> dict[str, object]:
     """docs/openapi.yaml without the multi-model paths, for one model."""
     document = yaml.safe_load((REPOSITORY / "docs" / "openapi.yaml").read_text())
-    document["paths"] = {path: item for path, item in document["paths"].items() if not path.startswith("/models")}
-    document["components"]["parameters"]["Model"]["schema"] = {"type": "string", "enum": [model, "another"]}
+    document["paths"] = {
+        path: item for path, item in document["paths"].items() if not path.startswith("/models")
+    }
+    document["components"]["parameters"]["Model"]["schema"] = {
+        "type": "string",
+        "enum": [model, "another"],
+    }
     return document
 
 
 def test_whoever_came_the_server_is_as_before_and_the_neighbour_never_noticed(servers, neighbour):
     assert sum(servers[form].tally.sent for form in FORMS[:2]) >= 10_000
     for running in servers.values():
-        until(lambda one=running: one.files() <= one.files_before + len(one.pids), "open files do not go back")
+        until(
+            lambda one=running: one.files() <= one.files_before + len(one.pids),
+            "open files do not go back",
+        )
         assert running.mib() <= running.mib_before + LEAK_MIB
-        assert b"Traceback" not in running.log.read_bytes() and b'"status":500' not in running.log.read_bytes()
+        assert (
+            b"Traceback" not in running.log.read_bytes()
+            and b'"status":500' not in running.log.read_bytes()
+        )
     assert neighbour.faults == [] and neighbour.answers > 200

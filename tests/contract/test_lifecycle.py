@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from local_cloud.server_client import ServerClient
 from tests.contract.conftest import TARGET_MODEL, exit_status, load, start, wait_until_healthy
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
-from workbench.local_cloud.server_client import ServerClient
 
 OTHER = "fedcba9876543210/model.tar.gz"
 TO_OTHER = {"X-Amzn-SageMaker-Target-Model": OTHER}
@@ -21,21 +21,39 @@ def test_multi_model_server_loads_lists_answers_and_unloads(launched, tmp_path):
     write_archive(tmp_path / "model")
     assert load(client, tmp_path / "model", name="other", target=OTHER).status == 200
     assert load(client, tmp_path / "model", name="other", target=OTHER).status == 409
-    assert json.loads(client.request("GET", "/models/other").body) == {"modelName": "other", "modelUrl": str(tmp_path / "model")}
-    # Triton asks for readiness by hash while the model bears its target's name: the list counts models but names none.
+    assert json.loads(client.request("GET", "/models/other").body) == {
+        "modelName": "other",
+        "modelUrl": str(tmp_path / "model"),
+    }
+    # Triton asks for readiness by hash while the model bears its target's name: the list counts
+    # models but names none.
     assert json.loads(client.request("GET", "/models").body) == {"models": [{}, {}]}
     answer = client.request("POST", "/models/other/invoke", json_request(["a dog"]), TO_OTHER)
     assert (answer.status, json.loads(answer.body)["model_name"]) == (200, OTHER)
     assert client.request("DELETE", "/models/other", headers=TO_OTHER).status == 200
-    for method, path in (("POST", "/models/other/invoke"), ("GET", "/models/other"), ("DELETE", "/models/other")):
+    for method, path in (
+        ("POST", "/models/other/invoke"),
+        ("GET", "/models/other"),
+        ("DELETE", "/models/other"),
+    ):
         gone = client.request(method, path, headers=TO_OTHER)
         assert (gone.status, gone.body) == (404, b"")
-    kept = client.request("POST", "/models/hash/invoke", json_request(["a dog"]), {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL})
+    kept = client.request(
+        "POST",
+        "/models/hash/invoke",
+        json_request(["a dog"]),
+        {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL},
+    )
     assert kept.status == 200
 
 
 def test_refuses_to_load_a_folder_that_holds_no_model(launched, tmp_path):
-    assert load(launched("triton-mme").client, tmp_path, name="none", target="none/model.tar.gz").status == 400
+    assert (
+        load(
+            launched("triton-mme").client, tmp_path, name="none", target="none/model.tar.gz"
+        ).status
+        == 400
+    )
 
 
 def test_python_server_answers_what_it_took_and_ends_with_zero(archive, tmp_path):
@@ -59,7 +77,9 @@ def test_python_server_answers_what_it_took_and_ends_with_zero(archive, tmp_path
 def _ask(client: ServerClient) -> int | None:
     """The status of a large request, or None when the server had stopped listening before it came."""
     try:
-        return client.request("POST", "/invocations", json_request(["the cat sat on the mat"] * 1000)).status
+        return client.request(
+            "POST", "/invocations", json_request(["the cat sat on the mat"] * 1000)
+        ).status
     except OSError:
         return None
 

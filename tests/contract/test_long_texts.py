@@ -1,4 +1,6 @@
-"""Texts longer than the longest sequence: refused alike by every server where the model file says so, else cut and counted."""
+"""Texts longer than the longest sequence: refused alike by every server where the model file says
+so, else cut and counted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from tests.contract.conftest import serve
 from tests.contract.replies import KINDS
 from tests.contract.requests import binary_request, json_request
 from tests.contract.test_ensemble import STAND_IN, on_a_cpu
-from tests.fixtures.tiny_embedder.archive import CLASSIFIER, EMBEDDER, HERE, REPOSITORY, write_manifest
+from tests.fixtures.tiny_embedder.archive import (
+    CLASSIFIER,
+    EMBEDDER,
+    HERE,
+    REPOSITORY,
+    write_manifest,
+)
 
 LONGEST = 32
 """Tokens, of which two are special ones: a text of 30 words is the longest."""
@@ -35,10 +43,18 @@ MEND = "; shorten or split what is longer."
 
 
 def write_refusing(root, tiny, form):
-    """An archive as it is built of a model file with `auto_truncate: false`; an ensemble's plan is stood in for."""
+    """An archive as it is built of a model file with `auto_truncate: false`; an ensemble's plan is
+    stood in for.
+    """
     shown = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
     is_cpu = form == "twin"
-    laid = repository(shown, HERE / f"{tiny.network}.onnx", HERE / "tokenizer.json", is_cpu=is_cpu, code_roots=(REPOSITORY,))
+    laid = repository(
+        shown,
+        HERE / f"{tiny.network}.onnx",
+        HERE / "tokenizer.json",
+        is_cpu=is_cpu,
+        code_roots=(REPOSITORY,),
+    )
     model_repository(root, laid.files)
     engine_file = laid.engine_file
     if not is_cpu:
@@ -47,10 +63,16 @@ def write_refusing(root, tiny, form):
         (root / laid.engine_file).rename(root / engine_file)
         shutil.copy(STAND_IN, engine / "1" / "model.py")
         (engine / "config.pbtxt").write_text(on_a_cpu((engine / "config.pbtxt").read_text()))
-    write_manifest(root, tiny, auto_truncate=False, engine_file=engine_file, tokenizer_file=laid.tokenizer_file)
+    write_manifest(
+        root, tiny, auto_truncate=False, engine_file=engine_file, tokenizer_file=laid.tokenizer_file
+    )
 
 
-@pytest.fixture(scope="module", params=SERVERS, ids=lambda each: "-".join((each[0], each[1].served.task, each[2])))
+@pytest.fixture(
+    scope="module",
+    params=SERVERS,
+    ids=lambda each: "-".join((each[0], each[1].served.task, each[2])),
+)
 def refusing(request, tmp_path_factory):
     """A server of an archive whose long texts are refused, and its network."""
     kind, tiny, form = request.param
@@ -80,7 +102,9 @@ def binary(texts, tiny):
     """A binary request for the network's own output."""
     body, content_type = binary_request([text.encode() for text in texts], binary_answer=True)
     header_size = int(content_type.rpartition("=")[2])
-    header = body[:header_size].replace(b'"embedding"', json.dumps(ANSWERS[tiny.served.task]).encode())
+    header = body[:header_size].replace(
+        b'"embedding"', json.dumps(ANSWERS[tiny.served.task]).encode()
+    )
     return header + body[header_size:], f"{content_type.rpartition('=')[0]}={len(header)}"
 
 
@@ -93,7 +117,9 @@ def test_long_texts_are_refused_by_place_tokens_and_limit_in_json_and_binary(ref
 def test_many_long_texts_are_told_in_one_short_sentence(refusing):
     served, _ = refusing
     told = ", ".join(f"text[{place}] has 42" for place in range(5))
-    assert sentence(served.ask(json_request(["cat " * 40] * 9))).endswith(f"{SAID}{told} and 4 more are too long{MEND}")
+    assert sentence(served.ask(json_request(["cat " * 40] * 9))).endswith(
+        f"{SAID}{told} and 4 more are too long{MEND}"
+    )
 
 
 def test_texts_that_fit_are_answered_as_where_long_ones_are_cut(refusing, launched):
@@ -106,7 +132,11 @@ def test_texts_that_fit_are_answered_as_where_long_ones_are_cut(refusing, launch
 
 def test_long_text_fails_alone_among_concurrent_clients(refusing):
     served, tiny = refusing
-    fitting = [f"the {colour} {thing}" for colour in ("red", "green", "fast") for thing in ("cat", "dog", "train", "track")]
+    fitting = [
+        f"the {colour} {thing}"
+        for colour in ("red", "green", "fast")
+        for thing in ("cat", "dog", "train", "track")
+    ]
     expected = {text: rows(served.ask(json_request([text])), tiny) for text in fitting}
     asked = [text for text in fitting for text in (text, "cat " * 40)] * 3
 
@@ -124,19 +154,29 @@ def test_plain_inputs_are_refused_by_the_same_sentence(refusing):
     if served.kind not in PYTHON_KINDS:
         assert served.ask(json.dumps({"inputs": list(MIXED)}).encode()).status == 400
         return
-    assert sentence(served.ask(json.dumps({"inputs": list(MIXED)}).encode())) == f"{SAID}text[1] has 33, text[4] has 202{MEND}"
-    assert sentence(served.ask(json.dumps({"inputs": "cat " * 31}).encode())) == f"{SAID}text[0] has 33{MEND}"
+    assert (
+        sentence(served.ask(json.dumps({"inputs": list(MIXED)}).encode()))
+        == f"{SAID}text[1] has 33, text[4] has 202{MEND}"
+    )
+    assert (
+        sentence(served.ask(json.dumps({"inputs": "cat " * 31}).encode()))
+        == f"{SAID}text[0] has 33{MEND}"
+    )
     rows(served.ask(json_request(["a cat"])), tiny)
 
 
 def truncated(served):
     """The texts that a server says it has cut, by model."""
     lines = served.client.request("GET", "/metrics").body.decode().splitlines()
-    found = (line.removeprefix("roundhouse_truncated_texts_total").rpartition(" ") for line in lines)
+    found = (
+        line.removeprefix("roundhouse_truncated_texts_total").rpartition(" ") for line in lines
+    )
     return {labels: float(value) for labels, _, value in found if labels.startswith("{")}
 
 
-@pytest.mark.parametrize(("kind", "extra"), [(kind, "1") for kind in PYTHON_KINDS] + [("python-server", "2")])
+@pytest.mark.parametrize(
+    ("kind", "extra"), [(kind, "1") for kind in PYTHON_KINDS] + [("python-server", "2")]
+)
 def test_cut_texts_are_answered_as_their_beginnings_and_counted(kind, extra, archive, tmp_path):
     variables = {} if extra == "1" else {"ROUNDHOUSE_HTTP_PROCESSES": extra}
     one = serve(kind, archive, tmp_path, model=EMBEDDER.model, **variables)
@@ -144,7 +184,11 @@ def test_cut_texts_are_answered_as_their_beginnings_and_counted(kind, extra, arc
     try:
         assert truncated(one) == {f'{{model="{name}"}}': 0}
         found = rows(one.ask(json_request(MIXED)), EMBEDDER)
-        assert np.allclose(found[[1, 4]], rows(one.ask(json_request(["cat " * 30, "dog " * 30])), EMBEDDER), atol=1e-6)
+        assert np.allclose(
+            found[[1, 4]],
+            rows(one.ask(json_request(["cat " * 30, "dog " * 30])), EMBEDDER),
+            atol=1e-6,
+        )
         long_enough_for_a_thread = ["dog " * 2000] * 3
         rows(one.ask(json_request(long_enough_for_a_thread)), EMBEDDER)
         assert truncated(one) == {f'{{model="{name}"}}': 5}

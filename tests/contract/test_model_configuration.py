@@ -24,7 +24,11 @@ def test_protobuf_reads_the_golden_file(case):
 
 
 def test_protobuf_sees_profiles_graphs_and_warm_ups():
-    config = parsed(configurations(CASES["gpu-embedding-tuned"][0], is_cpu=False)["embedder_engine/config.pbtxt"])
+    config = parsed(
+        configurations(CASES["gpu-embedding-tuned"][0], is_cpu=False)[
+            "embedder_engine/config.pbtxt"
+        ]
+    )
     assert [(group.kind, group.count, list(group.profile)) for group in config.instance_group] == [
         (PROTOBUF.ModelInstanceGroup.KIND_GPU, 2, ["0", "1"])
     ]
@@ -36,16 +40,24 @@ def test_protobuf_sees_profiles_graphs_and_warm_ups():
         (4, [128]),
         (8, [128]),
     ]
-    warm = [(each.batch_size, list(each.inputs["attention_mask"].dims)) for each in config.model_warmup]
+    warm = [
+        (each.batch_size, list(each.inputs["attention_mask"].dims)) for each in config.model_warmup
+    ]
     assert warm == [(1, [16]), (8, [128]), (32, [256]), (1, [8]), (1, [32]), (4, [64])]
     assert config.response_cache.enable
 
 
 def test_protobuf_sees_the_steps_of_an_ensemble():
-    config = parsed(configurations(CASES["gpu-embedding"][0], is_cpu=False)["embedder/config.pbtxt"])
+    config = parsed(
+        configurations(CASES["gpu-embedding"][0], is_cpu=False)["embedder/config.pbtxt"]
+    )
     before, engine = config.ensemble_scheduling.step
     assert (before.model_name, engine.model_name) == ("embedder_tokenizer", "embedder_engine")
-    assert dict(before.output_map) == dict(engine.input_map) == {"input_ids": "input_ids", "attention_mask": "attention_mask"}
+    assert (
+        dict(before.output_map)
+        == dict(engine.input_map)
+        == {"input_ids": "input_ids", "attention_mask": "attention_mask"}
+    )
     assert dict(engine.output_map) == {"sentence_embedding": "embedding"}
 
 

@@ -1,4 +1,6 @@
-"""Bad hours: a full queue, a long wait, no memory, an engine that fails, and who can reach the port at all."""
+"""Bad hours: a full queue, a long wait, no memory, an engine that fails, and who can reach the port
+at all.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud.processes import namespaces
+from local_cloud.server_client import Response, ServerClient
 from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
 from tests.contract.conftest import SECONDS, Served, load, serve, start, wait_until_healthy
 from tests.contract.exchanges import BAD_HOURS, PRESSED, WITH_KSERVE
@@ -22,8 +26,6 @@ from tests.contract.replies import KINDS, SAYS, Reply, is_multi_model
 from tests.contract.requests import json_request
 from tests.contract.test_exchanges import is_said
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
-from workbench.local_cloud.processes import namespaces
-from workbench.local_cloud.server_client import Response, ServerClient
 
 SLOW = Path(__file__).with_name("slow_engine.py")
 FAULTS = {"the engine says that memory is short": -507, "the engine fails": -500}
@@ -76,11 +78,15 @@ def write_slow(root: Path, *, timeout_us: int = 0) -> Path:
 def own_port(root: Path, folder: Path) -> Served:
     """Triton's own HTTP port, which `serve` leaves off, in the place of its SageMaker port."""
     variables = serve_environment("slow")
-    variables[ADDITIONAL_ARGS] += " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
+    variables[ADDITIONAL_ARGS] += (
+        " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
+    )
     container = start("triton-sme", root, folder, **variables)
     client = ServerClient(container.connection)
     wait_until_healthy(container, client, "/v2/health/ready")
-    return Served(kind="triton-kserve", container=container, client=client, infer_path="/v2/models/slow/infer")
+    return Served(
+        kind="triton-kserve", container=container, client=client, infer_path="/v2/models/slow/infer"
+    )
 
 
 @contextmanager
@@ -88,7 +94,9 @@ def slow(kind: str, folder: Path, *, timeout_us: int = 0) -> Iterator[Slow]:
     """A slow server, stopped at the end."""
     gate = write_slow(folder / "model", timeout_us=timeout_us)
     root, place = folder / "model", folder / "server"
-    served = own_port(root, place) if kind == "triton-kserve" else serve(kind, root, place, model="slow")
+    served = (
+        own_port(root, place) if kind == "triton-kserve" else serve(kind, root, place, model="slow")
+    )
     try:
         yield Slow(served=served, folder=gate)
     finally:
@@ -112,7 +120,9 @@ def test_full_queue_and_failing_engine_are_answered_as_listed(kind, tmp_path):
         others = [clients.submit(server.ask) for _ in range(4)]
         turned_away = [next(done).result() for done in [as_completed(others)] for _ in range(3)]
         server.open()
-        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away), turned_away
+        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away), (
+            turned_away
+        )
         assert all("Exceeds maximum queue size" in answer.body.decode() for answer in turned_away)
         assert all("retry-after" not in answer.headers for answer in turned_away)
         assert first.result().status == 200
@@ -172,7 +182,12 @@ def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tm
     served = serve("triton-mme", archive, tmp_path, model=MODEL, **variables)
     try:
         (write_slow(tmp_path / "bad" / "model") / "no-memory").touch()
-        assert load(served.client, tmp_path / "bad" / "model", name="large", target="large/model.tar.gz").status == 507
+        assert (
+            load(
+                served.client, tmp_path / "bad" / "model", name="large", target="large/model.tar.gz"
+            ).status
+            == 507
+        )
         assert served.client.request("GET", "/ping").status == 400
         assert served.ask(json_request(["a dog"])).status == 200
     finally:
@@ -180,15 +195,21 @@ def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tm
         served.container.stop(5)
 
 
-@pytest.mark.skipif(not namespaces(own_network=True), reason="this kernel allows no network namespace")
+@pytest.mark.skipif(
+    not namespaces(own_network=True), reason="this kernel allows no network namespace"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_port_is_open_to_whom_the_list_says(kind, launched):
-    lines = Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text().splitlines()[1:]
+    lines = (
+        Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text().splitlines()[1:]
+    )
     listening = [line.split()[1] for line in lines if line.split()[3] == "0A"]
     address, port = listening[0].split(":")
     found = socket.inet_ntoa(struct.pack("=I", int(address, 16)))
     assert (len(listening), int(port, 16)) == (1, 8080)
-    assert {"0.0.0.0": "every interface"}.get(found, found) == reply("told to listen on 127.0.0.1, it listens on", kind).says
+    assert {"0.0.0.0": "every interface"}.get(found, found) == reply(
+        "told to listen on 127.0.0.1, it listens on", kind
+    ).says
 
 
 def test_every_reply_is_of_a_known_word():

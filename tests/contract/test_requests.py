@@ -1,4 +1,6 @@
-"""What every server owes its clients, asked of all alike; where they differ, `exchanges` has the table."""
+"""What every server owes its clients, asked of all alike; where they differ, `exchanges` has the
+table.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from tests.contract.replies import KINDS
 from tests.contract.requests import binary_request, json_request
 from tests.fixtures.tiny_embedder.archive import SIZE
 
-TEXTS = ("the cat sat on the mat", "a dog", "a fast red train ran over the green track", "ünïcode 火車", "")
+TEXTS = (
+    "the cat sat on the mat",
+    "a dog",
+    "a fast red train ran over the green track",
+    "ünïcode 火車",
+    "",
+)
 
 
 def rows(answer):
@@ -34,14 +42,16 @@ def test_json_answer_is_a_unit_vector_per_text(served):
 def test_json_answer_names_its_tensor_and_echoes_the_id(served):
     document = json.loads(served.ask(json_request(["a dog"], id="seven")).body)
     assert document["id"] == "seven"
-    assert [(output["name"], output["datatype"], output["shape"]) for output in document["outputs"]] == [
-        ("embedding", "FP32", [1, SIZE])
-    ]
+    assert [
+        (output["name"], output["datatype"], output["shape"]) for output in document["outputs"]
+    ] == [("embedding", "FP32", [1, SIZE])]
 
 
 def test_binary_answer_equals_json_answer(served):
     answer = served.ask(*binary_request([text.encode() for text in TEXTS]))
-    assert answer.headers["content-type"].startswith("application/vnd.sagemaker-triton.binary+json;json-header-size=")
+    assert answer.headers["content-type"].startswith(
+        "application/vnd.sagemaker-triton.binary+json;json-header-size="
+    )
     assert np.array_equal(rows(answer), rows(served.ask(json_request(TEXTS))))
 
 
@@ -59,7 +69,9 @@ def test_batch_answers_equal_single_answers(served):
 
 def test_long_text_is_cut_at_the_longest_sequence(served):
     exact, longer = "cat " * 30, "cat " * 30 + "train " * 200
-    assert np.allclose(rows(served.ask(json_request([exact]))), rows(served.ask(json_request([longer]))), atol=1e-6)
+    assert np.allclose(
+        rows(served.ask(json_request([exact]))), rows(served.ask(json_request([longer]))), atol=1e-6
+    )
 
 
 def test_concurrent_clients_get_their_own_answers(served):
@@ -67,14 +79,22 @@ def test_concurrent_clients_get_their_own_answers(served):
     asked = [TEXTS[index % len(TEXTS)] for index in range(200)]
     with ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), asked))
-    assert all(np.allclose(answer, expected[text], atol=1e-6) for text, answer in zip(asked, answers, strict=True))
+    assert all(
+        np.allclose(answer, expected[text], atol=1e-6)
+        for text, answer in zip(asked, answers, strict=True)
+    )
 
 
 def test_bad_request_leaves_its_neighbours_alone(served):
     bad = binary_request([b"\xff"])
     expected = rows(served.ask(json_request(["a dog"])))
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda odd: served.ask(*bad) if odd else served.ask(json_request(["a dog"])), [0, 1] * 40))
+        answers = list(
+            clients.map(
+                lambda odd: served.ask(*bad) if odd else served.ask(json_request(["a dog"])),
+                [0, 1] * 40,
+            )
+        )
     assert {answer.status for answer in answers[1::2]} == {400}
     assert all(np.allclose(rows(answer), expected, atol=1e-6) for answer in answers[::2])
 
@@ -87,5 +107,8 @@ def test_all_servers_give_the_same_vectors(launched):
 def test_refuses_a_body_beyond_the_limit(launched):
     server = launched("python-server")
     answer = server.ask(b" " * 6_291_457)
-    assert (answer.status, json.loads(answer.body)) == (413, {"error": "The request has more than 6291456 bytes."})
+    assert (answer.status, json.loads(answer.body)) == (
+        413,
+        {"error": "The request has more than 6291456 bytes."},
+    )
     assert server.client.request("GET", "/ping").status == 200

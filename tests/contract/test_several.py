@@ -1,4 +1,6 @@
-"""One archive with engines for several compute capabilities, inside Triton as far as no GPU goes: the plan is stood in for."""
+"""One archive with engines for several compute capabilities, inside Triton as far as no GPU goes:
+the plan is stood in for.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attri
 
 def published(folder: Path, capability: str) -> Path:
     """A GPU archive as a build publishes it; its plan is the float network."""
-    laid = repository(EMBEDDER.served, HERE / "model.onnx", HERE / "tokenizer.json", is_cpu=False, code_roots=(REPOSITORY,))
+    laid = repository(
+        EMBEDDER.served,
+        HERE / "model.onnx",
+        HERE / "tokenizer.json",
+        is_cpu=False,
+        code_roots=(REPOSITORY,),
+    )
     place = folder / capability
     files = model_repository(place, laid.files)
     fields = manifest_fields(EMBEDDER, files) | {
@@ -67,7 +75,11 @@ def stood_in(combined: Path, root: Path) -> Path:
     config.write_text(on_a_cpu(config.read_text()))
     shutil.copy(STAND_IN, root / ENGINE / "1" / "model.py")
     manifest = CombinedManifest.from_bytes((root / MANIFEST_NAME).read_bytes())
-    files = {path.relative_to(root).as_posix(): digest(path) for path in root.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(root).as_posix(): digest(path)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
     del files[MANIFEST_NAME]
     (root / MANIFEST_NAME).write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
     return root
@@ -86,7 +98,9 @@ def test_protobuf_sees_a_file_for_each_capability_and_no_default(combined):
     config = parsed((combined / ENGINE / "config.pbtxt").read_text())
     assert dict(config.cc_model_filenames) == {"8.6": "model_86.plan", "8.9": "model_89.plan"}
     assert config.default_model_filename == "" and config.backend == "tensorrt"
-    assert all((combined / ENGINE / "1" / name).is_file() for name in config.cc_model_filenames.values())
+    assert all(
+        (combined / ENGINE / "1" / name).is_file() for name in config.cc_model_filenames.values()
+    )
     assert not (combined / ENGINE / "1" / "model.plan").exists()
 
 
@@ -95,7 +109,9 @@ def test_ensemble_of_several_engines_answers_as_one_does(kind, combined, launche
     one = serve(kind, stood_in(combined, tmp_path / "model"), tmp_path / "server", model=MODEL)
     try:
         answers = [each.ask(json_request(TEXTS)) for each in (one, launched("triton-sme"))]
-        found, expected = [rows_of(each.body, each.headers["content-type"], "embedding") for each in answers]
+        found, expected = [
+            rows_of(each.body, each.headers["content-type"], "embedding") for each in answers
+        ]
         assert np.allclose(found, expected, atol=1e-6)
     finally:
         one.client.close()
@@ -116,15 +132,21 @@ def test_refuses_a_changed_plan_of_any_capability(combined, tmp_path):
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc for a driver's stand-in")
 @pytest.mark.parametrize(("capability", "status"), [("8.9", 200), ("9.0", 400)])
-def test_driver_decides_whether_the_archive_is_for_this_gpu(capability, status, combined, archive, tmp_path):
+def test_driver_decides_whether_the_archive_is_for_this_gpu(
+    capability, status, combined, archive, tmp_path
+):
     library = driver(tmp_path / "driver", capability)
     first = stood_in(combined, tmp_path / "first" / "model")
-    one = serve("triton-mme", archive, tmp_path / "server", model=MODEL, LD_LIBRARY_PATH=str(library))
+    one = serve(
+        "triton-mme", archive, tmp_path / "server", model=MODEL, LD_LIBRARY_PATH=str(library)
+    )
     try:
         answer = load(one.client, first, name="several", target="several/model.tar.gz")
         assert answer.status == status, answer.body
         if status == 400:
-            sentence = "the archive holds engines for compute capability 8.6 and 8.9, this server runs 9.0"
+            sentence = (
+                "the archive holds engines for compute capability 8.6 and 8.9, this server runs 9.0"
+            )
             assert sentence in answer.body.decode()
     finally:
         one.client.close()

@@ -1,4 +1,6 @@
-"""The other tasks on every server: classes by their logits, and tensors of several shapes and datatypes."""
+"""The other tasks on every server: classes by their logits, and tensors of several shapes and
+datatypes.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,18 @@ NUMPY = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
 def tensor_request(arrays, *, outputs=None, **changes):
     """KServe v2 JSON of several tensors; `changes` replace fields of the first."""
     inputs = [
-        {"name": name, "shape": list(array.shape), "datatype": TYPES[name], "data": array.reshape(-1).tolist()}
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "datatype": TYPES[name],
+            "data": array.reshape(-1).tolist(),
+        }
         for name, array in arrays.items()
     ]
     inputs[0] |= changes
-    return json.dumps({"inputs": inputs} | ({} if outputs is None else {"outputs": outputs})).encode()
+    return json.dumps(
+        {"inputs": inputs} | ({} if outputs is None else {"outputs": outputs})
+    ).encode()
 
 
 def binary_tensor_request(arrays):
@@ -43,14 +52,18 @@ def binary_tensor_request(arrays):
         for name, array in arrays.items()
     ]
     header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
-    return header + b"".join(a.tobytes() for a in arrays.values()), f"{BINARY_TYPE};json-header-size={len(header)}"
+    return header + b"".join(
+        a.tobytes() for a in arrays.values()
+    ), f"{BINARY_TYPE};json-header-size={len(header)}"
 
 
 def arrays_of(answer):
     """Every output of an answer, by name."""
     assert answer.status == 200, answer.body
     _, marker, size = answer.headers["content-type"].partition("json-header-size=")
-    header, tail = (answer.body[: int(size)], answer.body[int(size) :]) if marker else (answer.body, b"")
+    header, tail = (
+        (answer.body[: int(size)], answer.body[int(size) :]) if marker else (answer.body, b"")
+    )
     found = {}
     for output in json.loads(header)["outputs"]:
         dtype = NUMPY[output["datatype"]]
@@ -103,10 +116,16 @@ def test_client_chooses_among_the_outputs(arithmetic):
 
 def test_concurrent_clients_with_tensors_of_two_shapes_get_their_own_answers(arithmetic):
     requests = [
-        {"signal": np.full((1 + n % 3, 2, 1 + n % 2), n - 20, np.float32), "gain": np.full((1 + n % 3, 1), 2)} for n in range(60)
+        {
+            "signal": np.full((1 + n % 3, 2, 1 + n % 2), n - 20, np.float32),
+            "gain": np.full((1 + n % 3, 1), 2),
+        }
+        for n in range(60)
     ]
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda arrays: arrays_of(arithmetic.ask(tensor_request(arrays))), requests))
+        answers = list(
+            clients.map(lambda arrays: arrays_of(arithmetic.ask(tensor_request(arrays))), requests)
+        )
     for arrays, found in zip(requests, answers, strict=True):
         check(found, arrays)
 
@@ -118,7 +137,8 @@ def test_concurrent_clients_with_tensors_of_two_shapes_get_their_own_answers(ari
         ({"datatype": "FP64"}, 400),
         ({"shape": [3, 4]}, 400),
         ({"shape": [3, 1, 4]}, 400),
-        # As with texts, Triton's single-model mode answers 500 to data that does not fit its own shape.
+        # As with texts, Triton's single-model mode answers 500 to data that does not fit its own
+        # shape.
         ({"shape": [2, 2, 2]}, 500),
         ({"data": [1.0]}, 500),
         ({"data": ["1"] * 12}, 500),

@@ -1,4 +1,6 @@
-"""The documents: their links lead somewhere, their commands exist, their examples pass the checks they describe."""
+"""The documents: their links lead somewhere, their commands exist, their examples pass the checks
+they describe.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import app
+from roundhouse.cli import app
 
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#]+)(#[^)]*)?\)")
 FORBIDDEN = re.compile(r"/root/|/work/|https?://[^\s)]*(?:pypi|npm|mirror)", re.IGNORECASE)
 TEXTS = {".md", ".py", ".yaml", ".yml", ".txt", ".json", ".toml"}
@@ -39,14 +43,22 @@ def test_decisions_are_all_listed():
 
 def test_make_targets_named_in_documents_exist():
     targets = set(re.findall(r"^([a-z-]+):", text(ROOT / "Makefile"), re.MULTILINE))
-    named = {name for document in DOCUMENTS for name in re.findall(r"(?:`|^)make ([a-z-]+)", text(document), re.MULTILINE)}
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"(?:`|^)make ([a-z-]+)", text(document), re.MULTILINE)
+    }
     assert named
     assert named - targets == set()
 
 
 def test_roundhouse_verbs_named_in_documents_exist():
     verbs = {command.callback.__name__ for command in app.registered_commands}
-    named = {name for document in DOCUMENTS for name in re.findall(r"roundhouse ([a-z]+)\b", text(document))}
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"roundhouse ([a-z]+)\b", text(document))
+    }
     assert {"check", "build", "deploy"} <= named
     assert named - verbs == set()
 
@@ -57,14 +69,24 @@ def test_changelog_has_the_version():
 
 
 def test_no_tracked_text_names_a_machine_path_or_a_package_host():
-    listing = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = [path for name in listing.split("\0") if (path := ROOT / name).suffix in TEXTS and path.is_file()]
+    listing = subprocess.run(
+        ("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    paths = [
+        path
+        for name in listing.split("\0")
+        if (path := ROOT / name).suffix in TEXTS and path.is_file()
+    ]
     guarded = [path for path in paths if path != Path(__file__)]
-    found = [f"{path.relative_to(ROOT)}: {match.group(0)}" for path in guarded for match in FORBIDDEN.finditer(text(path))]
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group(0)}"
+        for path in guarded
+        for match in FORBIDDEN.finditer(text(path))
+    ]
     assert found == []
 
 
 def test_shipped_files_have_no_fault():
-    command = (sys.executable, "-m", "workbench.cli", "check")
+    command = (sys.executable, "-m", "roundhouse.cli", "check")
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")

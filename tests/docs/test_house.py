@@ -1,4 +1,6 @@
-"""The house as it stands: file sizes, import circles, rooms that open without their neighbours' dependencies."""
+"""The house as it stands: file sizes, import circles, rooms that open without their neighbours'
+dependencies.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,43 @@ import pytest
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("onboarding", "stacks", "engine_build", "container", "workbench")
-LONGEST_FILE = 300
+ROOMS = (
+    "onboarding",
+    "stacks",
+    "template_rules",
+    "engine_build",
+    "container",
+    "roundhouse",
+    "local_cloud",
+    "benchmarks",
+)
+LONGEST_FILE = 350
 
 
 def tracked_files() -> list[Path]:
     """Every file git knows or would add."""
     listing = subprocess.run(
-        ("git", "ls-files", "--cached", "--others", "--exclude-standard"), cwd=ROOT, capture_output=True, text=True, check=True
+        ("git", "ls-files", "--cached", "--others", "--exclude-standard"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [path for line in listing.stdout.splitlines() if (path := ROOT / line).is_file()]
 
 
-def test_source_file_lengths_are_at_most_300_lines():
-    counted = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked_files() if path.suffix == ".py"}
+def test_source_file_lengths_are_at_most_350_lines():
+    counted = {
+        path: len(path.read_text(encoding="utf-8").splitlines())
+        for path in tracked_files()
+        if path.suffix == ".py"
+    }
     assert counted
-    assert {str(path.relative_to(ROOT)): lines for path, lines in counted.items() if lines > LONGEST_FILE} == {}
+    assert {
+        str(path.relative_to(ROOT)): lines
+        for path, lines in counted.items()
+        if lines > LONGEST_FILE
+    } == {}
 
 
 def circles(children: dict[str, set[str]]) -> list[list[str]]:
@@ -65,7 +88,7 @@ def test_circles_finds_a_circle():
         (".venvs/server", "container", ("boto3", "aws_cdk", "torch", "transformers")),
         (".venvs/builder", "engine_build", ("aws_cdk", "uvicorn")),
         (".venv", "stacks", ("torch", "onnx", "onnxruntime", "uvicorn")),
-        (".venv", "workbench", ("torch", "onnx", "onnxruntime", "uvicorn")),
+        (".venv", "roundhouse", ("torch", "onnx", "onnxruntime", "uvicorn")),
         (".venv", "onboarding", ("torch", "onnx", "onnxruntime", "uvicorn")),
     ],
 )
@@ -80,6 +103,8 @@ def test_room_opens_without_its_neighbours_dependencies(environment, room, absen
         "print(len(names))\n"
     )
     python = ROOT / environment / "bin" / "python"
-    result = subprocess.run((str(python), "-c", script), cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        (str(python), "-c", script), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > 0

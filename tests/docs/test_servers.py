@@ -11,13 +11,18 @@ pytestmark = pytest.mark.docs
 
 def test_document_shows_the_present_differences():
     document = differences.DOCUMENT.read_text(encoding="utf-8")
-    assert document == differences.written(document), "run: python -m tests.contract.differences --write"
+    assert document == differences.written(document), (
+        "run: python -m tests.contract.differences --write"
+    )
 
 
 def test_table_has_a_row_for_what_differs_and_a_word_for_what_does_not():
     lines = list(differences.table("Refused", SLIPS, KINDS))
     assert f"| Refused | {' | '.join(TITLES[kind] for kind in KINDS)} |" in lines
-    assert "| not JSON | 400, a sentence | 400, a sentence | 500, a sentence | 400, a sentence |" in lines
+    assert (
+        "| not JSON | 400, a sentence | 400, a sentence | 500, a sentence | 400, a sentence |"
+        in lines
+    )
     assert "wrong shape (400, a sentence)" in lines[-1] and "not JSON" not in lines[-1]
 
 

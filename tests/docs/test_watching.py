@@ -1,4 +1,6 @@
-"""docs/watching.md: its table of alarms is the code's, and its pictures show the dashboards as they are."""
+"""docs/watching.md: its table of alarms is the code's, and its pictures show the dashboards as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ import pytest
 
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from roundhouse.dashboards.picture import digest_of
+from roundhouse.dashboards.pictures import pictures
 from tests.synth.watching_example import DOCUMENT, table, written
-from workbench.dashboards.picture import digest_of
-from workbench.dashboards.pictures import pictures
 
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = "python -m workbench.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
+COMMAND = "python -m roundhouse.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
 
 
 def test_table_of_alarms_is_made_by_the_code():
@@ -26,7 +28,11 @@ def test_table_of_alarms_is_made_by_the_code():
 
 def test_pictures_show_the_dashboards_as_they_are():
     assert COMMAND in DOCUMENT.read_text(encoding="utf-8")
-    for picture in pictures(deployments(read_tree(ROOT), "dev"), "text-shared", ["sentence-embedder"]):
+    for picture in pictures(
+        deployments(read_tree(ROOT), "dev"), "text-shared", ["sentence-embedder"]
+    ):
         image = ROOT / "docs" / "images" / f"{picture.name}.png"
-        assert digest_of(image.read_bytes()) == picture.digest, f"{image.name} is out of date; run `{COMMAND}`"
+        assert digest_of(image.read_bytes()) == picture.digest, (
+            f"{image.name} is out of date; run `{COMMAND}`"
+        )
         assert f"images/{image.name}" in DOCUMENT.read_text(encoding="utf-8")

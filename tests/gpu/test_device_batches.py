@@ -1,4 +1,6 @@
-"""Calibration batches on a real GPU, through NVIDIA's own CUDA bindings; without them, or a GPU, these are counted as not run."""
+"""Calibration batches on a real GPU, through NVIDIA's own CUDA bindings; without them, or a GPU,
+these are counted as not run.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,16 @@ import pytest
 np = pytest.importorskip("numpy", reason="needs the environment that builds engines")
 cuda = pytest.importorskip("cuda.bindings.runtime", reason="needs cuda-bindings")
 
-from container.tensorrt.device import Device  # noqa: E402
-from container.tensorrt.faults import DeviceOutOfMemory  # noqa: E402
-from engine_build.calibration_cache.calibrator import DeviceBatches  # noqa: E402
+from container.tensorrt.device import Device
+from container.tensorrt.faults import DeviceOutOfMemory
+from engine_build.calibration_cache.calibrator import DeviceBatches
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(cuda.cudaGetDeviceCount()[0] != cuda.cudaError_t.cudaSuccess, reason="needs an NVIDIA GPU and its driver"),
+    pytest.mark.skipif(
+        cuda.cudaGetDeviceCount()[0] != cuda.cudaError_t.cudaSuccess,
+        reason="needs an NVIDIA GPU and its driver",
+    ),
 ]
 
 
@@ -21,7 +26,10 @@ def read_back(pointer, like):
     """What lies at a place in device memory."""
     found = np.empty_like(like)
     kind = cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
-    assert cuda.cudaMemcpy(found.ctypes.data, pointer, found.nbytes, kind)[0] == cuda.cudaError_t.cudaSuccess
+    assert (
+        cuda.cudaMemcpy(found.ctypes.data, pointer, found.nbytes, kind)[0]
+        == cuda.cudaError_t.cudaSuccess
+    )
     return found
 
 
@@ -41,7 +49,9 @@ def test_batches_arrive_whole_and_in_order():
     for feed in feeds:
         pointers = batches.pointers(["pixels", "ids"])
         places.add(tuple(pointers))
-        assert (read_back(pointers[0], np.ascontiguousarray(feed["pixels"])) == feed["pixels"]).all()
+        assert (
+            read_back(pointers[0], np.ascontiguousarray(feed["pixels"])) == feed["pixels"]
+        ).all()
         assert (read_back(pointers[1], feed["ids"]) == feed["ids"]).all()
     assert batches.pointers(["pixels", "ids"]) == [] and batches.fault is None
     assert batches.served == 3 and len(places) == 1

@@ -1,6 +1,8 @@
-"""What needs an NVIDIA GPU with trtexec: plans compiled, read back and judged. On any other machine counted as not run.
+"""What needs an NVIDIA GPU with trtexec: plans compiled, read back and judged. On any other machine
+counted as not run.
 
-Never run where this repository was made. The whole command is `.venvs/builder/bin/python -m pytest tests/gpu` in the GPU builder
+Never run where this repository was made. The whole command is `.venvs/builder/bin/python -m pytest
+tests/gpu` in the GPU builder
 image, which has trtexec, TensorRT's Python bindings and cuda-bindings.
 """
 
@@ -58,12 +60,24 @@ def layers(folder, *, quantized):
             nodes += [
                 helper.make_node("QuantizeLinear", [tensor, *grid], [names["q"]]),
                 helper.make_node("DequantizeLinear", [names["q"], *grid], [names["d"]]),
-                helper.make_node("DequantizeLinear", [names["w"], names["s"], names["z"]], [names["v"]], axis=1),
+                helper.make_node(
+                    "DequantizeLinear", [names["w"], names["s"], names["z"]], [names["v"]], axis=1
+                ),
             ]
         else:
             constants[names["v"]] = weight
-        nodes.append(helper.make_node("MatMul", [names["d"] if quantized else tensor, names["v"]], [names["m"]]))
-        nodes.append(helper.make_node("Relu" if index == 0 else "Identity", [names["m"]], [f"h{index}" if index == 0 else "y"]))
+        nodes.append(
+            helper.make_node(
+                "MatMul", [names["d"] if quantized else tensor, names["v"]], [names["m"]]
+            )
+        )
+        nodes.append(
+            helper.make_node(
+                "Relu" if index == 0 else "Identity",
+                [names["m"]],
+                [f"h{index}" if index == 0 else "y"],
+            )
+        )
         tensor = "h0"
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
@@ -74,7 +88,9 @@ def layers(folder, *, quantized):
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     path = folder / ("int8.onnx" if quantized else "float.onnx")
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     return Network(precision=path.stem, path=path, inputs=(X,), outputs=(Y,), facts={})
 
 

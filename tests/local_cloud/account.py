@@ -12,7 +12,7 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 
-from workbench.local_cloud import lifecycle
+from local_cloud import lifecycle
 
 ROOT = Path(__file__).parents[2]
 BUCKET = "engines"
@@ -63,7 +63,9 @@ class Account:
             client.close()
 
     def deploy(self, stack, resources):
-        """Creates or updates a stack, and returns its final status and the first reason of a failure."""
+        """Creates or updates a stack, and returns its final status and the first reason of a
+        failure.
+        """
         formation = self.client("cloudformation")
         template = json.dumps({"Resources": resources})
         try:
@@ -101,11 +103,15 @@ class Account:
         return failed[0].get("ResourceStatusReason", "") if failed else ""
 
     def put_archive(self, key, greeting):
-        self.client("s3").put_object(Bucket=BUCKET, Key=key, Body=archive({"greeting.txt": greeting}))
+        self.client("s3").put_object(
+            Bucket=BUCKET, Key=key, Body=archive({"greeting.txt": greeting})
+        )
         return f"s3://{BUCKET}/{key}"
 
     def invoke(self, endpoint, body=b"hello", **options):
-        answer = self.client("sagemaker-runtime").invoke_endpoint(EndpointName=endpoint, Body=body, **options)
+        answer = self.client("sagemaker-runtime").invoke_endpoint(
+            EndpointName=endpoint, Body=body, **options
+        )
         return json.loads(answer["Body"].read())
 
 
@@ -146,9 +152,15 @@ def archive(files):
     return content.getvalue()
 
 
-def endpoint_resources(name, data_url, version="1", mode=None, environment=None, image=IMAGE, **variant):
+def endpoint_resources(
+    name, data_url, version="1", mode=None, environment=None, image=IMAGE, **variant
+):
     """A model, an endpoint config and an endpoint, named as content names them: by version."""
-    container = {"Image": image, "ModelDataUrl": data_url, "Environment": {MARK: name, **(environment or {})}}
+    container = {
+        "Image": image,
+        "ModelDataUrl": data_url,
+        "Environment": {MARK: name, **(environment or {})},
+    }
     if mode is not None:
         container["Mode"] = mode
     production = {
@@ -162,11 +174,18 @@ def endpoint_resources(name, data_url, version="1", mode=None, environment=None,
     return {
         "Model": {
             "Type": "AWS::SageMaker::Model",
-            "Properties": {"ModelName": f"{name}-{version}", "PrimaryContainer": container, "ExecutionRoleArn": ROLE},
+            "Properties": {
+                "ModelName": f"{name}-{version}",
+                "PrimaryContainer": container,
+                "ExecutionRoleArn": ROLE,
+            },
         },
         "Config": {
             "Type": "AWS::SageMaker::EndpointConfig",
-            "Properties": {"EndpointConfigName": f"{name}-{version}", "ProductionVariants": [production]},
+            "Properties": {
+                "EndpointConfigName": f"{name}-{version}",
+                "ProductionVariants": [production],
+            },
         },
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
@@ -183,7 +202,11 @@ def endpoint_config(name, version="1", **fields):
     variant = {
         "VariantName": "AllTraffic", "ModelName": f"{name}-{version}", "InstanceType": "ml.c7i.large", "InitialInstanceCount": 1,
     }  # fmt: skip
-    return {"EndpointConfigName": f"{name}-{version}", "ProductionVariants": [variant | fields.pop("variant", {})], **fields}
+    return {
+        "EndpointConfigName": f"{name}-{version}",
+        "ProductionVariants": [variant | fields.pop("variant", {})],
+        **fields,
+    }
 
 
 def marked_processes(mark):

@@ -1,4 +1,6 @@
-"""The smallest model server: what it does is told by SERVER_MODE, and it can hold MODELS_HELD target models at once."""
+"""The smallest model server: what it does is told by SERVER_MODE, and it can hold MODELS_HELD
+target models at once.
+"""
 
 import functools
 import json
@@ -105,4 +107,6 @@ if MODE == "exits":
 print("error: still thinking" if MODE == "never_healthy" else "ready", flush=True)
 # Beyond its queue a connection waits for a second, and a slow machine accepts late.
 ThreadingHTTPServer.request_queue_size = 128
-ThreadingHTTPServer((os.environ["ROUNDHOUSE_BIND_ADDRESS"], int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Answers).serve_forever()
+ThreadingHTTPServer(
+    (os.environ["ROUNDHOUSE_BIND_ADDRESS"], int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Answers
+).serve_forever()

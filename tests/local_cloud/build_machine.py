@@ -1,4 +1,6 @@
-"""A build machine in the local cloud whose builds and training jobs are short scripts; what they do is in the model's name."""
+"""A build machine in the local cloud whose builds and training jobs are short scripts; what they do
+is in the model's name.
+"""
 
 import hashlib
 import io
@@ -8,11 +10,11 @@ import zipfile
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from roundhouse.builds.execution import Execution
 from stacks.access import arns
 from stacks.builds.machine import build_machine
 from stacks.builds.properties import CPU, machine_properties, project_properties
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, ROLE, until
-from workbench.builds.execution import Execution
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
 BUILDSPEC = """
@@ -58,7 +60,9 @@ class Machine:
             builds={"poll_seconds": 1, "at_once": 4, "capacity_retries": 1, "timeout_minutes": 5, **builds},
         )  # fmt: skip
         definition = build_machine(self.environment, projects=["cpu"], training_image=TRAINER_IMAGE)
-        project = project_properties(self.environment, CPU, image_uri=BUILD_IMAGE, buildspec=BUILDSPEC)
+        project = project_properties(
+            self.environment, CPU, image_uri=BUILD_IMAGE, buildspec=BUILDSPEC
+        )
         resources = {
             "Bucket": ("AWS::S3::Bucket", {"BucketName": self.bucket}),
             "Topic": ("AWS::SNS::Topic", {"TopicName": arns.alarm_topic_name(self.environment)}),
@@ -71,7 +75,10 @@ class Machine:
                 },
             ),
         }  # fmt: skip
-        status = cloud.deploy(f"machine-{name}", {key: {"Type": t, "Properties": p} for key, (t, p) in resources.items()})
+        status = cloud.deploy(
+            f"machine-{name}",
+            {key: {"Type": t, "Properties": p} for key, (t, p) in resources.items()},
+        )
         assert status == ("CREATE_COMPLETE", ""), status
         self._subscribe()
 
@@ -81,18 +88,27 @@ class Machine:
 
     @property
     def arn(self):
-        return arns.arn(self.environment, "states", f"stateMachine:{names.build_machine(self.environment)}")
+        return arns.arn(
+            self.environment, "states", f"stateMachine:{names.build_machine(self.environment)}"
+        )
 
     def start(self, *waves, **fields):
         """Starts an execution and returns its ARN."""
         source = io.BytesIO()
         with zipfile.ZipFile(source, "w") as archive:
             archive.writestr("model.txt", f"a source of {self.environment.name}\n")
-        self.cloud.client("s3").put_object(Bucket=self.bucket, Key="sources/1.zip", Body=source.getvalue())
-        given = {"source": f"{self.bucket}/sources/1.zip", "commit": "c0ffee", "waves": waves, **fields}
-        return self.cloud.client("stepfunctions").start_execution(stateMachineArn=self.arn, input=json.dumps(given))[
-            "executionArn"
-        ]
+        self.cloud.client("s3").put_object(
+            Bucket=self.bucket, Key="sources/1.zip", Body=source.getvalue()
+        )
+        given = {
+            "source": f"{self.bucket}/sources/1.zip",
+            "commit": "c0ffee",
+            "waves": waves,
+            **fields,
+        }
+        return self.cloud.client("stepfunctions").start_execution(
+            stateMachineArn=self.arn, input=json.dumps(given)
+        )["executionArn"]
 
     def ended(self, execution):
         """How an execution ended."""
@@ -107,13 +123,19 @@ class Machine:
     def run(self, *waves):
         """Runs an execution to its end: its status, and its output or, when it failed, its cause."""
         found = self.ended(self.start(*waves))
-        return found["status"], json.loads(found["output"]) if found["status"] == "SUCCEEDED" else found["cause"]
+        return found["status"], json.loads(found["output"]) if found[
+            "status"
+        ] == "SUCCEEDED" else found["cause"]
 
     def children(self, execution):
         """The executions of its engines, in no order."""
         client = self.cloud.client("stepfunctions")
         runs = client.list_map_runs(executionArn=execution)["mapRuns"]
-        found = [each for run in runs for each in client.list_executions(mapRunArn=run["mapRunArn"])["executions"]]
+        found = [
+            each
+            for run in runs
+            for each in client.list_executions(mapRunArn=run["mapRunArn"])["executions"]
+        ]
         return [each["executionArn"] for each in found]
 
     def stop(self, execution):
@@ -123,28 +145,42 @@ class Machine:
     def records(self, execution):
         """What the execution of each engine came to, by model."""
         client = self.cloud.client("stepfunctions")
-        outputs = [client.describe_execution(executionArn=each).get("output") for each in self.children(execution)]
-        return {record["model"]: record for record in (json.loads(each) for each in outputs if each is not None)}
+        outputs = [
+            client.describe_execution(executionArn=each).get("output")
+            for each in self.children(execution)
+        ]
+        return {
+            record["model"]: record
+            for record in (json.loads(each) for each in outputs if each is not None)
+        }
 
     def builds(self):
         """Every build of the project, the newest first."""
         client = self.cloud.client("codebuild")
-        ids = client.list_builds_for_project(projectName=names.builder_project(self.environment, "cpu"))["ids"]
+        ids = client.list_builds_for_project(
+            projectName=names.builder_project(self.environment, "cpu")
+        )["ids"]
         return client.batch_get_builds(ids=ids)["builds"] if ids else []
 
     def jobs(self):
         """Every training job of the environment, the newest first."""
         client = self.cloud.client("sagemaker")
         found = client.list_training_jobs(
-            NameContains=names.training_job_prefix(self.environment), SortOrder="Descending", MaxResults=100
+            NameContains=names.training_job_prefix(self.environment),
+            SortOrder="Descending",
+            MaxResults=100,
         )["TrainingJobSummaries"]
-        return [client.describe_training_job(TrainingJobName=each["TrainingJobName"]) for each in found]
+        return [
+            client.describe_training_job(TrainingJobName=each["TrainingJobName"]) for each in found
+        ]
 
     def events(self):
         """What the topic sent, by its attribute `event`: subjects and messages."""
         client, found = self.cloud.client("sqs"), []
         while True:
-            taken = client.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages", [])
+            taken = client.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get(
+                "Messages", []
+            )
             if not taken:
                 return found
             for message in taken:
@@ -156,7 +192,9 @@ class Machine:
         sqs, name = self.cloud.client("sqs"), f"{RECEIVED}-{self.environment.name}"
         self._queue = sqs.create_queue(QueueName=name)["QueueUrl"]
         self.cloud.client("sns").subscribe(
-            TopicArn=arns.alarm_topic(self.environment), Protocol="sqs", Endpoint=f"arn:aws:sqs:us-east-1:{ACCOUNT}:{name}"
+            TopicArn=arns.alarm_topic(self.environment),
+            Protocol="sqs",
+            Endpoint=f"arn:aws:sqs:us-east-1:{ACCOUNT}:{name}",
         )
 
 
@@ -180,7 +218,9 @@ def write_trainer(state):
 
 
 def write_capacity(state, **rows):
-    """How many instances there are, and what the quotas are, in one move: the cloud reads it at any moment."""
+    """How many instances there are, and what the quotas are, in one move: the cloud reads it at any
+    moment.
+    """
     new = state / "capacity.new"
     new.write_text(json.dumps(rows))
     new.replace(state / "capacity.yaml")

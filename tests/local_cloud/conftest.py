@@ -2,12 +2,19 @@ import json
 
 import pytest
 
+from local_cloud import lifecycle
 from tests.local_cloud.account import BUCKET, ROOT, Account
-from workbench.local_cloud import lifecycle
 
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
 SERVER_FOLDER = ROOT / ".venvs" / "server"
-TIGHT = ("prlimit", "--as=1200000000", str(SERVER_FOLDER / "bin" / "python"), "-m", "container.server", "serve")
+TIGHT = (
+    "prlimit",
+    "--as=1200000000",
+    str(SERVER_FOLDER / "bin" / "python"),
+    "-m",
+    "container.server",
+    "serve",
+)
 """Our server where a few models fill the memory."""
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
 

@@ -1,10 +1,23 @@
-"""A repository of its own for a test, so that a local cloud of this one goes on; only the environments are this one's."""
+"""A repository of its own for a test, so that a local cloud of this one goes on; only the
+environments are this one's.
+"""
 
 import shutil
 
 from tests.local_cloud.tiny_road import REPOSITORY
 
-COPIED = ("app.py", "cdk.json", "container", "engine_build", "onboarding", "requirements", "stacks", "workbench")
+COPIED = (
+    "app.py",
+    "cdk.json",
+    "container",
+    "engine_build",
+    "local_cloud",
+    "onboarding",
+    "requirements",
+    "roundhouse",
+    "stacks",
+    "template_rules",
+)
 LINKED = (".venv", ".venvs", "node_modules")
 
 
@@ -20,4 +33,4 @@ def copy_repository(place, *trees):
 
 def roundhouse(desk, *words):
     """The command line of the desk's own `roundhouse`."""
-    return (str(desk / ".venv" / "bin" / "python"), "-m", "workbench.cli", *words)
+    return (str(desk / ".venv" / "bin" / "python"), "-m", "roundhouse.cli", *words)

@@ -1,6 +1,8 @@
-"""Two threads that meet at the worst moment in the local cloud's own code: each function here is one such meeting.
+"""Two threads that meet at the worst moment in the local cloud's own code: each function here is
+one such meeting.
 
-It runs in the cloud's environment: `.venvs/cloud/bin/python -m tests.local_cloud.interleaved` prints what each came to.
+It runs in the cloud's environment: `.venvs/cloud/bin/python -m tests.local_cloud.interleaved`
+prints what each came to.
 """
 
 import json
@@ -10,7 +12,7 @@ import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
-from workbench.local_cloud.settings import Settings, configure_emulator
+from local_cloud.settings import Settings, configure_emulator
 
 SETTINGS = Settings(root=Path.cwd(), state=Path(tempfile.gettempdir()), port=1)
 A_WHILE = 0.3
@@ -31,7 +33,7 @@ class LeavingTraffic:
 
 
 def leaving_endpoint(traffic):
-    from workbench.local_cloud.endpoint import Endpoint
+    from local_cloud.endpoint import Endpoint
 
     kind = type("Leaving", (Endpoint,), {"traffic": LeavingTraffic(traffic)})
     return kind(name="e", arn="arn", config_name="c", status="InService", created=0.0, modified=0.0)
@@ -45,7 +47,7 @@ def an_endpoint_is_deleted_while_its_fleets_are_listed():
 
 
 def an_endpoint_is_deleted_while_its_queue_is_looked_at():
-    from workbench.local_cloud.asynchronous import Queue
+    from local_cloud.asynchronous import Queue
 
     variant = SimpleNamespace(instances=["i"])
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={"v": variant}), new=None)
@@ -54,17 +56,24 @@ def an_endpoint_is_deleted_while_its_queue_is_looked_at():
 
 
 def an_endpoint_is_deleted_while_it_is_described():
-    from workbench.local_cloud.describe import description
+    from local_cloud.describe import description
 
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={}, shadow={}), new=None)
     assert description(leaving_endpoint(traffic), lambda name: None)["EndpointName"] == "e"
 
 
 def a_second_request_is_captured_before_the_first_has_called_for_delivery():
-    from workbench.local_cloud.capture import Captures
+    from local_cloud.capture import Captures
 
-    config = {"InitialSamplingPercentage": 100, "DestinationS3Uri": "s3://b/p", "CaptureOptions": [{"CaptureMode": "Input"}]}
-    served = SimpleNamespace(fleet=SimpleNamespace(config={"DataCaptureConfig": config}), variant=SimpleNamespace(name="v"))
+    config = {
+        "InitialSamplingPercentage": 100,
+        "DestinationS3Uri": "s3://b/p",
+        "CaptureOptions": [{"CaptureMode": "Input"}],
+    }
+    served = SimpleNamespace(
+        fleet=SimpleNamespace(config={"DataCaptureConfig": config}),
+        variant=SimpleNamespace(name="v"),
+    )
     invocation = SimpleNamespace(endpoint="e", headers={}, body=b"x")
     captures, called = Captures(SETTINGS), []
     captures._deliver_later = called.append
@@ -75,7 +84,9 @@ def a_second_request_is_captured_before_the_first_has_called_for_delivery():
 
 
 class BetweenTurns:
-    """A lock; once it is free again, for the first time or a later one, something else takes its turn at once."""
+    """A lock; once it is free again, for the first time or a later one, something else takes its
+    turn at once.
+    """
 
     def __init__(self, other, turn=1):
         self.others = [other] + [lambda: None] * (turn - 1)
@@ -89,10 +100,12 @@ class BetweenTurns:
 
 
 def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
-    from workbench.local_cloud.multi_model import TargetModels
-    from workbench.local_cloud.server_client import Response
+    from local_cloud.multi_model import TargetModels
+    from local_cloud.server_client import Response
 
-    client = SimpleNamespace(request=lambda *asked, **more: Response(status=200, headers={}, body=b""))
+    client = SimpleNamespace(
+        request=lambda *asked, **more: Response(status=200, headers={}, body=b"")
+    )
     models = TargetModels(client=client, prefix="s3://b/", folder=Path())
     models._fetch = lambda name, target_model: None
     # Twice it is looked for, once it is put in its place; then another request hears 404.
@@ -102,7 +115,7 @@ def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
 
 
 def an_alarm_is_set_while_it_is_evaluated():
-    from workbench.local_cloud.alarms import Alarms
+    from local_cloud.alarms import Alarms
 
     class SetOnceSeen(dict):
         def __getitem__(self, name):
@@ -112,7 +125,11 @@ def an_alarm_is_set_while_it_is_evaluated():
             return seen
 
     alarm = SetOnceSeen(
-        AlarmName="a", StateValue="OK", ComparisonOperator="GreaterThanThreshold", Threshold=1, TreatMissingData="ignore"
+        AlarmName="a",
+        StateValue="OK",
+        ComparisonOperator="GreaterThanThreshold",
+        Threshold=1,
+        TreatMissingData="ignore",
     )
     Alarms(seconds_per_minute=1.0, act=lambda *call: None).evaluate(alarm, 100.0)
     assert alarm["StateValue"] == "ALARM"
@@ -122,8 +139,8 @@ def an_alarm_is_set_while_it_is_evaluated():
 def values_are_read_while_the_minute_that_drained_them_is_storing_them():
     from ministack.services import cloudwatch
 
-    from workbench.local_cloud.cloudwatch import store
-    from workbench.local_cloud.metrics import InvocationMetrics, publisher
+    from local_cloud.cloudwatch import store
+    from local_cloud.metrics import InvocationMetrics, publisher
 
     drained, go_on, seen = threading.Event(), threading.Event(), []
     drain = publisher.buffer.drain
@@ -134,7 +151,9 @@ def values_are_read_while_the_minute_that_drained_them_is_storing_them():
         go_on.wait()
         return iter(taken)
 
-    InvocationMetrics(endpoint="e", variant="v").record(status=200, model_seconds=0.1, overhead_seconds=0.1)
+    InvocationMetrics(endpoint="e", variant="v").record(
+        status=200, model_seconds=0.1, overhead_seconds=0.1
+    )
     publisher.buffer.drain = held
     minute = threading.Thread(target=publisher.flush)
     minute.start()
@@ -150,7 +169,7 @@ def values_are_read_while_the_minute_that_drained_them_is_storing_them():
 
 
 def a_job_ends_while_it_is_stopped():
-    from workbench.local_cloud.jobs.training_run import TrainingRun, new_record
+    from local_cloud.jobs.training_run import TrainingRun, new_record
 
     class EndingMeanwhile(threading.Event):
         def set(self):
@@ -169,11 +188,13 @@ def a_job_ends_while_it_is_stopped():
 
 
 def an_endpoint_begins_to_scale_before_its_stack_changes_it():
-    from workbench.local_cloud.cloudformation import SageMakerTypes
-    from workbench.local_cloud.endpoint import Endpoint
-    from workbench.local_cloud.endpoints import InProgress
+    from local_cloud.cloudformation import SageMakerTypes
+    from local_cloud.endpoint import Endpoint
+    from local_cloud.endpoints import InProgress
 
-    endpoint = Endpoint(name="e", arn="arn:x/e", config_name="1", status="InService", created=0.0, modified=0.0)
+    endpoint = Endpoint(
+        name="e", arn="arn:x/e", config_name="1", status="InService", created=0.0, modified=0.0
+    )
     endpoint.become("InService")
     asked = []
 
@@ -183,20 +204,28 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
             raise InProgress("ValidationException", "Cannot update in-progress endpoint")
         return {}
 
-    endpoints = SimpleNamespace(endpoints={"e": endpoint}, named=lambda name: endpoint, wait=lambda each: each.settled.wait())
+    endpoints = SimpleNamespace(
+        endpoints={"e": endpoint},
+        named=lambda name: endpoint,
+        wait=lambda each: each.settled.wait(),
+    )
     tags = SimpleNamespace(begin=lambda *given: None)
     plane = SimpleNamespace(
-        actions={"UpdateEndpoint": refusing_once, "DeleteEndpoint": refusing_once}, endpoints=endpoints, tags=tags
+        actions={"UpdateEndpoint": refusing_once, "DeleteEndpoint": refusing_once},
+        endpoints=endpoints,
+        tags=tags,
     )
     types = SageMakerTypes(plane)
-    types.update_endpoint("arn:x/e", {"EndpointConfigName": "1"}, {"EndpointConfigName": "2"}, "stack")
+    types.update_endpoint(
+        "arn:x/e", {"EndpointConfigName": "1"}, {"EndpointConfigName": "2"}, "stack"
+    )
     types.delete_endpoint("arn:x/e", {})
     assert asked == ["e"] * 4
 
 
 def an_endpoint_settles_while_its_scaling_is_followed():
-    from workbench.local_cloud.autoscaling.activities import followed
-    from workbench.local_cloud.autoscaling.records import Activity
+    from local_cloud.autoscaling.activities import followed
+    from local_cloud.autoscaling.records import Activity
 
     endpoint = SimpleNamespace(status="Updating", failure_reason=None)
 
@@ -206,7 +235,9 @@ def an_endpoint_settles_while_its_scaling_is_followed():
 
     endpoints = SimpleNamespace(named=lambda name: endpoint, instances=counts)
     key = SimpleNamespace(endpoint="e", variant="v")
-    activity = Activity(key=key, description="", cause="", status="InProgress", message="", desired=3, before=1)
+    activity = Activity(
+        key=key, description="", cause="", status="InProgress", message="", desired=3, before=1
+    )
     followed(endpoints, activity, None)
     assert activity.status == "InProgress", activity.message
 

@@ -29,7 +29,9 @@ class Load:
             self.answers.clear()
 
     def forget_failures(self):
-        """Begins anew where requests were meant to fail: one that was asked before may fail only now."""
+        """Begins anew where requests were meant to fail: one that was asked before may fail only
+        now.
+        """
         with self._turn:
             self._failures_since = time.monotonic()
             self.failures.clear()
@@ -50,7 +52,13 @@ class Load:
 
     def until_answered(self, greeting):
         """Waits for an answer with a greeting."""
-        until(lambda: True if any(answer["greeting"] == greeting for answer in list(self.answers)) else None)
+        until(
+            lambda: (
+                True
+                if any(answer["greeting"] == greeting for answer in list(self.answers))
+                else None
+            )
+        )
 
     def greetings(self):
         return {answer["greeting"] for answer in self.answers}

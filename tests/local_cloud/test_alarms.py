@@ -38,7 +38,12 @@ def becomes(watch, name, state, feeding=lambda: None):
 
 
 def put(watch, name, *values, dimensions=()):
-    data = {"MetricName": name, "Timestamp": datetime.now(UTC), "Values": list(values), "Dimensions": list(dimensions)}
+    data = {
+        "MetricName": name,
+        "Timestamp": datetime.now(UTC),
+        "Values": list(values),
+        "Dimensions": list(dimensions),
+    }
     watch.put_metric_data(Namespace="Test", MetricData=[data])
 
 
@@ -53,8 +58,16 @@ def test_alarm_needs_every_period_to_breach_and_recovers(watch):
 def test_one_breach_of_several_is_not_enough(watch):
     alarm(watch, "blip", EvaluationPeriods=3, DatapointsToAlarm=3, TreatMissingData="notBreaching")
     becomes(watch, "blip", "OK")
-    # One whose single datapoint is enough sees it in every place, and then no more; so has the other.
-    alarm(watch, "witness", MetricName="blip", EvaluationPeriods=3, DatapointsToAlarm=1, TreatMissingData="notBreaching")
+    # One whose single datapoint is enough sees it in every place, and then no more; so has the
+    # other.
+    alarm(
+        watch,
+        "witness",
+        MetricName="blip",
+        EvaluationPeriods=3,
+        DatapointsToAlarm=1,
+        TreatMissingData="notBreaching",
+    )
     put(watch, "blip", 50)
     until(lambda: True if "to ALARM" in history(watch, "witness") else None)
     becomes(watch, "witness", "OK")
@@ -64,7 +77,9 @@ def test_one_breach_of_several_is_not_enough(watch):
 
 def history(watch, name):
     """Every change of an alarm's state."""
-    found = watch.describe_alarm_history(AlarmName=name, HistoryItemType="StateUpdate")["AlarmHistoryItems"]
+    found = watch.describe_alarm_history(AlarmName=name, HistoryItemType="StateUpdate")[
+        "AlarmHistoryItems"
+    ]
     return " ".join(item["HistorySummary"] for item in found)
 
 
@@ -85,7 +100,13 @@ def test_missing_data_is_treated_as_asked(watch):
 
 def test_a_percentile_is_not_an_average(watch):
     slow_one_in_fifty = [5.0] * 49 + [100.0]
-    options = {"MetricName": "latency", "Statistic": None, "Threshold": 50, "EvaluationPeriods": 1, "TreatMissingData": "ignore"}
+    options = {
+        "MetricName": "latency",
+        "Statistic": None,
+        "Threshold": 50,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "ignore",
+    }
     alarm(watch, "p50", ExtendedStatistic="p50", **options)
     alarm(watch, "p99", ExtendedStatistic="p99", **options)
     becomes(watch, "p99", "ALARM", lambda: put(watch, "latency", *slow_one_in_fifty))
@@ -94,7 +115,9 @@ def test_a_percentile_is_not_an_average(watch):
 
 def test_an_alarm_watches_its_own_dimensions_only(watch):
     own, other = ([{"Name": "Variant", "Value": value}] for value in ("own", "other"))
-    alarm(watch, "dimensioned", Dimensions=own, TreatMissingData="notBreaching", EvaluationPeriods=1)
+    alarm(
+        watch, "dimensioned", Dimensions=own, TreatMissingData="notBreaching", EvaluationPeriods=1
+    )
     alarm(watch, "other", MetricName="dimensioned", Dimensions=other, EvaluationPeriods=1)
     becomes(watch, "dimensioned", "OK")
     becomes(watch, "other", "ALARM", lambda: put(watch, "dimensioned", 50, dimensions=other))
@@ -112,16 +135,35 @@ def test_an_alarm_on_metric_math_is_evaluated(watch):
     share = {"Id": "share", "Expression": "IF(asked > 5, failed / asked, 0)", "ReturnData": True}
     metrics = [counted("failed"), counted("asked"), share]
     single = dict.fromkeys(("Namespace", "MetricName", "Statistic", "Period"))
-    alarm(watch, "share", Metrics=metrics, Threshold=0.1, EvaluationPeriods=1, TreatMissingData="notBreaching", **single)
-    assert [query["Id"] for query in described(watch, "share")["Metrics"]] == ["failed", "asked", "share"]
-    becomes(watch, "share", "ALARM", lambda: (put(watch, "asked", *[1.0] * 8), put(watch, "failed", 2.0)))
+    alarm(
+        watch,
+        "share",
+        Metrics=metrics,
+        Threshold=0.1,
+        EvaluationPeriods=1,
+        TreatMissingData="notBreaching",
+        **single,
+    )
+    assert [query["Id"] for query in described(watch, "share")["Metrics"]] == [
+        "failed",
+        "asked",
+        "share",
+    ]
+    becomes(
+        watch,
+        "share",
+        "ALARM",
+        lambda: (put(watch, "asked", *[1.0] * 8), put(watch, "failed", 2.0)),
+    )
     becomes(watch, "share", "OK")
 
 
 def test_a_set_state_lasts_until_the_next_evaluation_and_tells_its_topic(cloud, watch):
     topic = cloud.client("sns").create_topic(Name="alarmed")["TopicArn"]
     queue = cloud.client("sqs").create_queue(QueueName="alarmed")["QueueUrl"]
-    arn = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[
+        "Attributes"
+    ]["QueueArn"]
     cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     alarm(watch, "told", AlarmActions=[topic], EvaluationPeriods=1)
     becomes(watch, "told", "ALARM", lambda: put(watch, "told", 50))

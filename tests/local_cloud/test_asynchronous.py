@@ -1,4 +1,6 @@
-"""Asynchronous endpoints: requests wait for an instance, answers lie in S3, topics hear of both outcomes."""
+"""Asynchronous endpoints: requests wait for an instance, answers lie in S3, topics hear of both
+outcomes.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,10 +16,15 @@ pytestmark = pytest.mark.local_cloud
 @pytest.fixture(scope="module")
 def waiting(cloud):
     """An asynchronous endpoint, and the queue that hears its notifications."""
-    topics = {name: cloud.client("sns").create_topic(Name=name)["TopicArn"] for name in ("answers", "failures")}
+    topics = {
+        name: cloud.client("sns").create_topic(Name=name)["TopicArn"]
+        for name in ("answers", "failures")
+    }
     sqs = cloud.client("sqs")
     queue = sqs.create_queue(QueueName="answers")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     for topic in topics.values():
         cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     resources = endpoint_resources("waits", cloud.put_archive("waits.tar.gz", "hi"))
@@ -32,9 +39,16 @@ def waiting(cloud):
 
     def heard(inference_id):
         def message():
-            for each in sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", []):
+            for each in sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get(
+                "Messages", []
+            ):
                 envelope = json.loads(each["Body"])
-                seen.append({"topic": envelope["TopicArn"].rpartition(":")[2], **json.loads(envelope["Message"])})
+                seen.append(
+                    {
+                        "topic": envelope["TopicArn"].rpartition(":")[2],
+                        **json.loads(envelope["Message"]),
+                    }
+                )
                 sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
             return next((each for each in seen if each["inferenceId"] == inference_id), None)
 
@@ -50,7 +64,10 @@ def waiting(cloud):
 def ask(cloud, body=b"hello", **options):
     cloud.client("s3").put_object(Bucket=BUCKET, Key="asked/input", Body=body)
     return cloud.client("sagemaker-runtime").invoke_endpoint_async(
-        EndpointName="waits", InputLocation=f"s3://{BUCKET}/asked/input", ContentType="text/plain", **options
+        EndpointName="waits",
+        InputLocation=f"s3://{BUCKET}/asked/input",
+        ContentType="text/plain",
+        **options,
     )
 
 
@@ -72,9 +89,17 @@ def test_answer_lies_where_the_reply_says_and_the_topic_hears_of_it(cloud, waiti
     assert accepted["ResponseMetadata"]["HTTPStatusCode"] == 202
     assert accepted["OutputLocation"].startswith(f"s3://{BUCKET}/answers/")
     answer = json.loads(read(cloud, accepted["OutputLocation"]))
-    assert (answer["greeting"], answer["body"], answer["content_type"]) == ("hi", "hello", "text/plain")
+    assert (answer["greeting"], answer["body"], answer["content_type"]) == (
+        "hi",
+        "hello",
+        "text/plain",
+    )
     message = waiting("first")
-    assert (message["topic"], message["invocationStatus"], message["eventName"]) == ("answers", "Completed", "InferenceResult")
+    assert (message["topic"], message["invocationStatus"], message["eventName"]) == (
+        "answers",
+        "Completed",
+        "InferenceResult",
+    )
     assert message["responseParameters"]["outputLocation"] == accepted["OutputLocation"]
     assert message["requestParameters"]["endpointName"] == "waits"
 
@@ -97,15 +122,35 @@ def test_input_that_is_not_there_is_a_failure(cloud, waiting):
 def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, waiting):
     read(cloud, ask(cloud, b"fault", InferenceId="third")["FailureLocation"])
     read(cloud, ask(cloud, InferenceId="fourth")["OutputLocation"])
-    of_variant = [{"Name": "EndpointName", "Value": "waits"}, {"Name": "VariantName", "Value": "AllTraffic"}]
+    of_variant = [
+        {"Name": "EndpointName", "Value": "waits"},
+        {"Name": "VariantName", "Value": "AllTraffic"},
+    ]
     cloudwatch, now = cloud.client("cloudwatch"), datetime.now(UTC)
-    day = {"StartTime": now - timedelta(days=1), "EndTime": now + timedelta(days=1), "Period": 2 * 86_400}
+    day = {
+        "StartTime": now - timedelta(days=1),
+        "EndTime": now + timedelta(days=1),
+        "Period": 2 * 86_400,
+    }
 
     def total(name):
-        asked = {"Namespace": "AWS/SageMaker", "MetricName": name, "Dimensions": of_variant, "Statistics": ["Sum"]}
-        return sum(each["Sum"] for each in cloudwatch.get_metric_statistics(**asked, **day)["Datapoints"])
+        asked = {
+            "Namespace": "AWS/SageMaker",
+            "MetricName": name,
+            "Dimensions": of_variant,
+            "Statistics": ["Sum"],
+        }
+        return sum(
+            each["Sum"] for each in cloudwatch.get_metric_statistics(**asked, **day)["Datapoints"]
+        )
 
-    until(lambda: True if total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2 else None)
+    until(
+        lambda: (
+            True
+            if total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2
+            else None
+        )
+    )
     listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
     assert {each["MetricName"] for each in listed} == {
         "ModelLatency", "Invocation4XXErrors", "Invocation5XXErrors", "InvocationsProcessed", "InvocationFailures",
@@ -118,29 +163,50 @@ def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_come
 
     def scaled_to(count):
         sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="waits", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": count}]
+            EndpointName="waits",
+            DesiredWeightsAndCapacities=[
+                {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
+            ],
         )
-        until(lambda: True if sagemaker.describe_endpoint(EndpointName="waits")["EndpointStatus"] == "InService" else None)
+        until(
+            lambda: (
+                True
+                if sagemaker.describe_endpoint(EndpointName="waits")["EndpointStatus"]
+                == "InService"
+                else None
+            )
+        )
 
     scaled_to(0)
     assert gone("waits")
     accepted = [ask(cloud) for _ in range(5)]
-    metrics = {"Namespace": "AWS/SageMaker", "Dimensions": [{"Name": "EndpointName", "Value": "waits"}]}
+    metrics = {
+        "Namespace": "AWS/SageMaker",
+        "Dimensions": [{"Name": "EndpointName", "Value": "waits"}],
+    }
 
     def without_capacity():
-        names = {each["MetricName"] for each in cloud.client("cloudwatch").list_metrics(**metrics)["Metrics"]}
+        names = {
+            each["MetricName"]
+            for each in cloud.client("cloudwatch").list_metrics(**metrics)["Metrics"]
+        }
         return True if {"ApproximateBacklogSize", "HasBacklogWithoutCapacity"} <= names else None
 
     until(without_capacity)
     with pytest.raises(ClientError):
-        cloud.client("s3").get_object(Bucket=BUCKET, Key=accepted[0]["OutputLocation"].partition(f"{BUCKET}/")[2])
+        cloud.client("s3").get_object(
+            Bucket=BUCKET, Key=accepted[0]["OutputLocation"].partition(f"{BUCKET}/")[2]
+        )
     scaled_to(1)
     for each in accepted:
         assert json.loads(read(cloud, each["OutputLocation"]))["greeting"] == "hi"
 
 
 def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
-    with pytest.raises(ClientError, match="Endpoint waits of account 000000000000 is asynchronous: use InvokeEndpointAsync"):
+    with pytest.raises(
+        ClientError,
+        match="Endpoint waits of account 000000000000 is asynchronous: use InvokeEndpointAsync",
+    ):
         cloud.invoke("waits")
 
 

@@ -1,6 +1,8 @@
-"""The build machine really executes: its own definition in Step Functions, builds and training jobs as processes.
+"""The build machine really executes: its own definition in Step Functions, builds and training jobs
+as processes.
 
-No GPU is here: training jobs run on a CPU instance type, to which the input's `route` sends them explicitly.
+No GPU is here: training jobs run on a CPU instance type, to which the input's `route` sends them
+explicitly.
 """
 
 from itertools import pairwise
@@ -34,16 +36,26 @@ def models(records):
 def words(machine, job):
     """The log of a training job."""
     logs, group = machine.cloud.client("logs"), "/aws/sagemaker/TrainingJobs"
-    (stream,) = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job["TrainingJobName"])["logStreams"]
-    events = logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"])["events"]
+    (stream,) = logs.describe_log_streams(
+        logGroupName=group, logStreamNamePrefix=job["TrainingJobName"]
+    )["logStreams"]
+    events = logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"])[
+        "events"
+    ]
     return [event["message"] for event in events]
 
 
 def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
     status, output = machine.run([engine("first"), engine("second", "training-job")])
-    assert (status, models(output["built"]), output["failed"]) == ("SUCCEEDED", ["first", "second"], [])
+    assert (status, models(output["built"]), output["failed"]) == (
+        "SUCCEEDED",
+        ["first", "second"],
+        [],
+    )
     build, job = machine.builds()[0], machine.jobs()[0]
-    variables = {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}
+    variables = {
+        each["name"]: each["value"] for each in build["environment"]["environmentVariables"]
+    }
     tag = variables.pop("ROUNDHOUSE_EXECUTION")
     assert variables == {
         "ROUNDHOUSE_BUCKET": machine.bucket,
@@ -72,7 +84,13 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
 
 def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     route = "training-job"
-    engines = [engine("a"), engine("bad-b"), engine("c", route), engine("bad-d", route), engine("e")]
+    engines = [
+        engine("a"),
+        engine("bad-b"),
+        engine("c", route),
+        engine("bad-d", route),
+        engine("e"),
+    ]
     execution = machine.start(engines)
     ended = machine.ended(execution)
     assert (ended["status"], ended["error"]) == ("FAILED", "Roundhouse.EnginesNotBuilt")
@@ -89,19 +107,26 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
         "Roundhouse one: bad-b was not built",
         "Roundhouse one: bad-d was not built",
     ]
-    assert 'was not built: "bad-b" has cosine 0.91\nLog: file://' in told["Roundhouse one: bad-b was not built"]
+    assert (
+        'was not built: "bad-b" has cosine 0.91\nLog: file://'
+        in told["Roundhouse one: bad-b was not built"]
+    )
 
 
 def test_a_wave_begins_when_the_one_before_has_ended_and_a_failure_does_not_keep_it(machine):
     status, cause = machine.run([engine("bad-first"), engine("beside")], [engine("later")])
     assert status == "FAILED" and "later" not in cause
     builds = {variable(each, "ROUNDHOUSE_MODEL"): each for each in machine.builds()}
-    assert builds["later"]["startTime"] >= max(builds["bad-first"]["endTime"], builds["beside"]["endTime"])
+    assert builds["later"]["startTime"] >= max(
+        builds["bad-first"]["endTime"], builds["beside"]["endTime"]
+    )
     assert builds["later"]["buildStatus"] == "SUCCEEDED"
 
 
 def variable(build, name):
-    return {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}[name]
+    return {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}[
+        name
+    ]
 
 
 def test_no_more_builds_run_at_once_than_the_environment_says(cloud, machine):
@@ -111,11 +136,19 @@ def test_no_more_builds_run_at_once_than_the_environment_says(cloud, machine):
     assert all(later[0] >= earlier[1] for earlier, later in pairwise(spans))
 
 
-def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_checkpoints(cloud, machine, capacity):
+def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_checkpoints(
+    cloud, machine, capacity
+):
     patient = Machine(cloud, "patient", capacity_retries=20)
     capacity(**{"ml.c5.xlarge": 0})
     execution = patient.start([engine("patient", "training-job")])
-    until(lambda: True if any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1]) else None)
+    until(
+        lambda: (
+            True
+            if any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1])
+            else None
+        )
+    )
     capacity(**{"ml.c5.xlarge": 1})
     assert patient.ended(execution)["status"] == "SUCCEEDED"
     tries = [each["TrainingJobName"].rpartition("-")[2] for each in patient.jobs()]
@@ -133,7 +166,11 @@ def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machin
     records = machine.records(execution)
     assert records["unconcerned"]["status"] == "built"
     assert records["hopeless"]["reason"].startswith(NO_CAPACITY)
-    tries = [each["TrainingJobName"] for each in machine.jobs() if engine("hopeless")["engineKey"] in each["TrainingJobName"]]
+    tries = [
+        each["TrainingJobName"]
+        for each in machine.jobs()
+        if engine("hopeless")["engineKey"] in each["TrainingJobName"]
+    ]
     assert len(tries) == 1 + machine.environment.builds.capacity_retries
     assert [subject for subject, *_ in machine.events()] == [
         "Roundhouse one: hopeless was not built",
@@ -143,16 +180,31 @@ def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machin
 
 @pytest.mark.parametrize(
     ("limit", "route", "said"),
-    [(QUOTA, "training-job", "The account-level service limit 'ml.c5.xlarge"), ("concurrent builds", "cpu", "Cannot have more")],
+    [
+        (QUOTA, "training-job", "The account-level service limit 'ml.c5.xlarge"),
+        ("concurrent builds", "cpu", "Cannot have more"),
+    ],
 )
 def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, route, said):
     capacity(**{limit: 1})
     blocker = machine.start([engine(f"slow-{route}", route)])
-    until(lambda: True if machine.cloud.client("stepfunctions").list_map_runs(executionArn=blocker)["mapRuns"] else None)
+    until(
+        lambda: (
+            True
+            if machine.cloud.client("stepfunctions").list_map_runs(executionArn=blocker)["mapRuns"]
+            else None
+        )
+    )
     until(lambda: True if running(machine, f"slow-{route}") else None)
     waiting = machine.start([engine(f"queued-{route}", route)])
     history = machine.cloud.client("stepfunctions").get_execution_history
-    until(lambda: True if said in str([history(executionArn=each) for each in machine.children(waiting)]) else None)
+    until(
+        lambda: (
+            True
+            if said in str([history(executionArn=each) for each in machine.children(waiting)])
+            else None
+        )
+    )
     machine.stop(blocker)
     capacity()
     assert machine.ended(waiting)["status"] == "SUCCEEDED"
@@ -161,18 +213,25 @@ def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, rout
 def running(machine, model):
     jobs = [each for each in machine.jobs() if each["HyperParameters"]["model"] == model]
     builds = [each for each in machine.builds() if variable(each, "ROUNDHOUSE_MODEL") == model]
-    return any(each["SecondaryStatus"] == "Training" for each in jobs) or any(each["currentPhase"] == "BUILD" for each in builds)
+    return any(each["SecondaryStatus"] == "Training" for each in jobs) or any(
+        each["currentPhase"] == "BUILD" for each in builds
+    )
 
 
 def test_a_quota_of_nothing_fails_at_once(machine, capacity):
     capacity(**{QUOTA: 0})
     execution = machine.start([engine("never", "training-job")])
     assert machine.ended(execution)["status"] == "FAILED"
-    (child,), history = machine.children(execution), machine.cloud.client("stepfunctions").get_execution_history
+    (child,), history = (
+        machine.children(execution),
+        machine.cloud.client("stepfunctions").get_execution_history,
+    )
     assert sum(each["type"] == "TaskFailed" for each in history(executionArn=child)["events"]) == 1
     record = machine.records(execution)["never"]
     assert record["reason"].startswith(f"The account-level service limit '{QUOTA}' is 0 Instances")
-    assert not any(engine("never")["engineKey"] in each["TrainingJobName"] for each in machine.jobs())
+    assert not any(
+        engine("never")["engineKey"] in each["TrainingJobName"] for each in machine.jobs()
+    )
 
 
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):
@@ -184,7 +243,10 @@ def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(m
     reasons = {model: record["reason"] for model, record in machine.records(execution).items()}
     assert "NoSuchKey" in reasons["lost"]
     assert "No S3 objects found" in reasons["lost-too"]
-    assert reasons["astray"] == "environment one has no route carrier-pigeon; allowed: cpu, training-job"
+    assert (
+        reasons["astray"]
+        == "environment one has no route carrier-pigeon; allowed: cpu, training-job"
+    )
 
 
 def test_an_engine_without_a_key_fails_and_the_others_are_built(machine):
@@ -197,21 +259,30 @@ def test_an_engine_without_a_key_fails_and_the_others_are_built(machine):
 def test_machines_of_two_environments_do_not_disturb_each_other(cloud, machine):
     other = Machine(cloud, "one-2")
     machine.events()
-    bad, good = machine.start([engine("bad-shared"), engine("both")]), other.start([engine("shared"), engine("both")])
+    bad, good = (
+        machine.start([engine("bad-shared"), engine("both")]),
+        other.start([engine("shared"), engine("both")]),
+    )
     assert (machine.ended(bad)["status"], other.ended(good)["status"]) == ("FAILED", "SUCCEEDED")
     assert {variable(each, "ROUNDHOUSE_ENVIRONMENT") for each in other.builds()} == {"one-2"}
-    assert [subject for subject, *_ in other.events()] == ["Roundhouse one-2: 2 engines built, 0 not"]
+    assert [subject for subject, *_ in other.events()] == [
+        "Roundhouse one-2: 2 engines built, 0 not"
+    ]
     assert all("one-2" not in subject for subject, *_ in machine.events())
 
 
 def all_ended(states, children):
-    return all(states.describe_execution(executionArn=each)["status"] != "RUNNING" for each in children)
+    return all(
+        states.describe_execution(executionArn=each)["status"] != "RUNNING" for each in children
+    )
 
 
 def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     narrow = Machine(cloud, "halted", at_once=1)
     execution = narrow.start([engine("slow-one"), engine("next")], [engine("last")])
-    until(lambda: True if narrow.builds() and narrow.builds()[0]["currentPhase"] == "BUILD" else None)
+    until(
+        lambda: True if narrow.builds() and narrow.builds()[0]["currentPhase"] == "BUILD" else None
+    )
     narrow.stop(execution)
     assert narrow.ended(execution)["status"] == "ABORTED"
     states = cloud.client("stepfunctions")

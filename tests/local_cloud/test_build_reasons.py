@@ -1,4 +1,5 @@
-"""Each way a build can fail, in the words of CodeBuild and SageMaker, and the one sentence that a person gets of it.
+"""Each way a build can fail, in the words of CodeBuild and SageMaker, and the one sentence that a
+person gets of it.
 
 The machine's own expressions are evaluated by the local cloud's JSONata.
 """
@@ -22,7 +23,14 @@ frame = asked.create_frame()
 frame.bind("states", states)
 json.dump(asked.evaluate(None, frame), sys.stdout)
 """
-INPUT = {"engine": {"model": "m"}, "attempt": 0, "seconds": 15, "waited": 15, "job": "j", "log": "l"}
+INPUT = {
+    "engine": {"model": "m"},
+    "attempt": 0,
+    "seconds": 15,
+    "waited": 15,
+    "job": "j",
+    "log": "l",
+}
 COMMAND = "COMMAND_EXECUTION_ERROR"
 CAPACITY = "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 IN_USE = (
@@ -34,13 +42,19 @@ NOTHING = IN_USE.replace("is 2 Instances", "is 0 Instances")
 
 def states():
     definition = build_machine(environment("dev"), projects=["cpu", "gpu"], training_image="image")
-    return definition["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]["ItemProcessor"]["States"]
+    return definition["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]["ItemProcessor"][
+        "States"
+    ]
 
 
 def evaluated(expression, **bound):
     """`reason` and `retriable` of an Output."""
-    given = json.dumps([expression.removeprefix("{%").removesuffix("%}"), {"input": INPUT, **bound}])
-    ran = subprocess.run([PYTHON, "-c", EVALUATE], input=given, capture_output=True, text=True, check=False)
+    given = json.dumps(
+        [expression.removeprefix("{%").removesuffix("%}"), {"input": INPUT, **bound}]
+    )
+    ran = subprocess.run(
+        [PYTHON, "-c", EVALUATE], input=given, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     return found["reason"], found["retriable"]
@@ -61,29 +75,50 @@ def of_build(*given, **more):
 
 def of_job(reason=None, status="Failed", secondary="Failed"):
     job = {"TrainingJobStatus": status, "SecondaryStatus": secondary}
-    return evaluated(states()["LookAtTrainingJob"]["Output"], result=job if reason is None else {**job, "FailureReason": reason})
+    return evaluated(
+        states()["LookAtTrainingJob"]["Output"],
+        result=job if reason is None else {**job, "FailureReason": reason},
+    )
 
 
 def of_refusal(state, error, cause):
-    return evaluated(states()[state]["Catch"][-1]["Output"], errorOutput={"Error": error, "Cause": cause})
+    return evaluated(
+        states()[state]["Catch"][-1]["Output"], errorOutput={"Error": error, "Cause": cause}
+    )
 
 
 def test_the_builds_own_words_come_before_everything_a_service_says():
     said = "the worst cosine is 0.91, and the budget asks for 0.95."
-    assert of_build("FAILED", "Error while executing command: python. Reason: exit status 3", own=said) == (said, False)
+    assert of_build(
+        "FAILED", "Error while executing command: python. Reason: exit status 3", own=said
+    ) == (said, False)
     assert of_job(f"AlgorithmError: {said}, exit code: 3") == (said, False)
 
 
 def test_a_build_that_memory_killed_says_so_by_both_routes():
-    told, again = of_build("FAILED", "Error while executing command: python -m engine_build. Reason: exit status 137")
-    assert (told, again) == of_job("AlgorithmError: , exit code: 137") == of_job("AlgorithmError: Exit Code: 137")
+    told, again = of_build(
+        "FAILED", "Error while executing command: python -m engine_build. Reason: exit status 137"
+    )
+    assert (
+        (told, again)
+        == of_job("AlgorithmError: , exit code: 137")
+        == of_job("AlgorithmError: Exit Code: 137")
+    )
     assert not again
-    assert told.startswith("the build was killed (exit code 137), as when the machine has no memory left")
+    assert told.startswith(
+        "the build was killed (exit code 137), as when the machine has no memory left"
+    )
 
 
 def test_a_program_that_left_no_word_is_told_by_its_exit_code():
-    assert of_job("AlgorithmError: , exit code: 1") == ("the program left no word but exit code: 1", False)
-    assert of_job("AlgorithmError: Exit Code: 139") == ("the program left no word but Exit Code: 139", False)
+    assert of_job("AlgorithmError: , exit code: 1") == (
+        "the program left no word but exit code: 1",
+        False,
+    )
+    assert of_job("AlgorithmError: Exit Code: 139") == (
+        "the program left no word but Exit Code: 139",
+        False,
+    )
 
 
 def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_desk():
@@ -112,21 +147,36 @@ def test_an_image_that_cannot_be_pulled_names_the_command_that_pushes_it():
 def test_want_of_capacity_is_tried_again_and_says_how_often():
     told, again = of_job(CAPACITY)
     assert again
-    assert told == CAPACITY[:-1] + "; AWS had no such machine in 7 tries: run `roundhouse deploy --env dev` later, or name " + (
-        "another instance type"
+    assert (
+        told
+        == CAPACITY[:-1]
+        + "; AWS had no such machine in 7 tries: run `roundhouse deploy --env dev` later, or name "
+        + ("another instance type")
     )
 
 
 def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not():
     told, again = of_refusal("StartTrainingJob", "SageMaker.ResourceLimitExceededException", IN_USE)
     assert again and "Request ID" not in told and "; the quota stayed in use for 7 tries" in told
-    told, again = of_refusal("StartTrainingJob", "SageMaker.ResourceLimitExceededException", NOTHING)
-    assert not again and told.endswith("; the account has no quota for this machine: ask for one in AWS Service Quotas")
+    told, again = of_refusal(
+        "StartTrainingJob", "SageMaker.ResourceLimitExceededException", NOTHING
+    )
+    assert not again and told.endswith(
+        "; the account has no quota for this machine: ask for one in AWS Service Quotas"
+    )
     cause = "Cannot have more than 0 builds in queue for the account (Service: CodeBuild, Status Code: 400, Request ID: 1)"
     told, again = of_refusal("StartBuild", "CodeBuild.AccountLimitExceededException", cause)
-    assert not again and told.startswith("Cannot have more than 0 builds in queue for the account; the account has no quota")
+    assert not again and told.startswith(
+        "Cannot have more than 0 builds in queue for the account; the account has no quota"
+    )
 
 
 def test_a_job_that_somebody_stopped_and_a_build_that_is_gone_say_so():
-    assert of_job(status="Stopped", secondary="Stopped") == ("the training job ended as Stopped (Stopped)", False)
-    assert evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []}) == ("the build ended as GONE", False)
+    assert of_job(status="Stopped", secondary="Stopped") == (
+        "the training job ended as Stopped (Stopped)",
+        False,
+    )
+    assert evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []}) == (
+        "the build ended as GONE",
+        False,
+    )

@@ -54,7 +54,9 @@ def said(record):
 
 
 def failed_phase(record):
-    phase = next(phase for phase in record["phases"] if phase.get("phaseStatus") not in ("SUCCEEDED", None))
+    phase = next(
+        phase for phase in record["phases"] if phase.get("phaseStatus") not in ("SUCCEEDED", None)
+    )
     return phase["phaseType"], phase["contexts"][0]["statusCode"], phase["contexts"][0]["message"]
 
 
@@ -70,7 +72,9 @@ def test_build_runs_its_phases_on_the_source_from_s3(cloud):
             environmentVariablesOverride=[{"name": "GIVEN", "value": "override"}],
         ),
     )  # fmt: skip
-    assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), said(record)
+    assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), said(
+        record
+    )
     assert "across spec override noted inner" in said(record)
     assert "build succeeding is 1" in said(record)
     assert [phase["phaseType"] for phase in record["phases"]] == [
@@ -85,7 +89,9 @@ def test_failed_build_names_the_command_and_its_last_words(cloud):
     assert record["buildStatus"] == "FAILED"
     phase, code, message = failed_phase(record)
     assert (phase, code) == ("BUILD", "COMMAND_EXECUTION_ERROR")
-    assert "exit status 3. Last line of the log: accuracy budget missed: mean 0.91 < 0.99" in message
+    assert (
+        "exit status 3. Last line of the log: accuracy budget missed: mean 0.91 < 0.99" in message
+    )
     assert "never" not in said(record).splitlines()
     assert "build succeeding is 0" in said(record)
 
@@ -105,13 +111,19 @@ phases:
 def test_failed_build_tells_the_variables_that_its_buildspec_exports(cloud):
     record = ended(cloud, build(cloud, "exports", EXPORTS))
     assert record["buildStatus"] == "FAILED"
-    assert record["exportedEnvironmentVariables"] == [{"name": "REASON", "value": 'mean "0.91", $5 of `it` \\ and more'}]
+    assert record["exportedEnvironmentVariables"] == [
+        {"name": "REASON", "value": 'mean "0.91", $5 of `it` \\ and more'}
+    ]
 
 
 def test_a_start_that_is_repeated_with_its_token_is_one_build(cloud):
     first = build(cloud, "token", SUCCEEDS.replace("cd inner", "true"), idempotencyToken="once")
-    again = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="once")["build"]["id"]
-    other = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="twice")["build"]["id"]
+    again = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="once")[
+        "build"
+    ]["id"]
+    other = cloud.client("codebuild").start_build(projectName="token", idempotencyToken="twice")[
+        "build"
+    ]["id"]
     assert again == first != other
     ended(cloud, first)
     ended(cloud, other)
@@ -120,7 +132,10 @@ def test_a_start_that_is_repeated_with_its_token_is_one_build(cloud):
 def test_refuses_more_builds_than_the_account_may_have(cloud):
     write_capacity(cloud.state, **{"concurrent builds": 0})
     try:
-        with pytest.raises(ClientError, match=r"AccountLimitExceededException.*Cannot have more than 0 builds in queue"):
+        with pytest.raises(
+            ClientError,
+            match=r"AccountLimitExceededException.*Cannot have more than 0 builds in queue",
+        ):
             build(cloud, "beyond", SLEEPS)
     finally:
         write_capacity(cloud.state)
@@ -128,7 +143,14 @@ def test_refuses_more_builds_than_the_account_may_have(cloud):
 
 def test_stopped_build_leaves_no_process(cloud):
     build_id = build(cloud, "stops", SLEEPS)
-    until(lambda: True if now(cloud, build_id)["currentPhase"] == "BUILD" and len(marked_processes("stops")) > 2 else None)
+    until(
+        lambda: (
+            True
+            if now(cloud, build_id)["currentPhase"] == "BUILD"
+            and len(marked_processes("stops")) > 2
+            else None
+        )
+    )
     assert cloud.client("codebuild").stop_build(id=build_id)["build"]["buildStatus"] == "STOPPED"
     assert gone("stops")
 
@@ -144,9 +166,24 @@ def test_build_that_takes_too_long_is_ended(cloud):
     ("name", "change", "phase", "message"),
     [
         ("gpu", {"kind": "LINUX_GPU_CONTAINER"}, "PROVISIONING", "this machine has no GPU"),
-        ("image", {"image": "somewhere/unheard-of"}, "PROVISIONING", "no local environment stands for the image"),
-        ("yaml", {"buildspec": "version: 0.2\nphases: [\n"}, "DOWNLOAD_SOURCE", "the buildspec does not parse"),
-        ("lost", {"sourceTypeOverride": "S3", "sourceLocationOverride": "engines/none.zip"}, "DOWNLOAD_SOURCE", "NoSuchKey"),
+        (
+            "image",
+            {"image": "somewhere/unheard-of"},
+            "PROVISIONING",
+            "no local environment stands for the image",
+        ),
+        (
+            "yaml",
+            {"buildspec": "version: 0.2\nphases: [\n"},
+            "DOWNLOAD_SOURCE",
+            "the buildspec does not parse",
+        ),
+        (
+            "lost",
+            {"sourceTypeOverride": "S3", "sourceLocationOverride": "engines/none.zip"},
+            "DOWNLOAD_SOURCE",
+            "NoSuchKey",
+        ),
     ],
 )
 def test_refuses_a_build(cloud, name, change, phase, message):

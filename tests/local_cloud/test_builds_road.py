@@ -1,6 +1,8 @@
-"""Five engines, one of which cannot be built: the others land, by CodeBuild and a training job, and its old endpoint answers on.
+"""Five engines, one of which cannot be built: the others land, by CodeBuild and a training job, and
+its old endpoint answers on.
 
-Everything is real but for the GPU: the training job builds for a CPU, to which the execution's input sends it.
+Everything is real but for the GPU: the training job builds for a CPU, to which the execution's
+input sends it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import target_model
+from roundhouse import asking
+from roundhouse.builds import engines, execution
+from roundhouse.builds.following import Following
+from roundhouse.builds.outcome import EnginesNotBuilt
+from roundhouse.builds.source import upload_source
 from tests.local_cloud.tiny_road import road_at, sound_network, vector, walk
-from workbench import asking
-from workbench.builds import engines, execution
-from workbench.builds.following import Following
-from workbench.builds.outcome import EnginesNotBuilt
-from workbench.builds.source import upload_source
 
 pytestmark = pytest.mark.local_cloud
 FOUR = ("one", "two", "three", "four")
@@ -50,7 +52,8 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     assert entry.manifest.builder.source_commit == "c0ffee"
     tiny.write_model(sound_network()[:-40])
     with pytest.raises(
-        EnginesNotBuilt, match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log"
+        EnginesNotBuilt,
+        match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log",
     ) as error:
         walk(road)
     assert sorted(each.manifest.model for each in error.value.built) == ["one", "three", "two"]
@@ -59,4 +62,6 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     for model in FOUR:
         (key,) = read_lock(tiny.lock.parent, model).engines
         to = asking.Address(endpoint="local-shared", target_model=target_model(key))
-        assert asking.ask(road.clients("sagemaker-runtime"), to, ["a red train"])[0] == pytest.approx(answer, abs=1e-5)
+        assert asking.ask(road.clients("sagemaker-runtime"), to, ["a red train"])[
+            0
+        ] == pytest.approx(answer, abs=1e-5)

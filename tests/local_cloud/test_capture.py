@@ -24,7 +24,10 @@ def lines(cloud, name):
     """Everything captured from an endpoint so far, by key."""
     s3 = cloud.client("s3")
     found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"captured/{name}/").get("Contents", [])
-    texts = {each["Key"]: s3.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read().decode() for each in found}
+    texts = {
+        each["Key"]: s3.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read().decode()
+        for each in found
+    }
     return {key: [json.loads(line) for line in text.splitlines()] for key, text in texts.items()}
 
 
@@ -42,7 +45,8 @@ def test_requests_and_answers_are_captured_by_hour_and_variant(cloud):
     cloud.invoke("watched", b"\xff\x00", ContentType="application/octet-stream")
     one, two = captured(cloud, "watched", 2)
     assert all(
-        re.fullmatch(r"captured/watched/AllTraffic/\d{4}/\d\d/\d\d/\d\d/[\w-]+\.jsonl", key) for key in lines(cloud, "watched")
+        re.fullmatch(r"captured/watched/AllTraffic/\d{4}/\d\d/\d\d/\d\d/[\w-]+\.jsonl", key)
+        for key in lines(cloud, "watched")
     )
     assert one["captureData"]["endpointInput"] == {
         "observedContentType": "application/json", "mode": "INPUT", "data": '{"a": 1}', "encoding": "JSON",

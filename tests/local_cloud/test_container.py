@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from local_cloud.container import ContainerSpec, NotListening, start_container
+from local_cloud.server_client import ServerClient
 from tests.local_cloud.account import MARK, ROOT, gone, until
-from workbench.local_cloud.container import ContainerSpec, NotListening, start_container
-from workbench.local_cloud.server_client import ServerClient
 
 pytestmark = pytest.mark.local_cloud
 NO_NAMESPACES = ()

@@ -1,4 +1,6 @@
-"""SageMaker's and Application Auto Scaling's APIs: what they keep, and what they refuse with AWS's codes."""
+"""SageMaker's and Application Auto Scaling's APIs: what they keep, and what they refuse with AWS's
+codes.
+"""
 
 import pytest
 from botocore.exceptions import ClientError
@@ -28,7 +30,9 @@ def variant(**changes):
 def kept(cloud):
     url = cloud.put_archive("kept/model.tar.gz", "hi")
     cloud.client("sagemaker").create_model(
-        ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE, "ModelDataUrl": url}
+        ModelName="kept",
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer={"Image": IMAGE, "ModelDataUrl": url},
     )
     yield cloud
     cloud.client("sagemaker").delete_model(ModelName="kept")
@@ -54,18 +58,27 @@ def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"ModelName": "missing"}, 'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"'),
+        (
+            {"ModelName": "missing"},
+            'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"',
+        ),
         (
             {"InstanceType": "ml.c99.large"},
             "Value 'ml.c99.large' at 'productionVariants.1.member.instanceType' failed to satisfy constraint: "
             "Member must satisfy enum value set: [ml.t2.medium, ",
         ),
-        ({"ContainerStartupHealthCheckTimeoutInSeconds": 5}, "Member must have value greater than or equal to 60"),
+        (
+            {"ContainerStartupHealthCheckTimeoutInSeconds": 5},
+            "Member must have value greater than or equal to 60",
+        ),
         ({"VariantName": "all_traffic"}, "Member must satisfy regular expression pattern"),
     ],
 )
 def test_refuses_a_variant(kept, change, said):
-    config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant(**change)]}}
+    config = {
+        "Type": "AWS::SageMaker::EndpointConfig",
+        "Properties": {"ProductionVariants": [variant(**change)]},
+    }
     status, reason = kept.deploy("variant", {"Config": config})
     assert status == "ROLLBACK_COMPLETE"
     assert said in reason
@@ -73,14 +86,18 @@ def test_refuses_a_variant(kept, change, said):
 
 
 def test_refuses_an_endpoint_config_that_is_not_there(sagemaker):
-    with pytest.raises(ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/missing"') as error:
+    with pytest.raises(
+        ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/missing"'
+    ) as error:
         sagemaker.create_endpoint(EndpointName="x", EndpointConfigName="missing")
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_refuses_a_model_name_that_is_taken(kept, sagemaker):
     with pytest.raises(ClientError, match="Cannot create already existing model"):
-        sagemaker.create_model(ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE})
+        sagemaker.create_model(
+            ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE}
+        )
 
 
 def test_refuses_a_model_without_role(cloud):
@@ -104,12 +121,17 @@ def scaling_resources(low="1", high="4"):
         "ScalingTargetId": {"Ref": "Target"},
         "TargetTrackingScalingPolicyConfiguration": {
             "TargetValue": 600,
-            "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+            "PredefinedMetricSpecification": {
+                "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+            },
         },
     }
     target = {"Type": "AWS::ApplicationAutoScaling::ScalableTarget"}
     return {
-        "Target": {**target, "Properties": {**TARGET, "MinCapacity": low, "MaxCapacity": high, "RoleARN": ROLE}},
+        "Target": {
+            **target,
+            "Properties": {**TARGET, "MinCapacity": low, "MaxCapacity": high, "RoleARN": ROLE},
+        },
         "Policy": {"Type": "AWS::ApplicationAutoScaling::ScalingPolicy", "Properties": policy},
     }
 
@@ -117,7 +139,10 @@ def scaling_resources(low="1", high="4"):
 @pytest.fixture
 def scaled_endpoint(cloud):
     url = cloud.put_archive("scaled/model.tar.gz", "hi")
-    assert cloud.deploy("scaled-endpoint", endpoint_resources("scaled", url)) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("scaled-endpoint", endpoint_resources("scaled", url)) == (
+        "CREATE_COMPLETE",
+        "",
+    )
     yield
     cloud.destroy("scaled-endpoint")
 
@@ -143,12 +168,18 @@ def test_refuses_a_minimum_above_the_maximum(cloud):
 
 def test_refuses_a_policy_without_registered_target(cloud):
     with pytest.raises(ClientError, match="No scalable target registered") as error:
-        cloud.client("application-autoscaling").put_scaling_policy(PolicyName="p", PolicyType="TargetTrackingScaling", **TARGET)
+        cloud.client("application-autoscaling").put_scaling_policy(
+            PolicyName="p", PolicyType="TargetTrackingScaling", **TARGET
+        )
     assert error.value.response["Error"]["Code"] == "ObjectNotFoundException"
 
 
 def test_alarm_on_metric_math_is_kept(cloud):
-    stat = {"Metric": {"Namespace": "AWS/SageMaker", "MetricName": "ModelLatency"}, "Period": 60, "Stat": "p99"}
+    stat = {
+        "Metric": {"Namespace": "AWS/SageMaker", "MetricName": "ModelLatency"},
+        "Period": 60,
+        "Stat": "p99",
+    }
     metrics = [
         {"Id": "latency", "MetricStat": stat, "ReturnData": False},
         {"Id": "milliseconds", "Expression": "latency / 1000", "ReturnData": True},
@@ -157,7 +188,12 @@ def test_alarm_on_metric_math_is_kept(cloud):
         "AlarmName": "slow", "Metrics": metrics, "ComparisonOperator": "GreaterThanThreshold", "Threshold": 50,
         "EvaluationPeriods": 3,
     }  # fmt: skip
-    assert cloud.deploy("alarm", {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}})[0] == "CREATE_COMPLETE"
+    assert (
+        cloud.deploy(
+            "alarm", {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}}
+        )[0]
+        == "CREATE_COMPLETE"
+    )
     alarm = cloud.client("cloudwatch").describe_alarms(AlarmNames=["slow"])["MetricAlarms"][0]
     assert [metric["Id"] for metric in alarm["Metrics"]] == ["latency", "milliseconds"]
     cloud.destroy("alarm")
@@ -170,7 +206,9 @@ def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
     first = sagemaker.list_endpoint_configs(NameContains="paged-")
     assert [each["EndpointConfigName"] for each in first["EndpointConfigs"]] == names[:1:-1]
     pages = sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains="paged-")
-    assert [each["EndpointConfigName"] for page in pages for each in page["EndpointConfigs"]] == names[::-1]
+    assert [
+        each["EndpointConfigName"] for page in pages for each in page["EndpointConfigs"]
+    ] == names[::-1]
     with pytest.raises(ClientError, match="Invalid pagination token"):
         sagemaker.list_endpoint_configs(NextToken="elsewhere")
     for name in names:
@@ -183,16 +221,20 @@ def tags(sagemaker, arn):
 
 def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
     given = [{"Key": "team", "Value": "search"}, {"Key": "cost", "Value": ""}]
-    arn = sagemaker.create_endpoint_config(EndpointConfigName="tagged", ProductionVariants=[variant()], Tags=given)[
-        "EndpointConfigArn"
-    ]
+    arn = sagemaker.create_endpoint_config(
+        EndpointConfigName="tagged", ProductionVariants=[variant()], Tags=given
+    )["EndpointConfigArn"]
     assert tags(sagemaker, arn) == {"team": "search", "cost": ""}
     assert "Tags" not in sagemaker.describe_endpoint_config(EndpointConfigName="tagged")
-    sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "team", "Value": "ranking"}, {"Key": "stage", "Value": "x"}])
+    sagemaker.add_tags(
+        ResourceArn=arn, Tags=[{"Key": "team", "Value": "ranking"}, {"Key": "stage", "Value": "x"}]
+    )
     sagemaker.delete_tags(ResourceArn=arn, TagKeys=["cost"])
     assert tags(sagemaker, arn) == {"team": "ranking", "stage": "x"}
     with pytest.raises(ClientError, match="A resource can have at most 50 tags"):
-        sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": f"k{number}", "Value": "v"} for number in range(49)])
+        sagemaker.add_tags(
+            ResourceArn=arn, Tags=[{"Key": f"k{number}", "Value": "v"} for number in range(49)]
+        )
     sagemaker.delete_endpoint_config(EndpointConfigName="tagged")
     with pytest.raises(ClientError, match="Could not find resource"):
         sagemaker.list_tags(ResourceArn=arn)
@@ -203,7 +245,11 @@ def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
 
 def test_a_template_s_tags_are_the_resource_s(kept, sagemaker):
     def config(*given):
-        properties = {"EndpointConfigName": "tagged-too", "ProductionVariants": [variant()], "Tags": list(given)}
+        properties = {
+            "EndpointConfigName": "tagged-too",
+            "ProductionVariants": [variant()],
+            "Tags": list(given),
+        }
         return {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}}
 
     assert kept.deploy("tagged-too", config({"Key": "a", "Value": "1"}))[0] == "CREATE_COMPLETE"
@@ -217,7 +263,9 @@ def test_a_template_s_tags_are_the_resource_s(kept, sagemaker):
 def test_refuses_two_tags_of_one_key(kept, sagemaker):
     with pytest.raises(ClientError, match="tag keys must be unique: a") as error:
         sagemaker.create_endpoint_config(
-            EndpointConfigName="untagged", ProductionVariants=[variant()], Tags=[{"Key": "a", "Value": each} for each in "12"]
+            EndpointConfigName="untagged",
+            ProductionVariants=[variant()],
+            Tags=[{"Key": "a", "Value": each} for each in "12"],
         )
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
@@ -225,9 +273,24 @@ def test_refuses_two_tags_of_one_key(kept, sagemaker):
 @pytest.mark.parametrize(
     ("call", "request_", "code", "said"),
     [
-        ("put_scaling_policy", {"PolicyType": "TargetTrackingScaling"}, "ValidationException", "'policyName' failed to satisfy"),
-        ("register_scalable_target", {"MinCapacity": 1.5}, "SerializationException", "1.5 can not be converted to an Integer"),
-        ("describe_scaling_policies", {"MaxResults": "x"}, "SerializationException", "'x' can not be converted to a Number"),
+        (
+            "put_scaling_policy",
+            {"PolicyType": "TargetTrackingScaling"},
+            "ValidationException",
+            "'policyName' failed to satisfy",
+        ),
+        (
+            "register_scalable_target",
+            {"MinCapacity": 1.5},
+            "SerializationException",
+            "1.5 can not be converted to an Integer",
+        ),
+        (
+            "describe_scaling_policies",
+            {"MaxResults": "x"},
+            "SerializationException",
+            "'x' can not be converted to a Number",
+        ),
     ],
 )
 def test_refuses_a_scaling_request_outside_the_api_model(cloud, call, request_, code, said):

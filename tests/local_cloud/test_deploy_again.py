@@ -1,4 +1,6 @@
-"""A deploy that is killed between its stacks: nothing is half done for good, and the same command again completes it."""
+"""A deploy that is killed between its stacks: nothing is half done for good, and the same command
+again completes it.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,26 @@ from pathlib import Path
 
 import pytest
 
+from local_cloud import lifecycle
 from tests.local_cloud.account import Account
 from tests.local_cloud.desk import copy_repository, roundhouse
 from tests.local_cloud.tiny_road import new_road, processes_of
-from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
 DEADLINE_SECONDS = 400.0
-ENDPOINT, FOUNDATION, BUILDS = "local-tiny", "roundhouse-local-foundation", "roundhouse-local-builds"
+ENDPOINT, FOUNDATION, BUILDS = (
+    "local-tiny",
+    "roundhouse-local-foundation",
+    "roundhouse-local-builds",
+)
 
 
 @pytest.fixture
 def desk(tmp_path):
-    """A repository of its own with its own local cloud, which is up, and a tree of one tiny model in `tree`."""
+    """A repository of its own with its own local cloud, which is up, and a tree of one tiny model
+    in `tree`.
+    """
     copy_repository(tmp_path)
     new_road(tmp_path / "tree")
     subprocess.run(roundhouse(tmp_path, "up"), cwd=tmp_path, check=True, capture_output=True)
@@ -44,7 +52,9 @@ def account(desk):
 def _deploy(desk):
     with (desk / "deploy.log").open("wb") as log:
         command = roundhouse(desk, "deploy", "--env", "local", "--root", str(desk / "tree"))
-        return subprocess.Popen(command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(
+            command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
 
 def _said(desk):
@@ -107,7 +117,9 @@ def _completes(desk):
 
 def _answer(desk, verb, *words):
     """The document that a command prints for machines."""
-    command = roundhouse(desk, verb, "--env", "local", "--root", str(desk / "tree"), "--format", "json", *words)
+    command = roundhouse(
+        desk, verb, "--env", "local", "--root", str(desk / "tree"), "--format", "json", *words
+    )
     return json.loads(subprocess.run(command, cwd=desk, check=True, capture_output=True).stdout)
 
 
@@ -119,18 +131,32 @@ def _answer(desk, verb, *words):
         ("Deploying every stack (cdk deploy) …", {FOUNDATION, BUILDS}),
     ],
 )
-def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(desk, account, moment, done_before):
+def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
+    desk, account, moment, done_before
+):
     _killed_at(desk, moment)
     assert "Done:" not in _said(desk)
     before = _stacks(account)
-    assert done_before <= {name for name, (status, _) in before.items() if status == "CREATE_COMPLETE"}
+    assert done_before <= {
+        name for name, (status, _) in before.items() if status == "CREATE_COMPLETE"
+    }
     _completes(desk)
     assert "Done: " in _said(desk) and "Traceback" not in _said(desk)
     assert "No image is built in the local cloud" in _said(desk)
-    stacks = {name: stack for name, stack in _stacks(account).items() if name.startswith("roundhouse-local-")}
+    stacks = {
+        name: stack
+        for name, stack in _stacks(account).items()
+        if name.startswith("roundhouse-local-")
+    }
     assert {FOUNDATION, BUILDS, "roundhouse-local-endpoint-tiny"} <= set(stacks)
-    assert [status for status, _ in stacks.values() if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE")] == []
-    assert {name: stacks[name][1] for name in done_before} == {name: before[name][1] for name in done_before}
+    assert [
+        status
+        for status, _ in stacks.values()
+        if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+    ] == []
+    assert {name: stacks[name][1] for name in done_before} == {
+        name: before[name][1] for name in done_before
+    }
     answer = account.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert answer["EndpointStatus"] == "InService"
     assert {each["state"] for each in _answer(desk, "images")} == {"not built here"}

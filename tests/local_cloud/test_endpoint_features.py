@@ -1,4 +1,6 @@
-"""What an endpoint can do, walked from its YAML files to answers of the real Python server: `roundhouse deploy`, then boto3."""
+"""What an endpoint can do, walked from its YAML files to answers of the real Python server:
+`roundhouse deploy`, then boto3.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from onboarding.names import artifact_bucket
+from roundhouse.aws.clients import object_bytes
+from roundhouse.report import Report
+from roundhouse.status.state import state_of
+from roundhouse.status.table import endpoints_table
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import QUESTION, Caller, road_at, sound_network, walk
-from workbench.aws.clients import object_bytes
-from workbench.report import Report
-from workbench.status.state import state_of
-from workbench.status.table import endpoints_table
 
 pytestmark = pytest.mark.local_cloud
 
@@ -49,8 +51,13 @@ def objects(road, prefix):
     bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
 
     def found():
-        names = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])]
-        return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names} or None
+        names = [
+            each["Key"]
+            for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+        ]
+        return {
+            name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names
+        } or None
 
     return until(found)
 
@@ -76,7 +83,12 @@ def test_status_shows_variants_floors_and_the_queue(tiny, road):
     state = state_of(tiny.places, Report(console=Console(file=io.StringIO())), "local")
     shown = {each["name"]: each for each in state.as_dict()["endpoints"]}
     own, beside = shown["tiny"]["variants"]
-    assert (own["name"], own["fewest"], own["most"], beside["name"]) == ("AllTraffic", 1, 2, "beside")
+    assert (own["name"], own["fewest"], own["most"], beside["name"]) == (
+        "AllTraffic",
+        1,
+        2,
+        "beside",
+    )
     assert own["schedule"] == ("cron(0 6 29 2 ? *) Europe/Berlin: from 2",)
     assert {each.endpoint_status for each in state.engines} == {"InService"}
     text = io.StringIO()
@@ -89,7 +101,9 @@ def test_floor_is_registered_as_the_file_says(road):
     found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
     actions = {each["ResourceId"]: each for each in found}
     # The model that joins takes the endpoint's scaling, since it says none of its own.
-    assert actions.keys() == {f"endpoint/{ENDPOINT}/variant/{variant}" for variant in ("AllTraffic", "beside")}
+    assert actions.keys() == {
+        f"endpoint/{ENDPOINT}/variant/{variant}" for variant in ("AllTraffic", "beside")
+    }
     action = actions[f"endpoint/{ENDPOINT}/variant/AllTraffic"]
     assert (action["Schedule"], action["Timezone"]) == ("cron(0 6 29 2 ? *)", "Europe/Berlin")
     assert action["ScalableTargetAction"] == {"MinCapacity": 2, "MaxCapacity": 2}
@@ -107,7 +121,9 @@ def test_queue_answers_by_way_of_s3(road):
     bucket = artifact_bucket(road.environment)
     road.clients("s3").put_object(Bucket=bucket, Key=f"requests/{QUEUED}/question", Body=QUESTION)
     accepted = road.clients("sagemaker-runtime").invoke_endpoint_async(
-        EndpointName=QUEUED, InputLocation=f"s3://{bucket}/requests/{QUEUED}/question", ContentType="application/json"
+        EndpointName=QUEUED,
+        InputLocation=f"s3://{bucket}/requests/{QUEUED}/question",
+        ContentType="application/json",
     )
     key = accepted["OutputLocation"].removeprefix(f"s3://{bucket}/")
     assert key.startswith(f"answers/{QUEUED}/answered/")

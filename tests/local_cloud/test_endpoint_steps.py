@@ -1,4 +1,6 @@
-"""Changes of endpoints that AWS takes in several updates only, walked by the road while requests come in."""
+"""Changes of endpoints that AWS takes in several updates only, walked by the road while requests
+come in.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from roundhouse.deployment.deployed_templates import deployed_templates
+from roundhouse.errors import DeployFailed
 from stacks.endpoint.change import with_scaling_again
 from tests.local_cloud.load import steady_load
 from tests.local_cloud.tiny_road import Caller, road_at, sick_engine, sound_network, walk
-from workbench.deployment.deployed_templates import deployed_templates
-from workbench.errors import DeployFailed
 
 pytestmark = pytest.mark.local_cloud
 
@@ -45,13 +47,20 @@ def said(road):
 def variants(road, kind="ProductionVariants"):
     shown = road.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert shown["EndpointStatus"] == "InService"
-    config = road.clients("sagemaker").describe_endpoint_config(EndpointConfigName=shown["EndpointConfigName"])
+    config = road.clients("sagemaker").describe_endpoint_config(
+        EndpointConfigName=shown["EndpointConfigName"]
+    )
     return {each["VariantName"]: each["InstanceType"] for each in config.get(kind, [])}
 
 
 def scaled(road):
-    found = road.clients("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
-    return {each["ResourceId"].rpartition("/")[2]: (each["MinCapacity"], each["MaxCapacity"]) for each in found}
+    found = road.clients("application-autoscaling").describe_scalable_targets(
+        ServiceNamespace="sagemaker"
+    )["ScalableTargets"]
+    return {
+        each["ResourceId"].rpartition("/")[2]: (each["MinCapacity"], each["MaxCapacity"])
+        for each in found
+    }
 
 
 def holds_scaling_back(road):
@@ -70,20 +79,28 @@ def broken_off_before_the_last(road):
 
 
 def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, road, caller):
-    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    assert (variants(road), scaled(road)) == (
+        {"AllTraffic": "ml.c7i.large"},
+        {"AllTraffic": (1, 2)},
+    )
     tiny.write_model(sound_network(), endpoint=LARGE)
     with steady_load(caller, ENDPOINT) as load:
         done = walk(road)
     assert load.failures == [] and load.answers
     assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(road)
-    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.xlarge"}, {"AllTraffic": (1, 2)})
+    assert (variants(road), scaled(road)) == (
+        {"AllTraffic": "ml.c7i.xlarge"},
+        {"AllTraffic": (1, 2)},
+    )
     assert "local/Endpoint-tiny" in done.deployed.changed
     assert not holds_scaling_back(road)
     again = walk(tiny.start())
     assert "local/Endpoint-tiny" in again.deployed.unchanged
 
 
-def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next(tiny, road, caller):
+def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next(
+    tiny, road, caller
+):
     tiny.write_model(sound_network(), endpoint=SMALL)
     with steady_load(caller, ENDPOINT) as load:
         with pytest.raises(KeyboardInterrupt):
@@ -92,12 +109,17 @@ def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next
         assert holds_scaling_back(road)
         walk(tiny.start())
     assert load.failures == []
-    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    assert (variants(road), scaled(road)) == (
+        {"AllTraffic": "ml.c7i.large"},
+        {"AllTraffic": (1, 2)},
+    )
     assert not holds_scaling_back(road)
 
 
 @pytest.mark.parametrize("is_broken_off_first", [False, True])
-def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(tiny, road, caller, is_broken_off_first):
+def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(
+    tiny, road, caller, is_broken_off_first
+):
     tiny.write_model(sound_network(), endpoint=LARGER)
     try:
         with steady_load(caller, ENDPOINT) as load, sick_engine(road, tiny):
@@ -110,7 +132,10 @@ def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(tin
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
     assert "Giving endpoints that stay as they were their scaling back" in said(road)
-    assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
+    assert (variants(road), scaled(road)) == (
+        {"AllTraffic": "ml.c7i.large"},
+        {"AllTraffic": (1, 2)},
+    )
     assert not holds_scaling_back(road)
     assert "local/Endpoint-tiny" in walk(tiny.start()).deployed.unchanged
 

@@ -1,4 +1,6 @@
-"""Endpoints by CloudFormation: healthy before they are done, rolled back with a reason, never a process left."""
+"""Endpoints by CloudFormation: healthy before they are done, rolled back with a reason, never a
+process left.
+"""
 
 import threading
 from pathlib import Path
@@ -6,7 +8,14 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import ACCOUNT, IMAGE, endpoint_resources, gone, marked_processes, until
+from tests.local_cloud.account import (
+    ACCOUNT,
+    IMAGE,
+    endpoint_resources,
+    gone,
+    marked_processes,
+    until,
+)
 
 pytestmark = pytest.mark.local_cloud
 SLOW_IMAGE = IMAGE.replace("test-server", "slow-server")
@@ -20,10 +29,17 @@ def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-1")
     answer = cloud.invoke("life", ContentType="text/plain", CustomAttributes="trace=7")
     assert answer["greeting"] == "hello from S3"
-    assert (answer["body"], answer["content_type"], answer["attributes"]) == ("hello", "text/plain", "trace=7")
+    assert (answer["body"], answer["content_type"], answer["attributes"]) == (
+        "hello",
+        "text/plain",
+        "trace=7",
+    )
     cloud.destroy("life")
     assert gone("life")
-    with pytest.raises(ClientError, match='Could not find endpoint "arn:aws:sagemaker:us-east-1:000000000000:endpoint/life"'):
+    with pytest.raises(
+        ClientError,
+        match='Could not find endpoint "arn:aws:sagemaker:us-east-1:000000000000:endpoint/life"',
+    ):
         cloud.client("sagemaker").describe_endpoint(EndpointName="life")
 
 
@@ -38,13 +54,25 @@ def test_server_has_a_network_of_its_own(cloud):
 @pytest.mark.parametrize(
     ("name", "image", "mode", "said"),
     [
-        ("never", SLOW_IMAGE, "never_healthy", "was not healthy within 8 s. Its log's last sentence: error: still thinking"),
-        ("exits", IMAGE, "exits", "Its log's last sentence: error: the engine was made for another GPU"),
+        (
+            "never",
+            SLOW_IMAGE,
+            "never_healthy",
+            "was not healthy within 8 s. Its log's last sentence: error: still thinking",
+        ),
+        (
+            "exits",
+            IMAGE,
+            "exits",
+            "Its log's last sentence: error: the engine was made for another GPU",
+        ),
     ],
 )
 def test_refuses_an_endpoint_that_never_becomes_healthy(cloud, name, image, mode, said):
     url = cloud.put_archive(f"{name}/model.tar.gz", "hi")
-    status, reason = cloud.deploy(name, endpoint_resources(name, url, environment={"SERVER_MODE": mode}, image=image))
+    status, reason = cloud.deploy(
+        name, endpoint_resources(name, url, environment={"SERVER_MODE": mode}, image=image)
+    )
     assert status == "ROLLBACK_COMPLETE"
     assert said in reason
     assert gone(name)
@@ -65,14 +93,20 @@ def test_update_puts_the_new_archive_behind_the_same_endpoint(cloud):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    status, _ = cloud.deploy("swap", endpoint_resources("swap", cloud.put_archive("swap/2.tar.gz", "second"), version="2"))
+    status, _ = cloud.deploy(
+        "swap",
+        endpoint_resources("swap", cloud.put_archive("swap/2.tar.gz", "second"), version="2"),
+    )
     done.set()
     thread.join()
     assert status == "UPDATE_COMPLETE"
     assert failures == []
     assert answers[0] == "first"
     assert cloud.invoke("swap")["greeting"] == "second"
-    assert [each["ModelName"] for each in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]] == ["swap-2"]
+    assert [
+        each["ModelName"]
+        for each in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]
+    ] == ["swap-2"]
     cloud.destroy("swap")
     assert gone("swap")
 
@@ -81,17 +115,24 @@ def test_old_server_answers_after_an_update_that_fails(cloud):
     url = cloud.put_archive("keep/model.tar.gz", "still here")
     cloud.deploy("keep", endpoint_resources("keep", url))
     before = set(marked_processes("keep"))
-    status, reason = cloud.deploy("keep", endpoint_resources("keep", url, version="2", environment={"SERVER_MODE": "exits"}))
+    status, reason = cloud.deploy(
+        "keep", endpoint_resources("keep", url, version="2", environment={"SERVER_MODE": "exits"})
+    )
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "the engine was made for another GPU" in reason
     assert cloud.invoke("keep")["greeting"] == "still here"
     assert until(lambda: True if set(marked_processes("keep")) == before else None)
-    assert cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"] == "keep-1"
+    assert (
+        cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"]
+        == "keep-1"
+    )
     cloud.destroy("keep")
 
 
 def test_refuses_a_model_whose_archive_is_not_in_s3(cloud):
-    status, reason = cloud.deploy("absent", endpoint_resources("absent", "s3://engines/absent/model.tar.gz"))
+    status, reason = cloud.deploy(
+        "absent", endpoint_resources("absent", "s3://engines/absent/model.tar.gz")
+    )
     assert status == "ROLLBACK_COMPLETE"
     assert "Could not access model data at s3://engines/absent/model.tar.gz" in reason
     cloud.destroy("absent")
@@ -101,7 +142,10 @@ def test_refuses_an_endpoint_whose_archive_went_away(cloud):
     sagemaker = cloud.client("sagemaker")
     url = cloud.put_archive("went/model.tar.gz", "hi")
     resources = endpoint_resources("went", url)
-    assert cloud.deploy("went", {"Model": resources["Model"], "Config": resources["Config"]})[0] == "CREATE_COMPLETE"
+    assert (
+        cloud.deploy("went", {"Model": resources["Model"], "Config": resources["Config"]})[0]
+        == "CREATE_COMPLETE"
+    )
     cloud.client("s3").delete_object(Bucket="engines", Key="went/model.tar.gz")
     status, reason = cloud.deploy("went", resources)
     assert status == "UPDATE_ROLLBACK_COMPLETE"
@@ -112,7 +156,9 @@ def test_refuses_an_endpoint_whose_archive_went_away(cloud):
 
 def test_refuses_a_replacement_under_a_fixed_name(cloud):
     cloud.deploy("fixed", endpoint_resources("fixed", cloud.put_archive("fixed/1.tar.gz", "first")))
-    status, reason = cloud.deploy("fixed", endpoint_resources("fixed", cloud.put_archive("fixed/2.tar.gz", "second")))
+    status, reason = cloud.deploy(
+        "fixed", endpoint_resources("fixed", cloud.put_archive("fixed/2.tar.gz", "second"))
+    )
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "cannot update a stack when a custom-named resource requires replacing" in reason
     assert cloud.invoke("fixed")["greeting"] == "first"

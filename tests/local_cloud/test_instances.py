@@ -1,4 +1,6 @@
-"""Several instances behind one endpoint: routed, scaled, replaced when one dies, short when there are none to be had."""
+"""Several instances behind one endpoint: routed, scaled, replaced when one dies, short when there
+are none to be had.
+"""
 
 import os
 import signal
@@ -8,12 +10,23 @@ from collections import Counter
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import IMAGE, MARK, ROLE, endpoint_config, endpoint_resources, gone, marked_processes, until
+from tests.local_cloud.account import (
+    IMAGE,
+    MARK,
+    ROLE,
+    endpoint_config,
+    endpoint_resources,
+    gone,
+    marked_processes,
+    until,
+)
 from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import CALLERS, steady_load
 
 pytestmark = pytest.mark.local_cloud
-SHORT = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+SHORT = (
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+)
 PATIENT = {"ContainerStartupHealthCheckTimeoutInSeconds": 600}
 BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
 
@@ -26,7 +39,9 @@ def sagemaker(cloud):
 @pytest.fixture
 def capacity(cloud):
     """Writes how many instances of a type the cloud has."""
-    yield lambda **limits: write_capacity(cloud.state, **{f"ml.{name.replace('_', '.')}": most for name, most in limits.items()})
+    yield lambda **limits: write_capacity(
+        cloud.state, **{f"ml.{name.replace('_', '.')}": most for name, most in limits.items()}
+    )
     write_capacity(cloud.state)
 
 
@@ -34,7 +49,9 @@ def put_model(cloud, name, greeting):
     container = {
         "Image": IMAGE, "ModelDataUrl": cloud.put_archive(f"{name}.tar.gz", greeting), "Environment": {MARK: name.split("-")[0]},
     }  # fmt: skip
-    cloud.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+    cloud.client("sagemaker").create_model(
+        ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container
+    )
 
 
 def settled(sagemaker, name):
@@ -48,7 +65,9 @@ def settled(sagemaker, name):
 
 
 def counts(shown):
-    return {each["VariantName"]: each["CurrentInstanceCount"] for each in shown["ProductionVariants"]}
+    return {
+        each["VariantName"]: each["CurrentInstanceCount"] for each in shown["ProductionVariants"]
+    }
 
 
 def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
@@ -65,12 +84,20 @@ def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
 
 def test_least_outstanding_requests_go_past_a_busy_instance(cloud, tmp_path):
     url = cloud.put_archive("busy/model.tar.gz", "hi")
-    cloud.deploy("busy", endpoint_resources("busy", url, InitialInstanceCount=2, RoutingConfig=BY_LOAD))
+    cloud.deploy(
+        "busy", endpoint_resources("busy", url, InitialInstanceCount=2, RoutingConfig=BY_LOAD)
+    )
     answer = tmp_path / "answer"
     waiting = threading.Thread(target=cloud.invoke, args=("busy", f"until {answer}".encode()))
     waiting.start()
     try:
-        until(lambda: True if any("asked b'until" in log.read_text() for log in logs(cloud, "busy")) else None)
+        until(
+            lambda: (
+                True
+                if any("asked b'until" in log.read_text() for log in logs(cloud, "busy"))
+                else None
+            )
+        )
         assert len({cloud.invoke("busy")["instance"] for _ in range(20)}) == 1
         assert waiting.is_alive()
     finally:
@@ -91,7 +118,9 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
         until(lambda: True if len({answer["instance"] for answer in load.answers}) == 3 else None)
         os.kill(max(marked_processes("kill")), signal.SIGKILL)
         until(lambda: True if len(now := latest(load)) == 3 and "AllTraffic-4" in now else None)
-    assert len(load.failures) <= CALLERS, "each caller loses at most the request that the killed instance was answering"
+    assert len(load.failures) <= CALLERS, (
+        "each caller loses at most the request that the killed instance was answering"
+    )
     assert {error.response["OriginalStatusCode"] for error in load.failures} <= {0}
     shown = sagemaker.describe_endpoint(EndpointName="kill")
     assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 3})
@@ -99,7 +128,9 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     assert gone("kill")
 
 
-def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(cloud, sagemaker, tmp_path):
+def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(
+    cloud, sagemaker, tmp_path
+):
     url = cloud.put_archive("leaving/model.tar.gz", "hi")
     environment = {"SERVER_MODE": "starts_once", "STARTED": str(tmp_path / "started")}
     cloud.deploy("leaving", endpoint_resources("leaving", url, environment=environment, **PATIENT))
@@ -120,7 +151,10 @@ def latest(load):
 def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemaker):
     for letter in "ab":
         put_model(cloud, f"split-{letter}", letter)
-    variants = [endpoint_config("split", letter)["ProductionVariants"][0] | {"VariantName": letter} for letter in "ab"]
+    variants = [
+        endpoint_config("split", letter)["ProductionVariants"][0] | {"VariantName": letter}
+        for letter in "ab"
+    ]
     variants[1] |= {"InitialVariantWeight": 0}
     sagemaker.create_endpoint_config(EndpointConfigName="split", ProductionVariants=variants)
     sagemaker.create_endpoint(EndpointName="split", EndpointConfigName="split")
@@ -139,7 +173,8 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
         until(lambda: True if len(load.answers) >= 400 else None)
         share = sum(answer["greeting"] == "b" for answer in load.answers[:400])
         sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="split", DesiredWeightsAndCapacities=[{"VariantName": "a", "DesiredInstanceCount": 1}]
+            EndpointName="split",
+            DesiredWeightsAndCapacities=[{"VariantName": "a", "DesiredInstanceCount": 1}],
         )
         assert counts(settled(sagemaker, "split")) == {"a": 1, "b": 1}
     assert load.failures == []
@@ -154,26 +189,43 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
     ("change", "said"),
     [
         ({"VariantName": "other", "DesiredInstanceCount": 2}, 'Could not find variant "other"'),
-        ({"VariantName": "AllTraffic", "DesiredInstanceCount": 0}, "only an asynchronous endpoint scales to zero"),
-        ({"VariantName": "AllTraffic", "DesiredWeight": -1}, "Member must have value greater than or equal to 0"),
+        (
+            {"VariantName": "AllTraffic", "DesiredInstanceCount": 0},
+            "only an asynchronous endpoint scales to zero",
+        ),
+        (
+            {"VariantName": "AllTraffic", "DesiredWeight": -1},
+            "Member must have value greater than or equal to 0",
+        ),
     ],
 )
 def test_refuses_weights_and_counts(cloud, sagemaker, one, change, said):
     with pytest.raises(ClientError, match=said) as error:
-        sagemaker.update_endpoint_weights_and_capacities(EndpointName=one, DesiredWeightsAndCapacities=[change])
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=one, DesiredWeightsAndCapacities=[change]
+        )
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_refuses_a_variant_that_is_named_twice(sagemaker, one):
     twice = [{"VariantName": "AllTraffic", "DesiredInstanceCount": count} for count in (1, 2)]
-    with pytest.raises(ClientError, match="must name each variant once, found AllTraffic, AllTraffic") as error:
-        sagemaker.update_endpoint_weights_and_capacities(EndpointName=one, DesiredWeightsAndCapacities=twice)
+    with pytest.raises(
+        ClientError, match="must name each variant once, found AllTraffic, AllTraffic"
+    ) as error:
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=one, DesiredWeightsAndCapacities=twice
+        )
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
 
 @pytest.fixture(scope="module")
 def one(cloud):
-    cloud.deploy("one", endpoint_resources("one", cloud.put_archive("one/model.tar.gz", "hi"), InstanceType="ml.c7i.8xlarge"))
+    cloud.deploy(
+        "one",
+        endpoint_resources(
+            "one", cloud.put_archive("one/model.tar.gz", "hi"), InstanceType="ml.c7i.8xlarge"
+        ),
+    )
     yield "one"
     cloud.destroy("one")
 
@@ -181,7 +233,8 @@ def one(cloud):
 def test_scaling_out_without_capacity_goes_back_and_says_why(sagemaker, one, capacity):
     capacity(c7i_8xlarge=2)
     sagemaker.update_endpoint_weights_and_capacities(
-        EndpointName=one, DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 4}]
+        EndpointName=one,
+        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 4}],
     )
     shown = settled(sagemaker, one)
     assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 1})
@@ -198,10 +251,14 @@ def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagema
     settled(sagemaker, "kept")
     sagemaker.update_endpoint_weights_and_capacities(
         EndpointName="kept",
-        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}],
+        DesiredWeightsAndCapacities=[
+            {"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}
+        ],
     )
     settled(sagemaker, "kept")
-    sagemaker.update_endpoint(EndpointName="kept", EndpointConfigName="kept-2", RetainAllVariantProperties=True)
+    sagemaker.update_endpoint(
+        EndpointName="kept", EndpointConfigName="kept-2", RetainAllVariantProperties=True
+    )
     shown = settled(sagemaker, "kept")["ProductionVariants"][0]
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (2, 7)
     sagemaker.update_endpoint(
@@ -220,7 +277,10 @@ def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagema
 def test_refuses_an_endpoint_without_capacity_and_rolls_its_stack_back(cloud, sagemaker, capacity):
     capacity(g5_xlarge=1)
     url = cloud.put_archive("short/model.tar.gz", "hi")
-    status, reason = cloud.deploy("short", endpoint_resources("short", url, InstanceType="ml.g5.xlarge", InitialInstanceCount=2))
+    status, reason = cloud.deploy(
+        "short",
+        endpoint_resources("short", url, InstanceType="ml.g5.xlarge", InitialInstanceCount=2),
+    )
     assert status == "ROLLBACK_COMPLETE"
     assert SHORT in reason
     assert sagemaker.list_endpoints(NameContains="short")["Endpoints"] == []
@@ -233,7 +293,12 @@ def test_old_endpoint_answers_when_there_is_no_capacity_for_an_update(cloud, sag
     cloud.deploy("tightly", endpoint_resources("tightly", url, InstanceType="ml.g5.xlarge"))
     capacity(g5_xlarge=1)
     with steady_load(cloud, "tightly") as load:
-        newer = endpoint_resources("tightly", cloud.put_archive("tightly/2.tar.gz", "second"), "2", InstanceType="ml.g5.xlarge")
+        newer = endpoint_resources(
+            "tightly",
+            cloud.put_archive("tightly/2.tar.gz", "second"),
+            "2",
+            InstanceType="ml.g5.xlarge",
+        )
         status, reason = cloud.deploy("tightly", newer)
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert SHORT in reason

@@ -1,4 +1,6 @@
-"""What two threads of the local cloud do to each other at the worst moment, brought about instead of waited for."""
+"""What two threads of the local cloud do to each other at the worst moment, brought about instead
+of waited for.
+"""
 
 import json
 import os
@@ -17,7 +19,12 @@ def outcomes():
     """What went wrong in each meeting, by its name; they run where MiniStack is."""
     command = (PYTHON, "-m", "tests.local_cloud.interleaved")
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

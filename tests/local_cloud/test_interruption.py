@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from local_cloud import lifecycle
 from tests.local_cloud.desk import copy_repository, roundhouse
 from tests.local_cloud.tiny_road import ended
-from workbench.local_cloud import lifecycle
 
 pytestmark = pytest.mark.local_cloud
 
@@ -25,13 +25,21 @@ def desk(tmp_path):
 
 def started_demo(desk):
     with (desk / "demo.log").open("wb") as log:
-        return subprocess.Popen(roundhouse(desk, "demo"), cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(
+            roundhouse(desk, "demo"),
+            cwd=desk,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def wait_for(condition, process, desk):
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, (desk / "demo.log").read_text()
+        assert process.poll() is None and time.monotonic() < deadline, (
+            desk / "demo.log"
+        ).read_text()
         time.sleep(0.05)
 
 
@@ -39,7 +47,10 @@ def said(desk, words):
     return lambda: words in (desk / "demo.log").read_text(errors="replace")
 
 
-@pytest.mark.parametrize("moment", ["Local cloud", "cdk bootstrap", "Deploying the foundation", "Building sentence-embedder"])
+@pytest.mark.parametrize(
+    "moment",
+    ["Local cloud", "cdk bootstrap", "Deploying the foundation", "Building sentence-embedder"],
+)
 def test_interrupted_demo_leaves_no_process_and_no_state(desk, moment):
     process = started_demo(desk)
     try:

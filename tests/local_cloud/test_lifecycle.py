@@ -9,15 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_cloud.account import BUCKET, ROOT, SLEEPS, Account, build, endpoint_resources, gone, marked_processes, until
-from workbench.local_cloud import lifecycle
-from workbench.local_cloud.address import is_alive, process_start, read_address, write_address
+from local_cloud import lifecycle
+from local_cloud.address import is_alive, process_start, read_address, write_address
+from tests.local_cloud.account import (
+    BUCKET,
+    ROOT,
+    SLEEPS,
+    Account,
+    build,
+    endpoint_resources,
+    gone,
+    marked_processes,
+    until,
+)
 
 pytestmark = pytest.mark.local_cloud
 
 
 def test_environment_points_every_client_at_the_cloud(cloud):
-    inherited = {"HOME": "/home/x", "AWS_CA_BUNDLE": "/etc/ca.pem", "AWS_PROFILE": "work", "http_proxy": "http://proxy:1"}
+    inherited = {
+        "HOME": "/home/x",
+        "AWS_CA_BUNDLE": "/etc/ca.pem",
+        "AWS_PROFILE": "work",
+        "http_proxy": "http://proxy:1",
+    }
     found = lifecycle.client_environment(cloud.address, inherited, account="111122223333")
     assert found["AWS_ENDPOINT_URL"] == found["AWS_ENDPOINT_URL_S3"] == cloud.address.endpoint_url
     assert found["AWS_ACCESS_KEY_ID"] == "111122223333"
@@ -28,9 +43,14 @@ def test_environment_points_every_client_at_the_cloud(cloud):
 
 
 def test_cloud_listens_on_loopback_only(cloud):
-    listening = Path("/proc/net/tcp").read_text().splitlines() + Path("/proc/net/tcp6").read_text().splitlines()
+    listening = (
+        Path("/proc/net/tcp").read_text().splitlines()
+        + Path("/proc/net/tcp6").read_text().splitlines()
+    )
     port = f":{cloud.address.port:04X}"
-    local = [line.split()[1] for line in listening if f"{port} " in line and line.split()[3] == "0A"]
+    local = [
+        line.split()[1] for line in listening if f"{port} " in line and line.split()[3] == "0A"
+    ]
     assert local == [f"0100007F{port}"]
 
 
@@ -66,10 +86,14 @@ def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
 
 
 def start_with_work(state, name):
-    """Starts a local cloud in which an endpoint answers and a build runs, both marked with one name."""
+    """Starts a local cloud in which an endpoint answers and a build runs, both marked with one
+    name.
+    """
     account = Account(lifecycle.start(ROOT, state), state)
     account.client("s3").create_bucket(Bucket=BUCKET)
-    status, reason = account.deploy(name, endpoint_resources(name, account.put_archive(f"{name}.tar.gz", "hi")))
+    status, reason = account.deploy(
+        name, endpoint_resources(name, account.put_archive(f"{name}.tar.gz", "hi"))
+    )
     assert (status, reason) == ("CREATE_COMPLETE", "")
     build(account, name, SLEEPS)
     until(lambda: True if sleeps(name) else None)
@@ -97,7 +121,11 @@ def alive(address):
 
 def test_find_knows_a_later_process_with_the_same_pid(tmp_path, cloud):
     other = type(cloud.address)(
-        pid=os.getpid(), pid_started="an earlier boot/7", port=1, endpoint_url="http://127.0.0.1:1", started_at=""
+        pid=os.getpid(),
+        pid_started="an earlier boot/7",
+        port=1,
+        endpoint_url="http://127.0.0.1:1",
+        started_at="",
     )
     write_address(tmp_path, other)
     assert process_start(os.getpid()) is not None
@@ -124,7 +152,10 @@ def test_pace_is_taken_from_the_environment_and_told(new_state, monkeypatch):
 
 def test_refuses_a_pace_that_is_no_number(new_state, monkeypatch):
     monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "soon")
-    with pytest.raises(lifecycle.CloudError, match="ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE is 'soon': it takes a number above 0"):
+    with pytest.raises(
+        lifecycle.CloudError,
+        match="ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE is 'soon': it takes a number above 0",
+    ):
         lifecycle.start(ROOT, new_state)
 
 
@@ -135,7 +166,9 @@ def test_refuses_a_state_folder_that_cannot_be_written(tmp_path):
 
 
 def test_refuses_a_missing_environment(tmp_path):
-    with pytest.raises(lifecycle.CloudError, match="cloud is missing: `make environments` makes it"):
+    with pytest.raises(
+        lifecycle.CloudError, match="cloud is missing: `make environments` makes it"
+    ):
         lifecycle.start(tmp_path, tmp_path / "state")
 
 
@@ -166,6 +199,9 @@ def test_port_is_held_from_the_moment_it_is_chosen(tmp_path):
 
 def test_refuses_to_wait_for_a_cloud_that_died(tmp_path):
     root = root_of(tmp_path, "#!/bin/sh\necho no such emulator\nexit 3\n")
-    with pytest.raises(lifecycle.CloudError, match=r"stopped while starting: no such emulator \(log: .*cloud\.log\)"):
+    with pytest.raises(
+        lifecycle.CloudError,
+        match=r"stopped while starting: no such emulator \(log: .*cloud\.log\)",
+    ):
         lifecycle.start(root, tmp_path / "state")
     shutil.rmtree(tmp_path / "state")

@@ -1,4 +1,6 @@
-"""What endpoints publish to CloudWatch, and what CloudWatch answers about it; a minute lasts a second here."""
+"""What endpoints publish to CloudWatch, and what CloudWatch answers about it; a minute lasts a
+second here.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,14 +14,20 @@ pytestmark = pytest.mark.local_cloud
 ENDPOINT = "measured"
 EVER = 4_000_000_020
 """One period that no midnight divides."""
-DIMENSIONS = [{"Name": "EndpointName", "Value": ENDPOINT}, {"Name": "VariantName", "Value": "AllTraffic"}]
+DIMENSIONS = [
+    {"Name": "EndpointName", "Value": ENDPOINT},
+    {"Name": "VariantName", "Value": "AllTraffic"},
+]
 
 
 @pytest.fixture(scope="module")
 def measured(cloud):
     """Two instances, asked thirty times; six requests are refused by the model."""
     url = cloud.put_archive("measured/model.tar.gz", "hi")
-    assert cloud.deploy(ENDPOINT, endpoint_resources(ENDPOINT, url, InitialInstanceCount=2)) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy(ENDPOINT, endpoint_resources(ENDPOINT, url, InitialInstanceCount=2)) == (
+        "CREATE_COMPLETE",
+        "",
+    )
     for number in range(24):
         cloud.invoke(ENDPOINT, b"wait 0.1" if number < 2 else b"hello")
     for _ in range(6):
@@ -36,9 +44,16 @@ def span():
 
 def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=()):
     """A metric's statistics over the last minutes as one period."""
-    options = {"ExtendedStatistics": list(extended)} if extended else {"Statistics": list(statistics)}
+    options = (
+        {"ExtendedStatistics": list(extended)} if extended else {"Statistics": list(statistics)}
+    )
     points = cloud.client("cloudwatch").get_metric_statistics(
-        Namespace=namespace, MetricName=name, Dimensions=DIMENSIONS, Period=EVER, **span(), **options
+        Namespace=namespace,
+        MetricName=name,
+        Dimensions=DIMENSIONS,
+        Period=EVER,
+        **span(),
+        **options,
     )["Datapoints"]
     return points[0] if points else {}
 
@@ -78,8 +93,14 @@ def test_get_metric_data_computes_expressions(measured):
         {"Id": "ms", "Expression": "IF(requests > 0, p99 / 1000, 0)"},
         {"Id": "none", "Expression": "FILL(errors, 0) * 0"},
     ]
-    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())["MetricDataResults"]
-    assert [(each["Id"], each["Label"]) for each in results] == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
+    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
+        "MetricDataResults"
+    ]
+    assert [(each["Id"], each["Label"]) for each in results] == [
+        ("share", "errors (%)"),
+        ("ms", "ms"),
+        ("none", "none"),
+    ]
     assert results[0]["Values"] == pytest.approx([20.0])
     assert 90 < results[1]["Values"][0] < 10_000
     assert set(results[2]["Values"]) == {0.0}
@@ -87,25 +108,42 @@ def test_get_metric_data_computes_expressions(measured):
 
 def test_refuses_an_expression_that_cannot_be_read(measured):
     with pytest.raises(ClientError, match="unknown metric id 'm9'") as error:
-        measured.client("cloudwatch").get_metric_data(MetricDataQueries=[{"Id": "e", "Expression": "m9 / 2"}], **span())
+        measured.client("cloudwatch").get_metric_data(
+            MetricDataQueries=[{"Id": "e", "Expression": "m9 / 2"}], **span()
+        )
     assert error.value.response["Error"]["Code"] == "ValidationError"
 
 
 def test_search_finds_the_metrics_of_an_endpoint(measured):
     text = f'{{AWS/SageMaker,EndpointName,VariantName}} MetricName="Invocations" EndpointName="{ENDPOINT}"'
     queries = [{"Id": "e", "Expression": f"SUM(SEARCH('{text}', 'Sum', {EVER}))"}]
-    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())["MetricDataResults"]
+    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
+        "MetricDataResults"
+    ]
     assert results[0]["Values"] == [30.0]
 
 
 def test_every_instance_s_use_is_sampled(measured):
     def sampled():
-        found = asked(measured, "MemoryUtilization", "SampleCount", "Average", namespace="/aws/sagemaker/Endpoints")
+        found = asked(
+            measured,
+            "MemoryUtilization",
+            "SampleCount",
+            "Average",
+            namespace="/aws/sagemaker/Endpoints",
+        )
         return found if found.get("SampleCount", 0) >= 2 else None
 
     assert 0 < until(sampled)["Average"] < 100
-    assert asked(measured, "DiskUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")["Maximum"] < 100
-    listed = measured.client("cloudwatch").list_metrics(Namespace="/aws/sagemaker/Endpoints")["Metrics"]
+    assert (
+        asked(measured, "DiskUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")[
+            "Maximum"
+        ]
+        < 100
+    )
+    listed = measured.client("cloudwatch").list_metrics(Namespace="/aws/sagemaker/Endpoints")[
+        "Metrics"
+    ]
     assert not any(each["MetricName"].startswith("GPU") for each in listed)
 
 
@@ -141,11 +179,16 @@ def test_a_load_does_not_flood_the_store(measured):
 
 @pytest.fixture(scope="module")
 def shared(cloud):
-    """A multi-model endpoint whose server holds one model at a time: each other model unloads the one before."""
+    """A multi-model endpoint whose server holds one model at a time: each other model unloads the
+    one before.
+    """
     for name in ("one", "two"):
         cloud.put_archive(f"shared-metrics/{name}.tar.gz", name)
     resources = endpoint_resources(
-        "shared-metrics", "s3://engines/shared-metrics/", mode="MultiModel", environment={"MODELS_HELD": "1"}
+        "shared-metrics",
+        "s3://engines/shared-metrics/",
+        mode="MultiModel",
+        environment={"MODELS_HELD": "1"},
     )
     assert cloud.deploy("shared-metrics", resources) == ("CREATE_COMPLETE", "")
     for name in ("one", "one", "two", "one"):
@@ -155,9 +198,17 @@ def shared(cloud):
 
 
 def shared_statistic(cloud, name, statistic, namespace="AWS/SageMaker"):
-    dimensions = [{"Name": "EndpointName", "Value": "shared-metrics"}, {"Name": "VariantName", "Value": "AllTraffic"}]
+    dimensions = [
+        {"Name": "EndpointName", "Value": "shared-metrics"},
+        {"Name": "VariantName", "Value": "AllTraffic"},
+    ]
     points = cloud.client("cloudwatch").get_metric_statistics(
-        Namespace=namespace, MetricName=name, Dimensions=dimensions, Period=EVER, Statistics=[statistic], **span()
+        Namespace=namespace,
+        MetricName=name,
+        Dimensions=dimensions,
+        Period=EVER,
+        Statistics=[statistic],
+        **span(),
     )["Datapoints"]
     return points[0][statistic] if points else None
 
@@ -169,10 +220,20 @@ def test_loads_and_unloads_of_models_are_timed(shared):
     assert shared_statistic(shared, "ModelUnloadingTime", "SampleCount") == 2
     waited, parts = (
         shared_statistic(shared, "ModelLoadingWaitTime", "Sum"),
-        sum(shared_statistic(shared, f"Model{part}Time", "Sum") for part in ("Loading", "Downloading", "Unloading")),
+        sum(
+            shared_statistic(shared, f"Model{part}Time", "Sum")
+            for part in ("Loading", "Downloading", "Unloading")
+        ),
     )
     assert waited == pytest.approx(parts)
 
 
 def test_loaded_models_are_counted(shared):
-    assert until(lambda: shared_statistic(shared, "LoadedModelCount", "Maximum", "/aws/sagemaker/Endpoints")) == 1
+    assert (
+        until(
+            lambda: shared_statistic(
+                shared, "LoadedModelCount", "Maximum", "/aws/sagemaker/Endpoints"
+            )
+        )
+        == 1
+    )

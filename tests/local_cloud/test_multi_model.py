@@ -25,7 +25,9 @@ TENSORS = {
 def shared(cloud):
     for name in ("a", "b", "c"):
         cloud.put_archive(f"shared/{name}/model.tar.gz", f"I am {name}")
-    resources = endpoint_resources("shared", "s3://engines/shared/", mode="MultiModel", environment={"MODELS_HELD": "2"})
+    resources = endpoint_resources(
+        "shared", "s3://engines/shared/", mode="MultiModel", environment={"MODELS_HELD": "2"}
+    )
     assert cloud.deploy("shared", resources) == ("CREATE_COMPLETE", "")
     yield cloud
     cloud.destroy("shared")
@@ -35,7 +37,10 @@ def shared(cloud):
 def test_target_models_answer_each_for_itself(shared):
     for name in ("a", "b"):
         answer = shared.invoke("shared", TargetModel=f"{name}/model.tar.gz")
-        assert (answer["greeting"], answer["target_model"]) == (f"I am {name}", f"{name}/model.tar.gz")
+        assert (answer["greeting"], answer["target_model"]) == (
+            f"I am {name}",
+            f"{name}/model.tar.gz",
+        )
 
 
 def test_least_recently_used_target_model_makes_room(shared):
@@ -47,7 +52,8 @@ def test_least_recently_used_target_model_makes_room(shared):
 
 def test_refuses_a_target_model_that_is_not_in_s3(shared):
     with pytest.raises(
-        ClientError, match=r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)"
+        ClientError,
+        match=r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)",
     ) as error:
         shared.invoke("shared", TargetModel="d/model.tar.gz")
     assert error.value.response["Error"]["Code"] == "ValidationError"
@@ -59,7 +65,9 @@ def test_refuses_an_invocation_without_target_model(shared):
 
 
 def test_refuses_a_prefix_without_slash(cloud):
-    status, reason = cloud.deploy("noslash", endpoint_resources("noslash", "s3://engines/shared", mode="MultiModel"))
+    status, reason = cloud.deploy(
+        "noslash", endpoint_resources("noslash", "s3://engines/shared", mode="MultiModel")
+    )
     assert status == "ROLLBACK_COMPLETE"
     assert "must be an S3 prefix that ends with '/'" in reason
     cloud.destroy("noslash")
@@ -67,8 +75,17 @@ def test_refuses_a_prefix_without_slash(cloud):
 
 def test_loads_are_published_as_metrics(shared):
     shared.invoke("shared", TargetModel="a/model.tar.gz")
-    names = {each["MetricName"] for each in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]}
-    assert {"Invocations", "ModelLatency", "OverheadLatency", "ModelCacheHit", "ModelLoadingTime"} <= names
+    names = {
+        each["MetricName"]
+        for each in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]
+    }
+    assert {
+        "Invocations",
+        "ModelLatency",
+        "OverheadLatency",
+        "ModelCacheHit",
+        "ModelLoadingTime",
+    } <= names
 
 
 def put_engine(cloud, key, folder, tiny=EMBEDDER, **changes):
@@ -82,7 +99,9 @@ def put_engine(cloud, key, folder, tiny=EMBEDDER, **changes):
 
 def ask(cloud, endpoint, name, body=TEXTS):
     """One request to one target model."""
-    return cloud.invoke(endpoint, body, TargetModel=f"{name}/model.tar.gz", ContentType="application/json")
+    return cloud.invoke(
+        endpoint, body, TargetModel=f"{name}/model.tar.gz", ContentType="application/json"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +112,9 @@ def python(cloud, tmp_path_factory):
     put_engine(cloud, "python/tensors/model.tar.gz", folder / "tensors", ARITHMETIC)
     put_engine(cloud, "python/large/model.tar.gz", folder / "large", host_memory_mib=1e9)
     put_engine(cloud, "python/foreign/model.tar.gz", folder / "foreign", compute_capability="9.0")
-    resources = endpoint_resources("python", "s3://engines/python/", mode="MultiModel", image=f"{IMAGES}/python-server:1")
+    resources = endpoint_resources(
+        "python", "s3://engines/python/", mode="MultiModel", image=f"{IMAGES}/python-server:1"
+    )
     assert cloud.deploy("python", resources) == ("CREATE_COMPLETE", "")
     yield cloud
     cloud.destroy("python")
@@ -109,25 +130,36 @@ def test_python_server_loads_target_models_when_first_asked(python):
 
 
 def test_refuses_a_target_model_that_python_server_cannot_find_and_answers_the_next(python):
-    with pytest.raises(ClientError, match=r"Failed to download model data\(bucket: engines, key: python/none/model.tar.gz\)"):
+    with pytest.raises(
+        ClientError,
+        match=r"Failed to download model data\(bucket: engines, key: python/none/model.tar.gz\)",
+    ):
         ask(python, "python", "none")
-    with pytest.raises(ClientError, match=r"the engine was made for compute capability 9\.0, this server runs cpu"):
+    with pytest.raises(
+        ClientError, match=r"the engine was made for compute capability 9\.0, this server runs cpu"
+    ):
         ask(python, "python", "foreign")
     assert ask(python, "python", "texts")
 
 
 def test_refuses_a_target_model_that_no_unloading_makes_room_for_and_loads_the_others_again(python):
-    with pytest.raises(ClientError, match=r"'[0-9a-f]{32}' takes 1000000000 MiB and .* unload others first") as error:
+    with pytest.raises(
+        ClientError, match=r"'[0-9a-f]{32}' takes 1000000000 MiB and .* unload others first"
+    ) as error:
         ask(python, "python", "large")
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] >= 400
-    assert ask(python, "python", "texts") and ask(python, "python", "tensors", json.dumps(TENSORS).encode())
+    assert ask(python, "python", "texts") and ask(
+        python, "python", "tensors", json.dumps(TENSORS).encode()
+    )
 
 
 def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
     names = [f"model-{number}" for number in range(12)]
     for name in names:
         put_engine(cloud, f"tight/{name}/model.tar.gz", tmp_path / name)
-    resources = endpoint_resources("tight", "s3://engines/tight/", mode="MultiModel", image=f"{IMAGES}/tight-server:1")
+    resources = endpoint_resources(
+        "tight", "s3://engines/tight/", mode="MultiModel", image=f"{IMAGES}/tight-server:1"
+    )
     assert cloud.deploy("tight", resources) == ("CREATE_COMPLETE", "")
     made_room, deaths = False, []
     for name in (*names, *names[:3], *names):
@@ -143,7 +175,8 @@ def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
 def answered(cloud, name, deaths):
     """What the tight server answers; None while another takes the place of one that died.
 
-    A native thread that finds no address space ends the process, and what is left may be too little for a request.
+    A native thread that finds no address space ends the process, and what is left may be too little
+    for a request.
     """
     try:
         return ask(cloud, "tight", name)

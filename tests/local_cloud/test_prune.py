@@ -1,4 +1,6 @@
-"""Engines that no lock names, in the local cloud's S3: marked, taken back, and never one that is named or deployed."""
+"""Engines that no lock names, in the local cloud's S3: marked, taken back, and never one that is
+named or deployed.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from rich.console import Console
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
+from roundhouse.pruning import marks
+from roundhouse.pruning.prune import prune
+from roundhouse.pruning.table import prune_table, sentences
+from roundhouse.pruning.unreferenced import Verdict
 from tests.local_cloud.tiny_road import road_at, sound_network, walk
-from workbench.pruning import marks
-from workbench.pruning.prune import prune
-from workbench.pruning.table import prune_table, sentences
-from workbench.pruning.unreferenced import Verdict
 
 pytestmark = pytest.mark.local_cloud
 
@@ -43,7 +45,10 @@ def road(tiny):
     s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
     for name, data in FILES.items():
         s3.put_object(
-            Bucket=bucket, Key=name, Body=data, ContentType="text/html" if name.endswith("html") else "binary/octet-stream"
+            Bucket=bucket,
+            Key=name,
+            Body=data,
+            ContentType="text/html" if name.endswith("html") else "binary/octet-stream",
         )
     marks.keep(s3, bucket, ["engines/", "networks/"])
     return road
@@ -60,8 +65,14 @@ def pruned(road, *, days=31, dry_run=False):
 def marked(road):
     """Names of the objects that bear the mark, with their times."""
     s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
-    objects = [each for prefix in ("engines/", "networks/") for each in marks.objects_under(s3, bucket, prefix)]
-    return {each.name: each.modified for each in marks.with_marks(s3, bucket, objects) if each.is_marked}
+    objects = [
+        each
+        for prefix in ("engines/", "networks/")
+        for each in marks.objects_under(s3, bucket, prefix)
+    ]
+    return {
+        each.name: each.modified for each in marks.with_marks(s3, bucket, objects) if each.is_marked
+    }
 
 
 def verdicts(found):
@@ -83,18 +94,33 @@ def test_marks_what_no_lock_names_and_nothing_else(tiny, road):
 
 def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(road):
     s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
-    s3.put_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html", Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]})
-    before = {each.name: each.modified for each in marks.objects_under(s3, bucket, f"engines/{LOST}/")}
-    versions = len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"])
+    s3.put_object_tagging(
+        Bucket=bucket,
+        Key=f"engines/{LOST}/card.html",
+        Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]},
+    )
+    before = {
+        each.name: each.modified for each in marks.objects_under(s3, bucket, f"engines/{LOST}/")
+    }
+    versions = len(
+        s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]
+    )
     pruned(road)
     after = marked(road)
     assert all(after[name] >= before[name] for name in before)
     answer = s3.get_object(Bucket=bucket, Key=f"engines/{LOST}/card.html")
     assert (answer["Body"].read(), answer["ContentType"]) == (b"<p>card</p>", "text/html")
-    tags = {tag["Key"]: tag["Value"] for tag in s3.get_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html")["TagSet"]}
+    tags = {
+        tag["Key"]: tag["Value"]
+        for tag in s3.get_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html")["TagSet"]
+    }
     assert tags == {"team": "a b", UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
-    # What S3 deletes by is the day an object was made: without a copy an old engine would go with the next morning.
-    assert len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]) == versions + 1
+    # What S3 deletes by is the day an object was made: without a copy an old engine would go with
+    # the next morning.
+    assert (
+        len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"])
+        == versions + 1
+    )
 
 
 def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(road):
@@ -116,7 +142,9 @@ def test_a_mark_that_was_broken_off_is_finished(road):
     s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
     marks.mark(s3, bucket, marks.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
     pruned(road, days=0)
-    assert {name for name in marked(road) if LOST in name} == {name for name in FILES if LOST in name}
+    assert {name for name in marked(road) if LOST in name} == {
+        name for name in FILES if LOST in name
+    }
 
 
 def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, road):
@@ -132,7 +160,10 @@ def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, road):
 def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, road):
     s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
     entry = read_lock(tiny.lock.parent, "tiny").engines[own_engine(tiny)]
-    prefixes = [f"engines/{own_engine(tiny)}/", *(f"networks/{key}/" for key in entry.manifest.network_keys.values())]
+    prefixes = [
+        f"engines/{own_engine(tiny)}/",
+        *(f"networks/{key}/" for key in entry.manifest.network_keys.values()),
+    ]
     for prefix in prefixes:
         assert marks.mark(s3, bucket, marks.objects_under(s3, bucket, prefix)) > 0
     assert walk(road).deployed.changed == ()
@@ -155,8 +186,14 @@ def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, road):
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ("build/local/locks/tiny.lock.yaml", r"tiny.lock.yaml: is not a lock file; restore it from git"),
-        ("build/local/locks/forgotten.lock.yaml", r"forgotten.lock.yaml: is not a lock file; restore it from git"),
+        (
+            "build/local/locks/tiny.lock.yaml",
+            r"tiny.lock.yaml: is not a lock file; restore it from git",
+        ),
+        (
+            "build/local/locks/forgotten.lock.yaml",
+            r"forgotten.lock.yaml: is not a lock file; restore it from git",
+        ),
         ("models/tiny.yaml", r"models/tiny.yaml"),
     ],
 )
@@ -185,6 +222,8 @@ def test_the_table_says_what_is_lost_and_how_to_take_it_back(road):
     console = Console(file=io.StringIO(), width=160)
     console.print(prune_table(found))
     text = console.file.getvalue()
-    assert LOST in text and "gone-model" in text and any(f"deleted on {day}" in text for day in days)
+    assert (
+        LOST in text and "gone-model" in text and any(f"deleted on {day}" in text for day in days)
+    )
     assert "put the lock's entry back" in sentences(found)[1] and "2 marked" in sentences(found)[0]
     assert json.dumps(found.as_dict())

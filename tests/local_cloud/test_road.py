@@ -1,4 +1,7 @@
-"""The road's bad days, with everything real: stock cdk, CodeBuild's process, the served archive. One after the other."""
+"""The road's bad days, with everything real: stock cdk, CodeBuild's process, the served archive.
+
+One after the other.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import signal
 
 import pytest
 
+from local_cloud import lifecycle
+from local_cloud.address import is_alive
 from onboarding.names import artifact_bucket
+from roundhouse.errors import BuildFailed, DeployFailed
+from roundhouse.road import cloud_state
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import (
     ALONE,
@@ -24,10 +31,6 @@ from tests.local_cloud.tiny_road import (
     walk,
     weighted_network,
 )
-from workbench.errors import BuildFailed, DeployFailed
-from workbench.local_cloud import lifecycle
-from workbench.local_cloud.address import is_alive
-from workbench.road import cloud_state
 
 pytestmark = pytest.mark.local_cloud
 
@@ -61,13 +64,19 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
         assert [entry.manifest.model for entry in done.built] == ["newcomer"]
         # The environment's dashboard shows every endpoint.
         assert set(done.deployed.changed) == {"local/Endpoint-newcomer", "local/Observability"}
-        assert {"local/Foundation", "local/Builds", "local/Endpoint-tiny"} <= set(done.deployed.unchanged)
-        assert {name: each for name, each in _stacks(road).items() if name in stacks and "observ" not in name} == {
-            name: each for name, each in stacks.items() if "observ" not in name
-        }
+        assert {"local/Foundation", "local/Builds", "local/Endpoint-tiny"} <= set(
+            done.deployed.unchanged
+        )
+        assert {
+            name: each
+            for name, each in _stacks(road).items()
+            if name in stacks and "observ" not in name
+        } == {name: each for name, each in stacks.items() if "observ" not in name}
         assert tiny.lock.read_bytes() == lock and tiny.lock.with_name("newcomer.lock.yaml").exists()
         assert servers <= _servers(tiny)
-        assert {Caller(road).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")} == {1}
+        assert {Caller(road).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")} == {
+            1
+        }
     finally:
         model.unlink()
         road.clients("cloudformation").delete_stack(StackName="roundhouse-local-endpoint-newcomer")
@@ -79,7 +88,11 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
 def _stacks(road):
     """When each stack was changed last."""
     pages = road.clients("cloudformation").get_paginator("describe_stacks").paginate()
-    return {each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"]) for page in pages for each in page["Stacks"]}
+    return {
+        each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"])
+        for page in pages
+        for each in page["Stacks"]
+    }
 
 
 def _servers(tiny):
@@ -103,7 +116,10 @@ def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny,
     lock, answer = tiny.lock.read_bytes(), vector(road)
     tiny.write_model(weighted_network(), precision="int8", mean=1.0)
     try:
-        with pytest.raises(BuildFailed, match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log"):
+        with pytest.raises(
+            BuildFailed,
+            match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log",
+        ):
             walk(road)
     finally:
         tiny.write_model(sound_network())
@@ -125,11 +141,16 @@ def test_refuses_a_tampered_archive_before_deploying(tiny, road):
 
 def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, road):
     entry = lock_entry(tiny)
-    road.clients("s3").delete_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path)
     road.clients("s3").delete_object(
-        Bucket=artifact_bucket(road.environment), Key=entry.archive.path.replace("model.tar.gz", "lock-entry.json")
+        Bucket=artifact_bucket(road.environment), Key=entry.archive.path
     )
-    with pytest.raises(DeployFailed, match="`roundhouse build --env local --model tiny` builds it again"):
+    road.clients("s3").delete_object(
+        Bucket=artifact_bucket(road.environment),
+        Key=entry.archive.path.replace("model.tar.gz", "lock-entry.json"),
+    )
+    with pytest.raises(
+        DeployFailed, match="`roundhouse build --env local --model tiny` builds it again"
+    ):
         walk(road)
     assert len(walk(road, rebuild_gone=True).built) == 1
     assert vector(road)
@@ -137,11 +158,15 @@ def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, roa
 
 def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(tiny, road):
     answer, before = vector(road), processes_of(tiny.places.tree)
-    refused = pytest.raises(DeployFailed, match=r"did not pass the ping health check.*Refused.*Log: .*\.log")
+    refused = pytest.raises(
+        DeployFailed, match=r"did not pass the ping health check.*Refused.*Log: .*\.log"
+    )
     with sick_engine(road, tiny, load_seconds=9.0), refused:
         walk(road)
     assert vector(road) == answer
-    assert ended(tiny.places.tree, but=before) and set(before) <= set(processes_of(tiny.places.tree))
+    assert ended(tiny.places.tree, but=before) and set(before) <= set(
+        processes_of(tiny.places.tree)
+    )
     walk(road)
 
 

@@ -1,4 +1,6 @@
-"""Updates by every rollout policy, under load: the old fleet answers until the new one does, and goes on when it does not."""
+"""Updates by every rollout policy, under load: the old fleet answers until the new one does, and
+goes on when it does not.
+"""
 
 import json
 import threading
@@ -19,20 +21,35 @@ HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}
 
 def blue_green(kind, wait=60, **step):
     routing = {"Type": kind, "WaitIntervalInSeconds": wait, **step}
-    return {"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": routing, "TerminationWaitInSeconds": 30}, **WATCHED}
+    return {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": routing,
+            "TerminationWaitInSeconds": 30,
+        },
+        **WATCHED,
+    }
 
 
 ROLLOUTS = {
     "all_at_once": blue_green("ALL_AT_ONCE"),
     "canary": blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1}),
     "linear": blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40}),
-    "rolling": {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60}, **WATCHED},
+    "rolling": {
+        "RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60},
+        **WATCHED,
+    },
 }
 
 
 def baking(deployment, seconds):
-    """The same rollout with another wait: AWS's hour is a minute here, long enough for whatever a test does meanwhile."""
-    return json.loads(json.dumps(deployment).replace('"WaitIntervalInSeconds": 60', f'"WaitIntervalInSeconds": {seconds}'))
+    """The same rollout with another wait: AWS's hour is a minute here, long enough for whatever a
+    test does meanwhile.
+    """
+    return json.loads(
+        json.dumps(deployment).replace(
+            '"WaitIntervalInSeconds": 60', f'"WaitIntervalInSeconds": {seconds}'
+        )
+    )
 
 
 @pytest.fixture
@@ -44,14 +61,18 @@ def alarm(cloud):
         Threshold=1, ComparisonOperator="GreaterThanThreshold", TreatMissingData="ignore",
     )  # fmt: skip
     cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="quiet")
-    yield lambda state: cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue=state, StateReason="told to")
+    yield lambda state: cloudwatch.set_alarm_state(
+        AlarmName=ALARM, StateValue=state, StateReason="told to"
+    )
     cloudwatch.delete_alarms(AlarmNames=[ALARM])
 
 
 def deployed(cloud, name, version, deployment=None, count=2, **options):
     """Deploys a version that greets with its own name."""
     url = cloud.put_archive(f"{name}/{version}.tar.gz", f"version {version}")
-    resources = endpoint_resources(name, url, version=version, InitialInstanceCount=count, **options)
+    resources = endpoint_resources(
+        name, url, version=version, InitialInstanceCount=count, **options
+    )
     if deployment is not None:
         resources["Endpoint"]["Properties"]["DeploymentConfig"] = deployment
     return cloud.deploy(name, resources)
@@ -83,7 +104,9 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
     name = f"back-{kind.replace('_', '-')}"
     deployed(cloud, name, "1", ROLLOUTS[kind])
     with steady_load(cloud, name) as load:
-        tripping = threading.Thread(target=lambda: (load.until_answered("version 2"), alarm("ALARM")))
+        tripping = threading.Thread(
+            target=lambda: (load.until_answered("version 2"), alarm("ALARM"))
+        )
         tripping.start()
         status, reason = deployed(cloud, name, "2", baking(ROLLOUTS[kind], 3600))
         tripping.join()
@@ -105,17 +128,24 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
 
 
 def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cloud):
-    cloudwatch, dimensions = cloud.client("cloudwatch"), {"EndpointName": "bad-canary", "VariantName": "AllTraffic"}
+    cloudwatch, dimensions = (
+        cloud.client("cloudwatch"),
+        {"EndpointName": "bad-canary", "VariantName": "AllTraffic"},
+    )
     cloudwatch.put_metric_alarm(
         AlarmName="refusing", Namespace="AWS/SageMaker", MetricName="Invocation4XXErrors", Statistic="Average", Period=60,
         EvaluationPeriods=1, Threshold=0.01, ComparisonOperator="GreaterThanThreshold", TreatMissingData="notBreaching",
         Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
     )  # fmt: skip
-    deployment = blue_green("CANARY", wait=1800, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 20})
+    deployment = blue_green(
+        "CANARY", wait=1800, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 20}
+    )
     deployment["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": "refusing"}]}
     deployed(cloud, "bad-canary", "1", deployment)
     with steady_load(cloud, "bad-canary") as load:
-        status, reason = deployed(cloud, "bad-canary", "2", deployment, environment={"SERVER_MODE": "refuses"})
+        status, reason = deployed(
+            cloud, "bad-canary", "2", deployment, environment={"SERVER_MODE": "refuses"}
+        )
         assert status == "UPDATE_ROLLBACK_COMPLETE"
         assert "in ALARM state: refusing." in reason
         load.forget_failures()
@@ -127,7 +157,9 @@ def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cl
 
 
 def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
-    deployment = blue_green("CANARY", wait=3600, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25})
+    deployment = blue_green(
+        "CANARY", wait=3600, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25}
+    )
     deployed(cloud, "share", "1", deployment)
     updating = threading.Thread(target=deployed, args=(cloud, "share", "2", deployment))
     with steady_load(cloud, "share") as load:
@@ -153,7 +185,12 @@ def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
 def test_linear_shift_takes_its_steps_one_wait_after_another(cloud, alarm):
     deployed(cloud, "steps", "1", ROLLOUTS["linear"], count=1)
     begun = time.monotonic()
-    deployed(cloud, "steps", "2", blue_green("LINEAR", wait=60, LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 10}))
+    deployed(
+        cloud,
+        "steps",
+        "2",
+        blue_green("LINEAR", wait=60, LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 10}),
+    )
     assert time.monotonic() - begun >= 10
     cloud.destroy("steps")
 
@@ -163,7 +200,9 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
     name = f"sick-{kind.replace('_', '-')}"
     deployed(cloud, name, "1", ROLLOUTS[kind])
     with steady_load(cloud, name) as load:
-        status, reason = deployed(cloud, name, "2", ROLLOUTS[kind], environment={"SERVER_MODE": "exits"})
+        status, reason = deployed(
+            cloud, name, "2", ROLLOUTS[kind], environment={"SERVER_MODE": "exits"}
+        )
     assert load.failures == []
     assert load.greetings() == {"version 1"}
     assert status == "UPDATE_ROLLBACK_COMPLETE"
@@ -178,7 +217,9 @@ def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind)
     name = f"dies-{kind}"
     deployment = baking(ROLLOUTS[kind], 3600)
     deployed(cloud, name, "1", deployment)
-    status, reason = deployed(cloud, name, "2", deployment, environment={"SERVER_MODE": "ends_soon"})
+    status, reason = deployed(
+        cloud, name, "2", deployment, environment={"SERVER_MODE": "ends_soon"}
+    )
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert f"instances of endpoint config {name}-2 did not stay healthy" in reason
     assert {cloud.invoke(name)["greeting"] for _ in range(10)} == {"version 1"}
@@ -189,12 +230,18 @@ def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind)
 def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm, tmp_path):
     deployed(cloud, "drained", "1", count=1)
     answer, answers = tmp_path / "answer", []
-    asking = threading.Thread(target=lambda: answers.append(cloud.invoke("drained", f"until {answer}".encode())["greeting"]))
+    asking = threading.Thread(
+        target=lambda: answers.append(
+            cloud.invoke("drained", f"until {answer}".encode())["greeting"]
+        )
+    )
     asking.start()
     (log,) = cloud.state.glob("endpoints/*-drained-*/*/server.log")
     until(lambda: True if "asked b'until" in log.read_text() else None)
     updated = []
-    updating = threading.Thread(target=lambda: updated.append(deployed(cloud, "drained", "2", count=1)))
+    updating = threading.Thread(
+        target=lambda: updated.append(deployed(cloud, "drained", "2", count=1))
+    )
     updating.start()
     try:
         until(lambda: True if cloud.invoke("drained")["greeting"] == "version 2" else None)
@@ -211,17 +258,24 @@ def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, al
 def test_refuses_an_update_during_an_update(cloud, alarm):
     sagemaker, baked = cloud.client("sagemaker"), baking(ROLLOUTS["all_at_once"], 3600)
     deployed(cloud, "twice", "1", ROLLOUTS["canary"])
-    sagemaker.create_endpoint_config(**endpoint_config("twice", "1") | {"EndpointConfigName": "twice-again"})
-    sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=baked)
+    sagemaker.create_endpoint_config(
+        **endpoint_config("twice", "1") | {"EndpointConfigName": "twice-again"}
+    )
+    sagemaker.update_endpoint(
+        EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=baked
+    )
     calls = (
         lambda: sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again"),
         lambda: sagemaker.delete_endpoint(EndpointName="twice"),
         lambda: sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="twice", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
+            EndpointName="twice",
+            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}],
         ),
     )
     for call in calls:
-        with pytest.raises(ClientError, match=r'Cannot update in-progress endpoint "arn:.*endpoint/twice"') as error:
+        with pytest.raises(
+            ClientError, match=r'Cannot update in-progress endpoint "arn:.*endpoint/twice"'
+        ) as error:
             call()
         assert error.value.response["Error"]["Code"] == "ValidationException"
     alarm("ALARM")
@@ -231,15 +285,22 @@ def test_refuses_an_update_during_an_update(cloud, alarm):
     sagemaker.delete_endpoint_config(EndpointConfigName="twice-again")
 
 
-def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_update_mends_it(cloud, alarm):
+def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_update_mends_it(
+    cloud, alarm
+):
     kind, sagemaker = "ml.c7i.2xlarge", cloud.client("sagemaker")
     write_capacity(cloud.state, **{kind: 3})
     deployed(cloud, "mixed", "1", InstanceType=kind)
     url = cloud.put_archive("mixed/2.tar.gz", "version 2")
     model = endpoint_resources("mixed", url, version="2")["Model"]["Properties"]
     sagemaker.create_model(**model)
-    sagemaker.create_endpoint_config(**endpoint_config("mixed", "2", variant={"InstanceType": kind, "InitialInstanceCount": 2}))
-    rolling = {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 600}, **WATCHED}
+    sagemaker.create_endpoint_config(
+        **endpoint_config("mixed", "2", variant={"InstanceType": kind, "InitialInstanceCount": 2})
+    )
+    rolling = {
+        "RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 600},
+        **WATCHED,
+    }
 
     def settled():
         status = described(cloud, "mixed")["EndpointStatus"]
@@ -248,13 +309,18 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
     def second_batch_bakes():
         shown = described(cloud, "mixed")
         for young in shown.get("PendingDeploymentSummary", {}).get("ProductionVariants", ()):
-            if young["VariantStatus"][0]["Status"] == "Baking" and young["CurrentInstanceCount"] == 2:
+            if (
+                young["VariantStatus"][0]["Status"] == "Baking"
+                and young["CurrentInstanceCount"] == 2
+            ):
                 return True if shown["ProductionVariants"][0]["CurrentInstanceCount"] == 1 else None
         return None
 
     try:
         with steady_load(cloud, "mixed") as load:
-            sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling)
+            sagemaker.update_endpoint(
+                EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling
+            )
             until(second_batch_bakes)
             write_capacity(cloud.state, **{kind: 2})
             alarm("ALARM")

@@ -22,7 +22,11 @@ def asked(cloud):
 
 def test_many_callers_are_answered_at_once(asked):
     with ThreadPoolExecutor(16) as callers:
-        answers = list(callers.map(lambda number: asked.invoke("asked", str(number).encode())["body"], range(64)))
+        answers = list(
+            callers.map(
+                lambda number: asked.invoke("asked", str(number).encode())["body"], range(64)
+            )
+        )
     assert answers == [str(number) for number in range(64)]
 
 
@@ -34,7 +38,10 @@ def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(as
     answer = asked.client("sagemaker-runtime").invoke_endpoint(
         EndpointName="asked", Body=b"x", ContentType="text/plain", CustomAttributes="trace=7"
     )
-    assert (answer["ContentType"], answer["InvokedProductionVariant"]) == ("application/json", "AllTraffic")
+    assert (answer["ContentType"], answer["InvokedProductionVariant"]) == (
+        "application/json",
+        "AllTraffic",
+    )
     told = json.loads(answer["Body"].read())
     assert (told["content_type"], told["attributes"]) == ("text/plain", "trace=7")
 
@@ -42,19 +49,37 @@ def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(as
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"CustomAttributes": "a" * 1025}, "'customAttributes' failed to satisfy constraint: .* less than or equal to 1024"),
-        ({"InferenceId": "i" * 65}, "'inferenceId' failed to satisfy constraint: .* less than or equal to 64"),
-        ({"TargetVariant": "all_traffic"}, "'targetVariant' failed to satisfy constraint: Member must satisfy regular"),
+        (
+            {"CustomAttributes": "a" * 1025},
+            "'customAttributes' failed to satisfy constraint: .* less than or equal to 1024",
+        ),
+        (
+            {"InferenceId": "i" * 65},
+            "'inferenceId' failed to satisfy constraint: .* less than or equal to 64",
+        ),
+        (
+            {"TargetVariant": "all_traffic"},
+            "'targetVariant' failed to satisfy constraint: Member must satisfy regular",
+        ),
         ({"TargetVariant": "Blue"}, "Could not find variant Blue in endpoint asked"),
-        ({"InferenceComponentName": "part"}, "InferenceComponentName part needs an endpoint whose models are inference comp"),
-        ({"TargetContainerHostname": "second"}, "TargetContainerHostname second needs a model of several containers"),
+        (
+            {"InferenceComponentName": "part"},
+            "InferenceComponentName part needs an endpoint whose models are inference comp",
+        ),
+        (
+            {"TargetContainerHostname": "second"},
+            "TargetContainerHostname second needs a model of several containers",
+        ),
     ],
 )
 def test_refuses_an_invocation(asked, options, said):
     with pytest.raises(ClientError, match=said) as error:
         asked.invoke("asked", **options)
     response = error.value.response
-    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == ("ValidationError", 400)
+    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == (
+        "ValidationError",
+        400,
+    )
 
 
 def test_refuses_a_body_above_the_limit(asked):
@@ -64,7 +89,9 @@ def test_refuses_a_body_above_the_limit(asked):
 
 
 def test_refuses_an_endpoint_that_is_not_there(cloud):
-    with pytest.raises(ClientError, match="Endpoint nowhere of account 000000000000 not found") as error:
+    with pytest.raises(
+        ClientError, match="Endpoint nowhere of account 000000000000 not found"
+    ) as error:
         cloud.invoke("nowhere")
     assert error.value.response["Error"]["Code"] == "ValidationError"
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
@@ -77,9 +104,16 @@ def test_refuses_a_target_model_on_a_single_model_endpoint(asked):
 
 def test_servers_own_refusal_comes_back_as_model_error(asked):
     with pytest.raises(
-        ClientError, match='Received client error \\(400\\) from primary with message "that is no question"'
+        ClientError,
+        match='Received client error \\(400\\) from primary with message "that is no question"',
     ) as error:
         asked.invoke("asked", b"fault")
     response = error.value.response
-    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == ("ModelError", 424)
-    assert (response["OriginalStatusCode"], response["OriginalMessage"]) == (400, "that is no question")
+    assert (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]) == (
+        "ModelError",
+        424,
+    )
+    assert (response["OriginalStatusCode"], response["OriginalMessage"]) == (
+        400,
+        "that is no question",
+    )

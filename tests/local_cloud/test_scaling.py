@@ -1,4 +1,6 @@
-"""Application Auto Scaling acts: load makes an endpoint's instances more and fewer; a minute lasts a second here."""
+"""Application Auto Scaling acts: load makes an endpoint's instances more and fewer; a minute lasts
+a second here.
+"""
 
 import pytest
 from botocore.exceptions import ClientError
@@ -9,8 +11,14 @@ from tests.local_cloud.paced import paced_load
 pytestmark = pytest.mark.local_cloud
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 RATE, TARGET = 10, 240
-"""Requests a second that need three instances of so many requests a minute, and little of the machine."""
-PREDEFINED = {"PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}
+"""Requests a second that need three instances of so many requests a minute, and little of the
+machine.
+"""
+PREDEFINED = {
+    "PredefinedMetricSpecification": {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
+}
 
 
 class Scaled:
@@ -27,9 +35,18 @@ class Scaled:
         self.client.register_scalable_target(**self.of, MinCapacity=low, MaxCapacity=high, **more)
 
     def track(self, target, metric=PREDEFINED, name="invocations", **more):
-        configuration = {"TargetValue": target, "ScaleOutCooldown": 0, "ScaleInCooldown": 60, **metric, **more}
+        configuration = {
+            "TargetValue": target,
+            "ScaleOutCooldown": 0,
+            "ScaleInCooldown": 60,
+            **metric,
+            **more,
+        }
         return self.client.put_scaling_policy(
-            **self.of, PolicyName=name, PolicyType="TargetTrackingScaling", TargetTrackingScalingPolicyConfiguration=configuration
+            **self.of,
+            PolicyName=name,
+            PolicyType="TargetTrackingScaling",
+            TargetTrackingScalingPolicyConfiguration=configuration,
         )
 
     def count(self):
@@ -46,17 +63,31 @@ class Scaled:
 
     def ended(self):
         """The newest activity, once it has ended."""
-        return until(lambda: found[0] if (found := self.activities()) and found[0]["StatusCode"] != "InProgress" else None)
+        return until(
+            lambda: (
+                found[0]
+                if (found := self.activities()) and found[0]["StatusCode"] != "InProgress"
+                else None
+            )
+        )
 
     def alarms(self):
         prefix = f"TargetTracking-{self.of['ResourceId']}"
-        found = self.cloud.client("cloudwatch").describe_alarms(AlarmNamePrefix=prefix)["MetricAlarms"]
-        return {name.removeprefix(prefix).split("-")[1]: each for each in found for name in [each["AlarmName"]]}
+        found = self.cloud.client("cloudwatch").describe_alarms(AlarmNamePrefix=prefix)[
+            "MetricAlarms"
+        ]
+        return {
+            name.removeprefix(prefix).split("-")[1]: each
+            for each in found
+            for name in [each["AlarmName"]]
+        }
 
 
 @pytest.fixture
 def scaled(cloud, request):
-    name = "scaled-" + request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    name = "scaled-" + request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip(
+        "-"
+    )
     url = cloud.put_archive("scaled/model.tar.gz", "hi")
     assert cloud.deploy(name, endpoint_resources(name, url)) == ("CREATE_COMPLETE", "")
     yield Scaled(cloud, name)
@@ -69,7 +100,9 @@ def test_load_makes_instances_more_and_its_end_fewer(scaled):
     with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE) as answers:
         scaled.comes_to(3)
         asked = len(answers)
-        until(lambda: True if len({answer["instance"] for answer in answers[asked:]}) == 3 else None)
+        until(
+            lambda: True if len({answer["instance"] for answer in answers[asked:]}) == 3 else None
+        )
     grown = scaled.activities()[-1]
     high = scaled.alarms()["AlarmHigh"]["AlarmName"]
     assert grown["Cause"] == f"monitor alarm {high} in state ALARM triggered policy invocations"
@@ -90,15 +123,28 @@ def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
     made = scaled.track(600)["Alarms"]
     high, low = scaled.alarms()["AlarmHigh"], scaled.alarms()["AlarmLow"]
     assert {each["AlarmName"] for each in made} == {high["AlarmName"], low["AlarmName"]}
-    assert (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"]) == (3, 60, 600, "Sum")
-    assert (low["EvaluationPeriods"], low["Threshold"], low["ComparisonOperator"]) == (15, 540, "LessThanThreshold")
-    assert high["AlarmDescription"].startswith("DO NOT EDIT OR DELETE. For TargetTrackingScaling policy arn:aws:autoscaling:")
+    assert (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"]) == (
+        3,
+        60,
+        600,
+        "Sum",
+    )
+    assert (low["EvaluationPeriods"], low["Threshold"], low["ComparisonOperator"]) == (
+        15,
+        540,
+        "LessThanThreshold",
+    )
+    assert high["AlarmDescription"].startswith(
+        "DO NOT EDIT OR DELETE. For TargetTrackingScaling policy arn:aws:autoscaling:"
+    )
     scaled.track(900, DisableScaleIn=True)
     assert set(scaled.alarms()) == {"AlarmHigh"}
     assert scaled.alarms()["AlarmHigh"]["Threshold"] == 900
     assert scaled.alarms()["AlarmHigh"]["AlarmName"] != high["AlarmName"]
     policy = scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"][0]
-    assert [each["AlarmName"] for each in policy["Alarms"]] == [scaled.alarms()["AlarmHigh"]["AlarmName"]]
+    assert [each["AlarmName"] for each in policy["Alarms"]] == [
+        scaled.alarms()["AlarmHigh"]["AlarmName"]
+    ]
     scaled.client.delete_scaling_policy(**scaled.of, PolicyName="invocations")
     assert scaled.alarms() == {}
 
@@ -125,7 +171,10 @@ def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
         "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
     }
     arn = scaled.client.put_scaling_policy(
-        **scaled.of, PolicyName="steps", PolicyType="StepScaling", StepScalingPolicyConfiguration=steps
+        **scaled.of,
+        PolicyName="steps",
+        PolicyType="StepScaling",
+        StepScalingPolicyConfiguration=steps,
     )["PolicyARN"]
     watch = scaled.cloud.client("cloudwatch")
     watch.put_metric_alarm(
@@ -134,7 +183,10 @@ def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
     )  # fmt: skip
     watch.put_metric_data(Namespace="Test", MetricData=[{"MetricName": "Backlog", "Value": 5}])
     scaled.comes_to(3)
-    assert scaled.activities()[0]["Cause"] == "monitor alarm steps in state ALARM triggered policy steps"
+    assert (
+        scaled.activities()[0]["Cause"]
+        == "monitor alarm steps in state ALARM triggered policy steps"
+    )
 
 
 def test_bounds_hold_from_the_moment_they_are_registered(scaled):
@@ -149,10 +201,18 @@ def test_bounds_hold_from_the_moment_they_are_registered(scaled):
 def test_a_scheduled_action_sets_the_floor(scaled):
     scaled.register()
     scaled.client.put_scheduled_action(
-        **scaled.of, ScheduledActionName="morning", Schedule="rate(2 minutes)", ScalableTargetAction={"MinCapacity": 2}
+        **scaled.of,
+        ScheduledActionName="morning",
+        Schedule="rate(2 minutes)",
+        ScalableTargetAction={"MinCapacity": 2},
     )
-    (action,) = scaled.client.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
-    assert (action["Schedule"], action["ScalableTargetAction"]) == ("rate(2 minutes)", {"MinCapacity": 2})
+    (action,) = scaled.client.describe_scheduled_actions(ServiceNamespace="sagemaker")[
+        "ScheduledActions"
+    ]
+    assert (action["Schedule"], action["ScalableTargetAction"]) == (
+        "rate(2 minutes)",
+        {"MinCapacity": 2},
+    )
     scaled.comes_to(2)
     causes = [each["Cause"] for each in scaled.activities()]
     assert "scheduled action name morning was triggered" in causes
@@ -185,14 +245,26 @@ def test_at_the_maximum_it_says_why_it_did_not_scale(scaled):
 def test_a_template_s_schedule_comes_and_goes_with_it(scaled):
     def target(**more):
         properties = {**scaled.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
-        return {"Target": {"Type": "AWS::ApplicationAutoScaling::ScalableTarget", "Properties": properties}}
+        return {
+            "Target": {
+                "Type": "AWS::ApplicationAutoScaling::ScalableTarget",
+                "Properties": properties,
+            }
+        }
 
-    floor = {"ScheduledActionName": "floor-1", "Schedule": "cron(0 6 ? * MON-FRI *)", "Timezone": "Europe/Berlin"}
+    floor = {
+        "ScheduledActionName": "floor-1",
+        "Schedule": "cron(0 6 ? * MON-FRI *)",
+        "Timezone": "Europe/Berlin",
+    }
     actions = [{**floor, "ScalableTargetAction": {"MinCapacity": "2"}}]
     stack = f"{scaled.name}-target"
     assert scaled.cloud.deploy(stack, target(ScheduledActions=actions)) == ("CREATE_COMPLETE", "")
     (found,) = scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"]
-    assert (found["Timezone"], found["ScalableTargetAction"]) == ("Europe/Berlin", {"MinCapacity": 2})
+    assert (found["Timezone"], found["ScalableTargetAction"]) == (
+        "Europe/Berlin",
+        {"MinCapacity": 2},
+    )
     assert scaled.cloud.deploy(stack, target()) == ("UPDATE_COMPLETE", "")
     assert scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"] == []
     scaled.cloud.destroy(stack)
@@ -204,20 +276,29 @@ def test_deregistering_removes_policies_and_alarms(scaled):
     scaled.client.deregister_scalable_target(**scaled.of)
     assert scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"] == []
     assert scaled.alarms() == {}
-    with pytest.raises(ClientError, match="No scalable target registered for service namespace: sagemaker") as error:
+    with pytest.raises(
+        ClientError, match="No scalable target registered for service namespace: sagemaker"
+    ) as error:
         scaled.client.deregister_scalable_target(**scaled.of)
     assert error.value.response["Error"]["Code"] == "ObjectNotFoundException"
 
 
 def test_a_target_goes_with_its_endpoint(cloud):
     url = cloud.put_archive("scaled/model.tar.gz", "hi")
-    assert cloud.deploy("scaled-leaving", endpoint_resources("scaled-leaving", url)) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("scaled-leaving", endpoint_resources("scaled-leaving", url)) == (
+        "CREATE_COMPLETE",
+        "",
+    )
     leaving = Scaled(cloud, "scaled-leaving")
     leaving.register()
     leaving.track(600)
     cloud.destroy("scaled-leaving")
     named = {"ServiceNamespace": "sagemaker", "ResourceIds": [leaving.of["ResourceId"]]}
-    until(lambda: None if leaving.client.describe_scalable_targets(**named)["ScalableTargets"] else True)
+    until(
+        lambda: (
+            None if leaving.client.describe_scalable_targets(**named)["ScalableTargets"] else True
+        )
+    )
     assert leaving.alarms() == {}
 
 
@@ -230,25 +311,38 @@ def test_a_target_goes_with_its_endpoint(cloud):
         ),
         ({"MinCapacity": 4}, "Maximum capacity cannot be less than minimum capacity"),
         ({"MaxCapacity": None}, "Maximum capacity must be specified"),
-        ({"ScalableDimension": "ecs:service:DesiredCount"}, "Unsupported service namespace, resource type or scalable dimension"),
+        (
+            {"ScalableDimension": "ecs:service:DesiredCount"},
+            "Unsupported service namespace, resource type or scalable dimension",
+        ),
     ],
 )
 def test_refuses_a_target(scaled, change, said):
     request = {**scaled.of, "MinCapacity": 1, "MaxCapacity": 3, **change}
     with pytest.raises(ClientError, match=said) as error:
-        scaled.client.register_scalable_target(**{field: value for field, value in request.items() if value is not None})
+        scaled.client.register_scalable_target(
+            **{field: value for field, value in request.items() if value is not None}
+        )
     assert error.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_refuses_a_variant_that_is_not_there(scaled):
-    with pytest.raises(ClientError, match=r'The variant name\(s\) "Blue" is/are not present within endpoint configuration'):
+    with pytest.raises(
+        ClientError,
+        match=r'The variant name\(s\) "Blue" is/are not present within endpoint configuration',
+    ):
         scaled.client.register_scalable_target(
-            **{**scaled.of, "ResourceId": f"endpoint/{scaled.name}/variant/Blue"}, MinCapacity=1, MaxCapacity=3
+            **{**scaled.of, "ResourceId": f"endpoint/{scaled.name}/variant/Blue"},
+            MinCapacity=1,
+            MaxCapacity=3,
         )
 
 
 def test_refuses_a_second_policy_on_one_metric(scaled):
     scaled.register()
     scaled.track(600)
-    with pytest.raises(ClientError, match="Only one TargetTrackingScaling policy for a given metric specification is allowed"):
+    with pytest.raises(
+        ClientError,
+        match="Only one TargetTrackingScaling policy for a given metric specification is allowed",
+    ):
         scaled.track(700, name="again")

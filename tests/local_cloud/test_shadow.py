@@ -4,7 +4,15 @@ import time
 
 import pytest
 
-from tests.local_cloud.account import DEADLINE_SECONDS, IMAGE, MARK, ROLE, endpoint_config, gone, until
+from tests.local_cloud.account import (
+    DEADLINE_SECONDS,
+    IMAGE,
+    MARK,
+    ROLE,
+    endpoint_config,
+    gone,
+    until,
+)
 
 pytestmark = pytest.mark.local_cloud
 
@@ -17,15 +25,30 @@ def shadowed(cloud):
     def make(name, mode, weight=1.0, **variables):
         url = cloud.put_archive(f"{name}.tar.gz", "hi")
         for role, environment in (("1", {}), ("shadow", {"SERVER_MODE": mode, **variables})):
-            container = {"Image": IMAGE, "ModelDataUrl": url, "Environment": {MARK: name, **environment}}
-            sagemaker.create_model(ModelName=f"{name}-{role}", ExecutionRoleArn=ROLE, PrimaryContainer=container)
+            container = {
+                "Image": IMAGE,
+                "ModelDataUrl": url,
+                "Environment": {MARK: name, **environment},
+            }
+            sagemaker.create_model(
+                ModelName=f"{name}-{role}", ExecutionRoleArn=ROLE, PrimaryContainer=container
+            )
         config = endpoint_config(name)
-        shadow = config["ProductionVariants"][0] | {"VariantName": "shadow", "ModelName": f"{name}-shadow"}
+        shadow = config["ProductionVariants"][0] | {
+            "VariantName": "shadow",
+            "ModelName": f"{name}-shadow",
+        }
         config["ShadowProductionVariants"] = [shadow | {"InitialVariantWeight": weight}]
         sagemaker.create_endpoint_config(**config)
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-1")
         made.append(name)
-        until(lambda: True if sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService" else None)
+        until(
+            lambda: (
+                True
+                if sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService"
+                else None
+            )
+        )
         return name
 
     yield make
@@ -55,8 +78,12 @@ def test_shadow_gets_a_copy_of_every_request_and_production_answers(cloud, shado
     name = shadowed("copied", "healthy")
     assert {cloud.invoke(name)["instance"] for _ in range(20)} == {"AllTraffic-1"}
     until(lambda: True if copies(cloud, name) == 20 else None)
-    shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)["ShadowProductionVariants"]
-    assert [(each["VariantName"], each["CurrentInstanceCount"]) for each in shown] == [("shadow", 1)]
+    shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)[
+        "ShadowProductionVariants"
+    ]
+    assert [(each["VariantName"], each["CurrentInstanceCount"]) for each in shown] == [
+        ("shadow", 1)
+    ]
 
 
 def test_shadow_gets_the_share_that_its_weight_says(cloud, shadowed):

@@ -1,4 +1,6 @@
-"""A multi-model endpoint on a CPU, walked from its YAML files: the Python server loads what is asked for."""
+"""A multi-model endpoint on a CPU, walked from its YAML files: the Python server loads what is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import target_model
+from roundhouse import asking
+from roundhouse.errors import DeskError
 from tests.local_cloud.tiny_road import SHARED, road_at, walk
-from workbench import asking
-from workbench.errors import DeskError
 
 pytestmark = pytest.mark.local_cloud
 
@@ -18,7 +20,11 @@ def tiny(tmp_path):
     with road_at(tmp_path) as tiny:
         (tmp_path / "endpoints" / "shared.yaml").write_text(SHARED)
         model = tmp_path / "models" / "tiny.yaml"
-        lines = [line for line in model.read_text().splitlines() if not line.startswith(("serving:", "endpoint:"))]
+        lines = [
+            line
+            for line in model.read_text().splitlines()
+            if not line.startswith(("serving:", "endpoint:"))
+        ]
         model.write_text("\n".join([*lines, "endpoint: shared"]) + "\n")
         yield tiny
 
@@ -30,8 +36,16 @@ def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_anot
     (key,) = read_lock(tiny.lock.parent, "tiny").engines
     runtime = road.clients("sagemaker-runtime")
     for _ in range(2):
-        (vector,) = asking.ask(runtime, asking.Address(endpoint="local-shared", target_model=target_model(key)), ["a red train"])
+        (vector,) = asking.ask(
+            runtime,
+            asking.Address(endpoint="local-shared", target_model=target_model(key)),
+            ["a red train"],
+        )
         assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-5)
     with pytest.raises(DeskError, match="Failed to download model data"):
-        asking.ask(runtime, asking.Address(endpoint="local-shared", target_model=target_model("0" * 16)), ["a red train"])
+        asking.ask(
+            runtime,
+            asking.Address(endpoint="local-shared", target_model=target_model("0" * 16)),
+            ["a red train"],
+        )
     assert walk(road).built == ()

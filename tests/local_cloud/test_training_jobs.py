@@ -1,4 +1,6 @@
-"""SageMaker's training jobs: what is refused, what is laid out in /opt/ml, what is kept, and how a job ends."""
+"""SageMaker's training jobs: what is refused, what is laid out in /opt/ml, what is kept, and how a
+job ends.
+"""
 
 import io
 import tarfile
@@ -36,7 +38,11 @@ def request(name, model="good", **fields):
         "HyperParameters": {"model": model, "commit": "c0ffee"},
         "InputDataConfig": [{"ChannelName": "source", "DataSource": {"S3DataSource": source}}],
         "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/jobs/results"},
-        "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30},
+        "ResourceConfig": {
+            "InstanceType": "ml.c5.xlarge",
+            "InstanceCount": 1,
+            "VolumeSizeInGB": 30,
+        },
         "StoppingCondition": {"MaxRuntimeInSeconds": 600},
         "Environment": {MARK: name},
         **fields,
@@ -44,7 +50,9 @@ def request(name, model="good", **fields):
 
 
 def create(cloud, *arguments, **fields):
-    return cloud.client("sagemaker").create_training_job(**request(*arguments, **fields))["TrainingJobArn"]
+    return cloud.client("sagemaker").create_training_job(**request(*arguments, **fields))[
+        "TrainingJobArn"
+    ]
 
 
 def described(cloud, name):
@@ -64,10 +72,16 @@ def test_a_job_runs_and_leaves_its_results_in_s3(jobs):
     found = ended(jobs, "results")
     assert (found["TrainingJobStatus"], found["SecondaryStatus"]) == ("Completed", "Completed")
     assert found["TrainingEndTime"] >= found["TrainingStartTime"]
-    body = jobs.client("s3").get_object(Bucket=BUCKET, Key="jobs/results/results/output/output.tar.gz")["Body"].read()
+    body = (
+        jobs.client("s3")
+        .get_object(Bucket=BUCKET, Key="jobs/results/results/output/output.tar.gz")["Body"]
+        .read()
+    )
     with tarfile.open(fileobj=io.BytesIO(body)) as archive:
         assert archive.getnames() == ["result.json"]
-    listed = jobs.client("sagemaker").list_training_jobs(NameContains="esult", StatusEquals="Completed")
+    listed = jobs.client("sagemaker").list_training_jobs(
+        NameContains="esult", StatusEquals="Completed"
+    )
     assert [each["TrainingJobName"] for each in listed["TrainingJobSummaries"]] == ["results"]
     assert gone("results")
 
@@ -81,7 +95,14 @@ def test_a_failed_job_says_what_it_left_in_its_failure_file(jobs):
 
 def test_a_stopped_job_ends_and_leaves_no_process(jobs):
     create(jobs, "stopped", "slow-model")
-    until(lambda: True if described(jobs, "stopped")["SecondaryStatus"] == "Training" and marked_processes("stopped") else None)
+    until(
+        lambda: (
+            True
+            if described(jobs, "stopped")["SecondaryStatus"] == "Training"
+            and marked_processes("stopped")
+            else None
+        )
+    )
     jobs.client("sagemaker").stop_training_job(TrainingJobName="stopped")
     assert ended(jobs, "stopped")["TrainingJobStatus"] == "Stopped"
     assert gone("stopped")
@@ -92,15 +113,28 @@ def test_a_stopped_job_ends_and_leaves_no_process(jobs):
 def test_a_job_that_takes_too_long_is_ended(jobs):
     create(jobs, "long", "slow-model", StoppingCondition={"MaxRuntimeInSeconds": 1})
     found = ended(jobs, "long")
-    assert (found["TrainingJobStatus"], found["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+    assert (found["TrainingJobStatus"], found["SecondaryStatus"]) == (
+        "Stopped",
+        "MaxRuntimeExceeded",
+    )
     assert gone("long")
 
 
 def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
     write_capacity(jobs.state, **{"ml.m5.xlarge": 0})
-    create(jobs, "crowded", ResourceConfig={"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1})
-    create(jobs, "imageless", AlgorithmSpecification={"TrainingImage": f"{REGISTRY}/none:1", "TrainingInputMode": "File"})
-    assert ended(jobs, "crowded")["FailureReason"].startswith("CapacityError: Unable to provision requested ML compute capacity.")
+    create(
+        jobs,
+        "crowded",
+        ResourceConfig={"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+    )
+    create(
+        jobs,
+        "imageless",
+        AlgorithmSpecification={"TrainingImage": f"{REGISTRY}/none:1", "TrainingInputMode": "File"},
+    )
+    assert ended(jobs, "crowded")["FailureReason"].startswith(
+        "CapacityError: Unable to provision requested ML compute capacity."
+    )
     assert "no local environment stands for the image" in ended(jobs, "imageless")["FailureReason"]
     write_capacity(jobs.state)
 
@@ -108,22 +142,48 @@ def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
 @pytest.mark.parametrize(
     ("name", "fields", "code", "words"),
     [
-        ("type", {"ResourceConfig": {"InstanceType": "ml.g5.tiny", "InstanceCount": 1}}, "ValidationException", "ml.g5.tiny"),
+        (
+            "type",
+            {"ResourceConfig": {"InstanceType": "ml.g5.tiny", "InstanceCount": 1}},
+            "ValidationException",
+            "ml.g5.tiny",
+        ),
         (
             "key",
-            {"ResourceConfig": {"InstanceType": "ml.g6.xlarge", "InstanceCount": 1, "VolumeKmsKeyId": "k"}},
+            {
+                "ResourceConfig": {
+                    "InstanceType": "ml.g6.xlarge",
+                    "InstanceCount": 1,
+                    "VolumeKmsKeyId": "k",
+                }
+            },
             "ValidationException",
             "VolumeKmsKeyId is not supported for instance type ml.g6.xlarge",
         ),
-        ("none", {"ResourceConfig": {"InstanceCount": 1}}, "ValidationException", "must name InstanceType"),
+        (
+            "none",
+            {"ResourceConfig": {"InstanceCount": 1}},
+            "ValidationException",
+            "must name InstanceType",
+        ),
         (
             "image",
-            {"AlgorithmSpecification": {"TrainingImage": "docker.io/x:1", "TrainingInputMode": "File"}},
+            {
+                "AlgorithmSpecification": {
+                    "TrainingImage": "docker.io/x:1",
+                    "TrainingInputMode": "File",
+                }
+            },
             "ValidationException",
             "non-ECR image",
         ),
         ("n" * 64, {}, "ValidationException", "length less than or equal to 63"),
-        ("runtime", {"StoppingCondition": {"MaxRuntimeInSeconds": 0}}, "ValidationException", "maxRuntimeInSeconds"),
+        (
+            "runtime",
+            {"StoppingCondition": {"MaxRuntimeInSeconds": 0}},
+            "ValidationException",
+            "maxRuntimeInSeconds",
+        ),
         ("role", {"RoleArn": None}, "ValidationException", "roleArn"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Real Triton in the local cloud: `serve` of NVIDIA's image, played by triton_serve, single- and multi-model."""
+"""Real Triton in the local cloud: `serve` of NVIDIA's image, played by triton_serve, single- and
+multi-model.
+"""
 
 import json
 import os
@@ -8,8 +10,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from local_cloud import triton_serve
 from tests.local_cloud.account import ACCOUNT, BUCKET, archive, endpoint_resources, gone
-from workbench.local_cloud import triton_serve
 
 pytestmark = pytest.mark.local_cloud
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/triton:1"
@@ -29,18 +31,27 @@ class TritonPythonModel:
         return [pb.InferenceResponse([pb.Tensor("sum", pb.get_input_tensor_by_name(each, "number").as_numpy() + ADDED)])
                 for each in requests]
 """
-REQUEST = json.dumps({"inputs": [{"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [40.0]}]}).encode()
+REQUEST = json.dumps(
+    {"inputs": [{"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [40.0]}]}
+).encode()
 
 
 def put_adder(cloud, key, added):
-    files = {"adder/config.pbtxt": CONFIG, "adder/1/model.py": MODEL.replace("ADDED", str(added)), "manifest.json": "{}"}
+    files = {
+        "adder/config.pbtxt": CONFIG,
+        "adder/1/model.py": MODEL.replace("ADDED", str(added)),
+        "manifest.json": "{}",
+    }
     cloud.client("s3").put_object(Bucket=BUCKET, Key=key, Body=archive(files))
     return f"s3://{BUCKET}/{key}"
 
 
 def test_single_model_endpoint_answers(cloud):
     url = put_adder(cloud, "adder/model.tar.gz", 2)
-    assert cloud.deploy("adder", endpoint_resources("adder", url, image=IMAGE)) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("adder", endpoint_resources("adder", url, image=IMAGE)) == (
+        "CREATE_COMPLETE",
+        "",
+    )
     answer = cloud.invoke("adder", REQUEST, ContentType="application/json")
     assert answer["outputs"][0]["data"] == [42.0]
     cloud.destroy("adder")
@@ -53,10 +64,14 @@ def test_multi_model_endpoint_answers_by_target_model(cloud):
     resources = endpoint_resources("adders", "s3://engines/adders/", mode="MultiModel", image=IMAGE)
     assert cloud.deploy("adders", resources) == ("CREATE_COMPLETE", "")
     for name, total in (("one", 41.0), ("two", 42.0), ("one", 41.0)):
-        answer = cloud.invoke("adders", REQUEST, TargetModel=f"{name}/model.tar.gz", ContentType="application/json")
+        answer = cloud.invoke(
+            "adders", REQUEST, TargetModel=f"{name}/model.tar.gz", ContentType="application/json"
+        )
         assert answer["outputs"][0]["data"] == [total]
     with pytest.raises(ClientError, match="ModelError"):
-        cloud.invoke("adders", b"{}", TargetModel="one/model.tar.gz", ContentType="application/json")
+        cloud.invoke(
+            "adders", b"{}", TargetModel="one/model.tar.gz", ContentType="application/json"
+        )
     cloud.destroy("adders")
 
 
@@ -73,15 +88,23 @@ def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
     for file in (stub, library):
         (backends / "python" / f".{file.name}.{os.getpid()}").symlink_to(file)
     triton_serve.gather_backends(distribution, backends)
-    assert [(backends / "python" / file.name).resolve() for file in (stub, library)] == [stub, library]
+    assert [(backends / "python" / file.name).resolve() for file in (stub, library)] == [
+        stub,
+        library,
+    ]
 
 
 def test_refuses_a_model_that_the_archive_does_not_hold(cloud):
     url = put_adder(cloud, "unnamed/model.tar.gz", 2)
     environment = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "multiplier"}
-    status, reason = cloud.deploy("unnamed", endpoint_resources("unnamed", url, image=IMAGE, environment=environment))
+    status, reason = cloud.deploy(
+        "unnamed", endpoint_resources("unnamed", url, image=IMAGE, environment=environment)
+    )
     assert status == "ROLLBACK_COMPLETE"
-    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=multiplier is not in the archive, which holds adder" in reason
+    assert (
+        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=multiplier is not in the archive, which holds adder"
+        in reason
+    )
     cloud.destroy("unnamed")
 
 
@@ -93,7 +116,9 @@ def test_command_follows_the_variables_of_serve(tmp_path):
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=8388608",
     }  # fmt: skip
     (tmp_path / "adder").mkdir()
-    command = triton_serve.triton_command(triton_serve.served_variables(variables), Path("/triton"), Path("/backends"))
+    command = triton_serve.triton_command(
+        triton_serve.served_variables(variables), Path("/triton"), Path("/backends")
+    )
     assert command == (
         "/triton/bin/tritonserver", f"--model-repository={tmp_path}", "--backend-directory=/backends",
         "--cache-directory=/triton/caches", "--model-control-mode=explicit", "--model-namespacing=true",
@@ -105,7 +130,11 @@ def test_command_follows_the_variables_of_serve(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folders", "said"), [((), "the archive holds 0 models"), (("a", "b"), r"holds 2 models \(a, b\): .* names the one to load")]
+    ("folders", "said"),
+    [
+        ((), "the archive holds 0 models"),
+        (("a", "b"), r"holds 2 models \(a, b\): .* names the one to load"),
+    ],
 )
 def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, said):
     for name in folders:

@@ -19,7 +19,12 @@ def all_at_once(**policy):
 
 
 def rolling(kind, value):
-    return {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": kind, "Value": value}, "WaitIntervalInSeconds": 0}}
+    return {
+        "RollingUpdatePolicy": {
+            "MaximumBatchSize": {"Type": kind, "Value": value},
+            "WaitIntervalInSeconds": 0,
+        }
+    }
 
 
 def canary(value):
@@ -33,7 +38,10 @@ def sagemaker(cloud):
     """An endpoint `fixed-type` of one variant, and endpoint configs that an update may name."""
     sagemaker = cloud.client("sagemaker")
     url = cloud.put_archive("fixed-type/model.tar.gz", "hi")
-    assert cloud.deploy("fixed-type", endpoint_resources("fixed-type", url)) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("fixed-type", endpoint_resources("fixed-type", url)) == (
+        "CREATE_COMPLETE",
+        "",
+    )
     base = endpoint_config("fixed-type")["ProductionVariants"][0]
     configs = {
         "renamed": [base | {"VariantName": "other"}],
@@ -42,7 +50,9 @@ def sagemaker(cloud):
         "several": [base, base | {"VariantName": "other"}],
     }
     for name, variants in configs.items():
-        sagemaker.create_endpoint_config(EndpointConfigName=f"fixed-type-{name}", ProductionVariants=variants)
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=f"fixed-type-{name}", ProductionVariants=variants
+        )
     yield sagemaker
     cloud.destroy("fixed-type")
     for name in configs:
@@ -53,11 +63,31 @@ def sagemaker(cloud):
 @pytest.mark.parametrize(
     ("config", "options", "said"),
     [
-        ("missing", {}, 'Could not find endpoint configuration "arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/'),
-        ("renamed", {"DeploymentConfig": all_at_once()}, "must have the same variant names as the old endpoint configuration"),
-        ("several", {"DeploymentConfig": rolling("CAPACITY_PERCENT", 50)}, "not supported for endpoints with several variants"),
-        ("remade", {"DeploymentConfig": canary(60)}, "CanarySize must be less than or equal to 50%"),
-        ("remade", {"DeploymentConfig": rolling("INSTANCE_COUNT", 2)}, "INSTANCE_COUNT 2 is 100% of the 2 instances"),
+        (
+            "missing",
+            {},
+            'Could not find endpoint configuration "arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/',
+        ),
+        (
+            "renamed",
+            {"DeploymentConfig": all_at_once()},
+            "must have the same variant names as the old endpoint configuration",
+        ),
+        (
+            "several",
+            {"DeploymentConfig": rolling("CAPACITY_PERCENT", 50)},
+            "not supported for endpoints with several variants",
+        ),
+        (
+            "remade",
+            {"DeploymentConfig": canary(60)},
+            "CanarySize must be less than or equal to 50%",
+        ),
+        (
+            "remade",
+            {"DeploymentConfig": rolling("INSTANCE_COUNT", 2)},
+            "INSTANCE_COUNT 2 is 100% of the 2 instances",
+        ),
         (
             "remade",
             {"DeploymentConfig": all_at_once(TerminationWaitInSeconds=3601)},
@@ -70,14 +100,19 @@ def sagemaker(cloud):
         ),
         (
             "remade",
-            {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": [{"VariantPropertyType": "Weight"}]},
+            {
+                "RetainAllVariantProperties": True,
+                "ExcludeRetainedVariantProperties": [{"VariantPropertyType": "Weight"}],
+            },
             "Member must satisfy enum value set: [DesiredInstanceCount, DesiredWeight, DataCaptureConfig]",
         ),
     ],
 )
 def test_refuses_an_update(sagemaker, config, options, said):
     with pytest.raises(ClientError) as error:
-        sagemaker.update_endpoint(EndpointName="fixed-type", EndpointConfigName=f"fixed-type-{config}", **options)
+        sagemaker.update_endpoint(
+            EndpointName="fixed-type", EndpointConfigName=f"fixed-type-{config}", **options
+        )
     assert error.value.response["Error"]["Code"] == "ValidationException"
     assert said in error.value.response["Error"]["Message"]
     shown = sagemaker.describe_endpoint(EndpointName="fixed-type")
@@ -87,33 +122,73 @@ def test_refuses_an_update(sagemaker, config, options, said):
 def test_refuses_another_instance_type_while_the_variant_is_scaled(cloud, sagemaker):
     scaling = cloud.client("application-autoscaling")
     scaling.register_scalable_target(**TARGET, MinCapacity=1, MaxCapacity=2)
-    with pytest.raises(ClientError, match=r"cannot be changed from ml\.c7i\.large to ml\.c7i\.xlarge while it is registered"):
-        sagemaker.update_endpoint(EndpointName="fixed-type", EndpointConfigName="fixed-type-retyped")
+    with pytest.raises(
+        ClientError,
+        match=r"cannot be changed from ml\.c7i\.large to ml\.c7i\.xlarge while it is registered",
+    ):
+        sagemaker.update_endpoint(
+            EndpointName="fixed-type", EndpointConfigName="fixed-type-retyped"
+        )
     scaling.deregister_scalable_target(**TARGET)
     sagemaker.update_endpoint(EndpointName="fixed-type", EndpointConfigName="fixed-type-retyped")
-    until(lambda: True if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"] == "InService" else None)
+    until(
+        lambda: (
+            True
+            if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"]
+            == "InService"
+            else None
+        )
+    )
     sagemaker.update_endpoint(EndpointName="fixed-type", EndpointConfigName="fixed-type-1")
-    until(lambda: True if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"] == "InService" else None)
+    until(
+        lambda: (
+            True
+            if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"]
+            == "InService"
+            else None
+        )
+    )
 
 
 def test_deployment_config_of_the_last_update_is_reused_on_request(sagemaker):
     update = {"EndpointName": "fixed-type", "EndpointConfigName": "fixed-type-1"}
     for options in ({"DeploymentConfig": canary(20)}, {"RetainDeploymentConfig": True}):
         sagemaker.update_endpoint(**update, **options)
-        until(lambda: True if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"] == "InService" else None)
+        until(
+            lambda: (
+                True
+                if sagemaker.describe_endpoint(EndpointName="fixed-type")["EndpointStatus"]
+                == "InService"
+                else None
+            )
+        )
         shown = sagemaker.describe_endpoint(EndpointName="fixed-type")["LastDeploymentConfig"]
-        assert shown["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["CanarySize"]["Value"] == 20
+        assert (
+            shown["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["CanarySize"]["Value"]
+            == 20
+        )
 
 
 def test_endpoint_config_in_use_can_be_deleted_and_then_no_update_is_taken(cloud, sagemaker):
     config = endpoint_config("fixed-type") | {"EndpointConfigName": "used-up"}
     sagemaker.create_endpoint_config(**config)
     sagemaker.create_endpoint(EndpointName="uses-it", EndpointConfigName="used-up")
-    until(lambda: True if sagemaker.describe_endpoint(EndpointName="uses-it")["EndpointStatus"] == "InService" else None)
+    until(
+        lambda: (
+            True
+            if sagemaker.describe_endpoint(EndpointName="uses-it")["EndpointStatus"] == "InService"
+            else None
+        )
+    )
     sagemaker.delete_endpoint_config(EndpointConfigName="used-up")
-    assert "endpoint config used-up is deleted while uses-it uses it" in (cloud.state / "cloud.log").read_text()
+    assert (
+        "endpoint config used-up is deleted while uses-it uses it"
+        in (cloud.state / "cloud.log").read_text()
+    )
     assert cloud.invoke("uses-it")["greeting"] == "hi"
-    with pytest.raises(ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/used-up"') as error:
+    with pytest.raises(
+        ClientError, match=r'Could not find endpoint configuration "arn:.*endpoint-config/used-up"'
+    ) as error:
         sagemaker.update_endpoint(EndpointName="uses-it", EndpointConfigName="fixed-type-1")
     assert error.value.response["Error"]["Code"] == "ValidationException"
     assert sagemaker.describe_endpoint(EndpointName="uses-it")["EndpointStatus"] == "InService"
@@ -132,8 +207,17 @@ def test_failed_endpoint_can_only_be_deleted(cloud, sagemaker):
     sagemaker.create_model(ModelName="failed-1", ExecutionRoleArn=ROLE, PrimaryContainer=container)
     sagemaker.create_endpoint_config(**endpoint_config("failed"))
     sagemaker.create_endpoint(EndpointName="failed", EndpointConfigName="failed-1")
-    until(lambda: True if sagemaker.describe_endpoint(EndpointName="failed")["EndpointStatus"] == "Failed" else None)
-    assert "the engine was made for another GPU" in sagemaker.describe_endpoint(EndpointName="failed")["FailureReason"]
+    until(
+        lambda: (
+            True
+            if sagemaker.describe_endpoint(EndpointName="failed")["EndpointStatus"] == "Failed"
+            else None
+        )
+    )
+    assert (
+        "the engine was made for another GPU"
+        in sagemaker.describe_endpoint(EndpointName="failed")["FailureReason"]
+    )
     with pytest.raises(ClientError, match="it can only be deleted"):
         sagemaker.update_endpoint(EndpointName="failed", EndpointConfigName="failed-1")
     sagemaker.delete_endpoint(EndpointName="failed")

@@ -1,4 +1,6 @@
-"""Alarms and the own dashboard of a deployed endpoint: what our templates watch, evaluated on a real server's requests."""
+"""Alarms and the own dashboard of a deployed endpoint: what our templates watch, evaluated on a
+real server's requests.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,18 @@ import threading
 import botocore.exceptions
 import pytest
 
+from local_cloud.cloudwatch.expression import parsed
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_road import QUESTION, road_at, sound_network, walk
-from workbench.local_cloud.cloudwatch.expression import parsed
 
 pytestmark = pytest.mark.local_cloud
 
 WATCHED = "{instance_type: ml.c7i.large, latency_slo_ms: 60000, dashboard: true, scaling: {min: 1, max: 1}}"
 ENDPOINT = "local-tiny"
 SECONDS_PER_MINUTE = "3"
-"""Hosts that nothing scales are looked at every ten real seconds: less than the five minutes of the alarm."""
+"""Hosts that nothing scales are looked at every ten real seconds: less than the five minutes of the
+alarm.
+"""
 OURS = {
     "server-errors", "client-errors", "no-answers", "latency", "drift", "no-instances", "disk", "host-memory", "saturation",
 }  # fmt: skip
@@ -25,14 +29,18 @@ OURS = {
 
 @pytest.fixture(scope="module")
 def road(tmp_path_factory):
-    with road_at(tmp_path_factory.mktemp("watching"), seconds_per_minute=SECONDS_PER_MINUTE) as tiny:
+    with road_at(
+        tmp_path_factory.mktemp("watching"), seconds_per_minute=SECONDS_PER_MINUTE
+    ) as tiny:
         tiny.write_model(sound_network(), endpoint=WATCHED)
         walk(tiny.start())
         yield tiny.start()
 
 
 def states(road):
-    found = road.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")["MetricAlarms"]
+    found = road.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")[
+        "MetricAlarms"
+    ]
     return {each["AlarmName"].removeprefix(f"{ENDPOINT}-"): each["StateValue"] for each in found}
 
 
@@ -40,14 +48,20 @@ class Asking:
     """Asks without rest, in the background, while it is entered."""
 
     def __init__(self, road, body):
-        self.runtime, self.body, self.over = road.clients("sagemaker-runtime"), body, threading.Event()
+        self.runtime, self.body, self.over = (
+            road.clients("sagemaker-runtime"),
+            body,
+            threading.Event(),
+        )
         self.thread = threading.Thread(target=self.ask, daemon=True)
         self.refused = 0
 
     def ask(self):
         while not self.over.is_set():
             try:
-                self.runtime.invoke_endpoint(EndpointName=ENDPOINT, ContentType="application/json", Body=self.body)
+                self.runtime.invoke_endpoint(
+                    EndpointName=ENDPOINT, ContentType="application/json", Body=self.body
+                )
             except botocore.exceptions.ClientError:
                 self.refused += 1
             self.over.wait(0.02)
@@ -80,7 +94,9 @@ def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(road):
 def test_own_dashboard_is_stored_with_the_alarms_that_are_there(road):
     watch = road.clients("cloudwatch")
     body = json.loads(watch.get_dashboard(DashboardName="roundhouse-local--tiny")["DashboardBody"])
-    (listed,) = (each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm")
+    (listed,) = (
+        each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"
+    )
     assert {arn.rsplit(":", 1)[-1].removeprefix(f"{ENDPOINT}-") for arn in listed} == OURS
     rows = [row[-1] for each in body["widgets"] for row in each["properties"].get("metrics", ())]
     expressions = [row["expression"] for row in rows if "expression" in row]

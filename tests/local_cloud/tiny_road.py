@@ -1,4 +1,6 @@
-"""A road with one tiny model: its own onboarding tree, its own local cloud, everything real, in seconds."""
+"""A road with one tiny model: its own onboarding tree, its own local cloud, everything real, in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,17 @@ from typing import Any
 from rich.console import Console
 
 from container.wire import text_request
+from local_cloud import lifecycle
+from local_cloud.settings import SECONDS_PER_MINUTE
 from onboarding.lock import LockEntry, read_lock, write_lock_entry
 from onboarding.names import artifact_bucket
+from roundhouse import asking
+from roundhouse.aws.clients import object_bytes
+from roundhouse.deployment import deploying
+from roundhouse.places import Places
+from roundhouse.report import Report
+from roundhouse.road import LOCAL, Road, cloud_state, open_road
 from tests.local_cloud.account import MOMENT_SECONDS, until
-from workbench import asking
-from workbench.aws.clients import object_bytes
-from workbench.deployment import deploying
-from workbench.local_cloud import lifecycle
-from workbench.local_cloud.settings import SECONDS_PER_MINUTE
-from workbench.places import Places
-from workbench.report import Report
-from workbench.road import LOCAL, Road, cloud_state, open_road
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "tiny_embedder"
@@ -59,7 +61,22 @@ platform: triton-24.10-cpu
 locks: build/local/locks
 builds: {at_once: 2, poll_seconds: 1}
 """
-WORDS = ("bird", "sat", "mat", "fast", "red", "train", "ran", "over", "green", "track", "under", "blue", "signal", "house")
+WORDS = (
+    "bird",
+    "sat",
+    "mat",
+    "fast",
+    "red",
+    "train",
+    "ran",
+    "over",
+    "green",
+    "track",
+    "under",
+    "blue",
+    "signal",
+    "house",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +94,23 @@ class TinyRoad:
         """Nothing of it is left."""
         lifecycle.stop(cloud_state(self.places))
 
-    def write_model(self, network: bytes, *, precision: str = "fp32", mean: float = 0.99, endpoint: str = ALONE) -> None:
-        """The model file and its network: other bytes are another engine, and so is another precision or budget."""
+    def write_model(
+        self, network: bytes, *, precision: str = "fp32", mean: float = 0.99, endpoint: str = ALONE
+    ) -> None:
+        """The model file and its network: other bytes are another engine, and so is another
+        precision or budget.
+        """
         folder = self.places.tree / "models" / "tiny"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.onnx").write_bytes(network)
         shutil.copyfile(FIXTURE / "tokenizer.json", folder / "tokenizer.json")
         (folder.parent / "tiny.yaml").write_text(
-            MODEL.format(sha256=hashlib.sha256(network).hexdigest(), precision=precision, mean=mean, endpoint=endpoint)
+            MODEL.format(
+                sha256=hashlib.sha256(network).hexdigest(),
+                precision=precision,
+                mean=mean,
+                endpoint=endpoint,
+            )
         )
 
     def write_sharing_models(self, *names: str) -> None:
@@ -97,7 +123,12 @@ class TinyRoad:
         """A model of the same network, with an endpoint of its own or another's; the file."""
         lines = (self.places.tree / "models" / "tiny.yaml").read_text().splitlines()
         common = [line for line in lines if not line.startswith(("name:", "serving:", "endpoint:"))]
-        own = [f"name: {name}", *common, *([] if serving is None else [f"serving: {serving}"]), f"endpoint: {endpoint}"]
+        own = [
+            f"name: {name}",
+            *common,
+            *([] if serving is None else [f"serving: {serving}"]),
+            f"endpoint: {endpoint}",
+        ]
         path = self.places.tree / "models" / f"{name}.yaml"
         path.write_text("\n".join(own) + "\n")
         return path
@@ -113,9 +144,15 @@ def new_road(place: Path) -> TinyRoad:
     road = TinyRoad(places=Places(code=REPOSITORY, tree=place, build=place / "build"))
     for folder in ("models/data", "endpoints", "environments"):
         (place / folder).mkdir(parents=True)
-    sentences = {" ".join((WORDS[i], WORDS[j], WORDS[(i + j) % len(WORDS)])) for i in range(12) for j in range(12)}
+    sentences = {
+        " ".join((WORDS[i], WORDS[j], WORDS[(i + j) % len(WORDS)]))
+        for i in range(12)
+        for j in range(12)
+    }
     (place / "models" / "data" / "sentences.txt").write_text("\n".join(sorted(sentences)) + "\n")
-    (place / "models" / "data" / "calibration.txt").write_text("".join(f"{word} {word} the\n" for word in WORDS))
+    (place / "models" / "data" / "calibration.txt").write_text(
+        "".join(f"{word} {word} the\n" for word in WORDS)
+    )
     (place / "environments" / "local.yaml").write_text(ENVIRONMENT)
     road.write_model(sound_network())
     return road
@@ -123,7 +160,9 @@ def new_road(place: Path) -> TinyRoad:
 
 @contextlib.contextmanager
 def road_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterator[TinyRoad]:
-    """A tiny road at some pace; afterwards no process of it is left, and the environment is as it was."""
+    """A tiny road at some pace; afterwards no process of it is left, and the environment is as it
+    was.
+    """
     kept, tiny = dict(os.environ), new_road(place)
     if seconds_per_minute is not None:
         os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
@@ -158,7 +197,10 @@ def vector(road: Road) -> asking.Vector:
 def with_another_engine(data: bytes) -> bytes:
     """The archive, with other bytes in its engine file."""
     result = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(data)) as source, tarfile.open(fileobj=result, mode="w") as target:
+    with (
+        tarfile.open(fileobj=io.BytesIO(data)) as source,
+        tarfile.open(fileobj=result, mode="w") as target,
+    ):
         for member in source.getmembers():
             content = source.extractfile(member)
             body = b"" if content is None else content.read()
@@ -181,19 +223,26 @@ def published(road: Road, entry: LockEntry) -> bytes:
 
 def publish(road: Road, entry: LockEntry, data: bytes) -> None:
     """Puts other bytes in the place of an engine's archive."""
-    road.clients("s3").put_object(Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data)
+    road.clients("s3").put_object(
+        Bucket=artifact_bucket(road.environment), Key=entry.archive.path, Body=data
+    )
 
 
 @contextlib.contextmanager
 def sick_engine(road: Road, tiny: TinyRoad, **measured: float) -> Iterator[None]:
-    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new server sees it.
+    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new
+    server sees it.
 
     `measured` are fields of its manifest that change with it.
     """
     entry = lock_entry(tiny)
     good = published(road, entry)
     bad, manifest = with_another_engine(good), entry.manifest.model_copy(update=measured)
-    changed = {"sha256": hashlib.sha256(bad).hexdigest(), "size_bytes": len(bad), "manifest_sha256": manifest.sha256()}
+    changed = {
+        "sha256": hashlib.sha256(bad).hexdigest(),
+        "size_bytes": len(bad),
+        "manifest_sha256": manifest.sha256(),
+    }
     sick = {"archive": entry.archive.model_copy(update=changed), "manifest": manifest}
     publish(road, entry, bad)
     write_lock_entry(tiny.lock.parent, "tiny", entry.model_copy(update=sick))
@@ -205,7 +254,9 @@ def sick_engine(road: Road, tiny: TinyRoad, **measured: float) -> Iterator[None]
 
 
 class Caller:
-    """Asks endpoints of a road over the wire, for `steady_load`; an answer is greeted by the variant that gave it."""
+    """Asks endpoints of a road over the wire, for `steady_load`; an answer is greeted by the
+    variant that gave it.
+    """
 
     def __init__(self, road: Road) -> None:
         self.runtime = road.clients("sagemaker-runtime")
@@ -214,14 +265,20 @@ class Caller:
     def invoke(self, endpoint: str, **options: Any) -> dict[str, Any]:
         # A pause leaves the machine to the deploy that is tested.
         self.waiting.wait(PAUSE_SECONDS)
-        answer = self.runtime.invoke_endpoint(EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options)
+        answer = self.runtime.invoke_endpoint(
+            EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options
+        )
         outputs = json.loads(answer["Body"].read())["outputs"]
         return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
 
 
 def ended(place: Path, but: Collection[int] = ()) -> bool:
-    """Waits until no process, but those, names a folder: one that was killed is gone a moment later."""
-    return bool(until(lambda: None if set(processes_of(place)) - set(but) else True, MOMENT_SECONDS))
+    """Waits until no process, but those, names a folder: one that was killed is gone a moment
+    later.
+    """
+    return bool(
+        until(lambda: None if set(processes_of(place)) - set(but) else True, MOMENT_SECONDS)
+    )
 
 
 def processes_of(place: Path) -> list[int]:

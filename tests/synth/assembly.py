@@ -38,7 +38,11 @@ class SynthesizedStack:
     def properties(self, resource_type: str) -> dict[str, dict[str, Any]]:
         """Properties of every resource of a type, by logical id."""
         found = self.template["Resources"].items()
-        return {logical_id: resource.get("Properties", {}) for logical_id, resource in found if resource["Type"] == resource_type}
+        return {
+            logical_id: resource.get("Properties", {})
+            for logical_id, resource in found
+            if resource["Type"] == resource_type
+        }
 
     def only(self, resource_type: str) -> dict[str, Any]:
         """Properties of the one resource of a type."""
@@ -50,9 +54,14 @@ Stacks = dict[str, SynthesizedStack]
 
 
 def synthesized(
-    folder: Path, environment: EnvironmentSpec, deployments: Sequence[Deployment], sources: Sources = SOURCES
+    folder: Path,
+    environment: EnvironmentSpec,
+    deployments: Sequence[Deployment],
+    sources: Sources = SOURCES,
 ) -> Stacks:
-    """Every stack of an environment, by the last part of its path: Foundation, Builds, Endpoint-<name>, Observability."""
+    """Every stack of an environment, by the last part of its path: Foundation, Builds,
+    Endpoint-<name>, Observability.
+    """
     context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
     app = App(outdir=str(folder), analytics_reporting=False, context=context)
     EnvironmentStage(app, environment=environment, deployments=deployments, sources=sources)
@@ -84,5 +93,8 @@ def _stack(folder: Path, artifact: dict[str, Any]) -> SynthesizedStack:
 def _metadata(folder: Path, artifact: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     metadata: dict[str, list[dict[str, Any]]] = artifact.get("metadata", {})
     if "additionalMetadataFile" in artifact:
-        metadata = {**metadata, **json.loads((folder / artifact["additionalMetadataFile"]).read_text(encoding="utf-8"))}
+        metadata = {
+            **metadata,
+            **json.loads((folder / artifact["additionalMetadataFile"]).read_text(encoding="utf-8")),
+        }
     return metadata

@@ -21,11 +21,18 @@ def named(deployment, name):
 def many(count):
     """Endpoints of every kind, each with its own SLO."""
     kinds = (OWN, SHARED, with_variant(OWN, "challenger"), FOUR_GPUS, QUEUED)
-    return [named(with_endpoint(kinds[at % 5], latency_slo_ms=50.0 + at), f"model-{at:03}") for at in range(count)]
+    return [
+        named(with_endpoint(kinds[at % 5], latency_slo_ms=50.0 + at), f"model-{at:03}")
+        for at in range(count)
+    ]
 
 
 def titled(body, title):
-    return next(each["properties"] for each in body["widgets"] if each["properties"].get("title", "").startswith(title))
+    return next(
+        each["properties"]
+        for each in body["widgets"]
+        if each["properties"].get("title", "").startswith(title)
+    )
 
 
 def lines(body, title):
@@ -35,12 +42,20 @@ def lines(body, title):
 
 def expressions(body):
     rows = [row for each in body["widgets"] for row in each["properties"].get("metrics", [])]
-    return [row[-1]["expression"] for row in rows if isinstance(row[-1], dict) and "expression" in row[-1]]
+    return [
+        row[-1]["expression"]
+        for row in rows
+        if isinstance(row[-1], dict) and "expression" in row[-1]
+    ]
 
 
 def arns(body):
     found = [each["properties"] for each in body["widgets"]]
-    return [arn for each in found for arn in (*each.get("alarms", ()), *each.get("annotations", {}).get("alarms", ()))]
+    return [
+        arn
+        for each in found
+        for arn in (*each.get("alarms", ()), *each.get("annotations", {}).get("alarms", ()))
+    ]
 
 
 def there(deployments):

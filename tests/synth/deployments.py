@@ -6,12 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scale.lock_entries import benchmark as benchmark
+from benchmarks.scale.lock_entries import lock_entry
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from workbench.bench.scale.lock_entries import benchmark as benchmark
-from workbench.bench.scale.lock_entries import lock_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = read_tree(ROOT)
@@ -43,7 +43,9 @@ def one(name: str, endpoint: str) -> Deployment:
 def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
     """A deployment whose every target has a lock entry, with these fields of its manifest."""
     return deployment.with_targets(
-        lambda target: dataclasses.replace(target, lock_entry=lock_entry(deployment, target, **manifest_fields))
+        lambda target: dataclasses.replace(
+            target, lock_entry=lock_entry(deployment, target, **manifest_fields)
+        )
     )
 
 
@@ -54,7 +56,9 @@ def changed(deployment: Deployment, **fields: Any) -> Deployment:
 
 def of_targets(deployment: Deployment, targets: tuple[Target, ...]) -> Deployment:
     """A deployment whose own variant serves these, on its first instance type alone."""
-    own = dataclasses.replace(deployment.own, pools=(dataclasses.replace(deployment.own.pools[0], targets=targets),))
+    own = dataclasses.replace(
+        deployment.own, pools=(dataclasses.replace(deployment.own.pools[0], targets=targets),)
+    )
     return changed(deployment, variants=(own, *deployment.variants[1:]))
 
 
@@ -70,10 +74,15 @@ def with_instance_type(deployment: Deployment, **fields: Any) -> Deployment:
 
     def pool(each: Pool) -> Pool:
         instance = each.instance_type.model_copy(update=fields)
-        targets = tuple(dataclasses.replace(target, instance_type=instance) for target in each.targets)
+        targets = tuple(
+            dataclasses.replace(target, instance_type=instance) for target in each.targets
+        )
         return dataclasses.replace(each, instance_type=instance, targets=targets)
 
-    variants = tuple(dataclasses.replace(each, pools=tuple(map(pool, each.pools))) for each in deployment.variants)
+    variants = tuple(
+        dataclasses.replace(each, pools=tuple(map(pool, each.pools)))
+        for each in deployment.variants
+    )
     return changed(deployment, variants=variants)
 
 
@@ -84,4 +93,6 @@ def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
 
 def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
     """A deployment whose every target needs, and has, an engine of another key."""
-    return with_locks(deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key)))
+    return with_locks(
+        deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key))
+    )

@@ -1,4 +1,6 @@
-"""Endpoints of every kind: the base tree of the onboarding fixtures with changes, its engines in the lock."""
+"""Endpoints of every kind: the base tree of the onboarding fixtures with changes, its engines in
+the lock.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,19 @@ def variants(found: Template) -> dict[str, Any]:
 
 def of_type(found: Template, resource_type: str) -> dict[str, Any]:
     """Properties of every resource of a type."""
-    return {key: each["Properties"] for key, each in found["Resources"].items() if each["Type"] == resource_type}
+    return {
+        key: each["Properties"]
+        for key, each in found["Resources"].items()
+        if each["Type"] == resource_type
+    }
 
 
 def statements(found: Template) -> dict[str, Any]:
     """Of the endpoint's role and of its version's policy beside it, by id."""
     (policy,) = properties(found, "Role")["Policies"]
     (version,) = of_type(found, "AWS::IAM::Policy").values()
-    return {each["Sid"]: each for which in (policy, version) for each in which["PolicyDocument"]["Statement"]}
+    return {
+        each["Sid"]: each
+        for which in (policy, version)
+        for each in which["PolicyDocument"]["Statement"]
+    }

@@ -23,7 +23,9 @@ permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
 gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e
 """
-OWN_KEY = "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
+OWN_KEY = (
+    "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
+)
 KINDS = {
     "everything": wishes(CAPTURE, "dashboard: true"),
     "queue": wishes(QUEUE),
@@ -33,9 +35,17 @@ KINDS = {
 """Endpoints that cannot be all of these at once."""
 
 
-def everything(folder: Path, settings: str, endpoint: dict[str, str]) -> tuple[EnvironmentSpec, Stacks]:
-    """The stacks of the base tree with a shadow beside its model, in an environment that has every setting."""
-    shadow = {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")} if endpoint is KINDS["everything"] else {}
+def everything(
+    folder: Path, settings: str, endpoint: dict[str, str]
+) -> tuple[EnvironmentSpec, Stacks]:
+    """The stacks of the base tree with a shadow beside its model, in an environment that has every
+    setting.
+    """
+    shadow = (
+        {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")}
+        if endpoint is KINDS["everything"]
+        else {}
+    )
     changes = {"environments/cloud.yaml": {"name: cloud\n": settings}, MODEL: endpoint, **shadow}
     tree = read_tree(tree_root(folder, changes))
     assert tree.faults == (), "\n".join(map(str, tree.faults))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Reasoned:
-    """A wildcard that may stand: whose statements, on which resources, for which actions, under which conditions, and why."""
+    """A wildcard that may stand: whose statements, on which resources, for which actions, under
+    which conditions, and why.
+    """
 
     why: str
     resource: str
@@ -19,19 +21,42 @@ class Reasoned:
     only_in: frozenset[str] = frozenset()
     """Types of resource; default: roles, and policies beside them."""
 
-    def covers(self, resource_type: str, actions: tuple[str, ...], resource: str, keys: frozenset[str]) -> bool:
+    def covers(
+        self, resource_type: str, actions: tuple[str, ...], resource: str, keys: frozenset[str]
+    ) -> bool:
         """Whether a statement's wildcard is this one."""
         where = self.only_in or frozenset({"AWS::IAM::Policy", "AWS::IAM::Role"})
         named = re.fullmatch(self.resource, resource) is not None
-        return resource_type in where and named and set(actions) <= self.actions and self.conditions <= keys
+        return (
+            resource_type in where
+            and named
+            and set(actions) <= self.actions
+            and self.conditions <= keys
+        )
 
 
 ARN = r"arn:aws:{service}:[a-z0-9-]+:[0-9]{{12}}:"
-OBJECTS = frozenset({"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"})
-KEY_USE = frozenset({"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"})
-STREAMS = frozenset({"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"})
+OBJECTS = frozenset(
+    {
+        "s3:AbortMultipartUpload",
+        "s3:DeleteObject",
+        "s3:GetObject",
+        "s3:GetObjectVersion",
+        "s3:PutObject",
+    }
+)
+KEY_USE = frozenset(
+    {"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"}
+)
+STREAMS = frozenset(
+    {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
+)
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
-INTERFACES = [f"ec2:{verb}NetworkInterface{more}" for verb in ("Create", "Delete") for more in ("", "Permission")]
+INTERFACES = [
+    f"ec2:{verb}NetworkInterface{more}"
+    for verb in ("Create", "Delete")
+    for more in ("", "Permission")
+]
 
 REASONED = (
     Reasoned(
@@ -68,7 +93,8 @@ REASONED = (
     ),
     Reasoned(
         why="a log group, in the form that IAM knows it by, and its streams, each named by its service when it begins",
-        resource=ARN.format(service="logs") + r"log-group:/aws/[A-Za-z0-9/-]+:(log-stream:([A-Za-z0-9-]+)?)?\*",
+        resource=ARN.format(service="logs")
+        + r"log-group:/aws/[A-Za-z0-9/-]+:(log-stream:([A-Za-z0-9-]+)?)?\*",
         actions=STREAMS,
     ),
     Reasoned(
@@ -79,7 +105,9 @@ REASONED = (
     Reasoned(
         why="training jobs of this environment, each named when it begins",
         resource=ARN.format(service="sagemaker") + r"training-job/roundhouse-[a-z0-9-]+--\*",
-        actions=frozenset({"sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"}),
+        actions=frozenset(
+            {"sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"}
+        ),
     ),
     Reasoned(
         why="a key's own policy is about that key alone, and without its account nobody could ever manage it",

@@ -13,8 +13,17 @@ from tests.synth.deployments import changed
 
 def served_capacity(rate: float, **fields: Any) -> ServedCapacity:
     """A recorded load test of one instance."""
-    given: dict[str, Any] = {"requests_per_second": rate, "slo_ms": 50.0, "instance_type": "ml.g5.xlarge", "server": "triton"}
-    given |= {"endpoint": "dev-sentence-embedder", "date": "2026-11-21", "tool": "roundhouse bench 0.1.0"}
+    given: dict[str, Any] = {
+        "requests_per_second": rate,
+        "slo_ms": 50.0,
+        "instance_type": "ml.g5.xlarge",
+        "server": "triton",
+    }
+    given |= {
+        "endpoint": "dev-sentence-embedder",
+        "date": "2026-11-21",
+        "tool": "roundhouse bench 0.1.0",
+    }
     return ServedCapacity(**{**given, **fields})
 
 
@@ -31,18 +40,25 @@ def with_served(deployment: Deployment, rate: float, **fields: Any) -> Deploymen
 
 
 def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
-    """A deployment whose own variant is served by these types, each with engines of the first type's lock entries."""
+    """A deployment whose own variant is served by these types, each with engines of the first
+    type's lock entries.
+    """
     pools = []
     for priority, name in enumerate(instances, 1):
         instance = instance_types()[name]
-        targets = tuple(dataclasses.replace(each, instance_type=instance) for each in deployment.own.targets)
+        targets = tuple(
+            dataclasses.replace(each, instance_type=instance) for each in deployment.own.targets
+        )
         pools.append(Pool(instance_type=instance, priority=priority, targets=targets))
     return with_own(deployment, pools=tuple(pools))
 
 
 def with_own(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment whose own variant has other fields."""
-    return changed(deployment, variants=(dataclasses.replace(deployment.own, **fields), *deployment.variants[1:]))
+    return changed(
+        deployment,
+        variants=(dataclasses.replace(deployment.own, **fields), *deployment.variants[1:]),
+    )
 
 
 def with_variant(deployment: Deployment, name: str, **fields: Any) -> Deployment:
@@ -61,6 +77,8 @@ def with_serving(deployment: Deployment, **fields: Any) -> Deployment:
 
     def served(target: Target) -> Target:
         serving = target.model.serving.model_copy(update=fields)
-        return dataclasses.replace(target, model=target.model.model_copy(update={"serving": serving}))
+        return dataclasses.replace(
+            target, model=target.model.model_copy(update={"serving": serving})
+        )
 
     return deployment.with_targets(served)

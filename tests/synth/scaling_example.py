@@ -1,4 +1,6 @@
-"""The worked examples of docs/scaling.md, made by the code they explain: `python -m tests.synth.scaling_example --write`."""
+"""The worked examples of docs/scaling.md, made by the code they explain: `python -m
+tests.synth.scaling_example --write`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.synth.deployments import ROOT, one, with_locks
 from tests.synth.scaled import with_served
 
 DOCUMENT = ROOT / "docs" / "scaling.md"
-BLOCK = re.compile(r"(<!-- example: (?P<name>[a-z-]+) -->\n```[a-z]*\n)(?P<text>.*?)(\n```)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- example: (?P<name>[a-z-]+) -->\n```[a-z]*\n)(?P<text>.*?)(\n```)", re.DOTALL
+)
 
 
 def examples() -> dict[str, str]:
@@ -27,7 +31,9 @@ def examples() -> dict[str, str]:
         for each in target.lock_entry.manifest.benchmark
     ]
     policy = scaling_resources(embedder)["InvocationsPolicy"]
-    served = with_served(embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s")
+    served = with_served(
+        embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s"
+    )
     derivations = {
         name: resource["Metadata"]["Derivation"]["TargetValue"]
         for name, resource in scaling_resources(served).items()
@@ -41,7 +47,11 @@ def examples() -> dict[str, str]:
         "benchmark": "\n".join(records),
         "policy": json.dumps({"InvocationsPolicy": policy}, indent=2),
         "capacity": json.dumps(
-            {name: each.model_dump(mode="json") for name, each in measured.lock_entry.capacity.items()}, indent=2
+            {
+                name: each.model_dump(mode="json")
+                for name, each in measured.lock_entry.capacity.items()
+            },
+            indent=2,
         ),
         "served": json.dumps(derivations, indent=2),
         "memory": "\n".join(planning_notes(shared)),

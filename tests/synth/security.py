@@ -1,4 +1,6 @@
-"""Checks of what a template lets whom do: each a small function that yields one sentence for every fault."""
+"""Checks of what a template lets whom do: each a small function that yields one sentence for every
+fault.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,14 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
             continue
         actions, keys = tuple(listed(statement["Action"])), condition_keys(statement)
         for resource in map(text, listed(statement.get("Resource", []))):
-            is_wild = "*" in resource or "?" in resource or any("*" in action or "?" in action for action in actions)
-            if is_wild and not any(each.covers(resource_type, actions, resource, keys) for each in REASONED):
+            is_wild = (
+                "*" in resource
+                or "?" in resource
+                or any("*" in action or "?" in action for action in actions)
+            )
+            if is_wild and not any(
+                each.covers(resource_type, actions, resource, keys) for each in REASONED
+            ):
                 yield f"{name}: {', '.join(actions)} on {resource} is wider than any reason"
 
 
@@ -86,10 +94,19 @@ def trusts(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     for name, properties in _of_type(template, "AWS::IAM::Role"):
         for statement in properties["AssumeRolePolicyDocument"]["Statement"]:
             principal = statement.get("Principal", {})
-            services = list(listed(principal.get("Service", []))) if isinstance(principal, dict) else []
-            if not isinstance(principal, dict) or set(principal) != {"Service"} or not set(services) <= set(SERVICES):
+            services = (
+                list(listed(principal.get("Service", []))) if isinstance(principal, dict) else []
+            )
+            if (
+                not isinstance(principal, dict)
+                or set(principal) != {"Service"}
+                or not set(services) <= set(SERVICES)
+            ):
                 yield f"{name}: may be assumed by {json.dumps(principal)}"
-            if statement.get("Condition", {}).get("StringEquals", {}).get("aws:SourceAccount") != environment.account:
+            if (
+                statement.get("Condition", {}).get("StringEquals", {}).get("aws:SourceAccount")
+                != environment.account
+            ):
                 yield f"{name}: may be assumed for another account"
             if statement["Action"] != "sts:AssumeRole":
                 yield f"{name}: its trust allows {statement['Action']}"
@@ -117,7 +134,9 @@ def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[s
     for resource_type, name, statement in allowing(template):
         for action in listed(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ():
             service, _, verb = action.partition(":")
-            deletes = verb.startswith(("Delete", "Remove", "Terminate")) and action not in INTERFACES
+            deletes = (
+                verb.startswith(("Delete", "Remove", "Terminate")) and action not in INTERFACES
+            )
             if deletes or "Policy" in verb or (service == "iam" and verb != "PassRole"):
                 yield f"{name}: may {action}"
 
@@ -127,7 +146,9 @@ def unencrypted(template: Template, environment: EnvironmentSpec) -> Iterator[st
     for name, bucket in _of_type(template, "AWS::S3::Bucket"):
         rules = bucket.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration", [])
         keys = [rule.get("ServerSideEncryptionByDefault", {}) for rule in rules]
-        if not keys or any(key.get("SSEAlgorithm") != "aws:kms" or not key.get("KMSMasterKeyID") for key in keys):
+        if not keys or any(
+            key.get("SSEAlgorithm") != "aws:kms" or not key.get("KMSMasterKeyID") for key in keys
+        ):
             yield f"{name}: the bucket is not encrypted by a key of the environment"
     for name, topic in _of_type(template, "AWS::SNS::Topic"):
         key = text(topic.get("KmsMasterKeyId", ""))
@@ -145,7 +166,12 @@ def unencrypted(template: Template, environment: EnvironmentSpec) -> Iterator[st
     for name, config in _of_type(template, "AWS::SageMaker::EndpointConfig"):
         if config.get("DataCaptureConfig", {"KmsKeyId": ""}).get("KmsKeyId") is None:
             yield f"{name}: captures are not encrypted by a key of the environment"
-        if config.get("AsyncInferenceConfig", {"OutputConfig": {"KmsKeyId": ""}})["OutputConfig"].get("KmsKeyId") is None:
+        if (
+            config.get("AsyncInferenceConfig", {"OutputConfig": {"KmsKeyId": ""}})[
+                "OutputConfig"
+            ].get("KmsKeyId")
+            is None
+        ):
             yield f"{name}: answers are not encrypted by a key of the environment"
 
 
@@ -153,29 +179,52 @@ def public(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A store that somebody outside the account may reach."""
     for name, bucket in _of_type(template, "AWS::S3::Bucket"):
         blocked = bucket.get("PublicAccessBlockConfiguration", {})
-        doors = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-        if [blocked.get(door) for door in doors] != [True] * 4 or "AccessControl" in bucket or "WebsiteConfiguration" in bucket:
+        doors = (
+            "BlockPublicAcls",
+            "BlockPublicPolicy",
+            "IgnorePublicAcls",
+            "RestrictPublicBuckets",
+        )
+        if (
+            [blocked.get(door) for door in doors] != [True] * 4
+            or "AccessControl" in bucket
+            or "WebsiteConfiguration" in bucket
+        ):
             yield f"{name}: the bucket is not closed to the public"
-    for kind, key in (("AWS::S3::BucketPolicy", "PolicyDocument"), ("AWS::SNS::TopicPolicy", "PolicyDocument")):
+    for kind, key in (
+        ("AWS::S3::BucketPolicy", "PolicyDocument"),
+        ("AWS::SNS::TopicPolicy", "PolicyDocument"),
+    ):
         for name, properties in _of_type(template, kind):
             yield from _open_statements(name, properties[key], environment)
     for name, key_properties in _of_type(template, "AWS::KMS::Key"):
         yield from _open_statements(name, key_properties["KeyPolicy"], environment)
     for name, repository in _of_type(template, "AWS::ECR::Repository"):
-        yield from _open_statements(name, repository.get("RepositoryPolicyText", {"Statement": []}), environment)
-        if repository.get("ImageTagMutability") != "IMMUTABLE" or repository.get("ImageScanningConfiguration") != {
-            "ScanOnPush": True
-        }:
+        yield from _open_statements(
+            name, repository.get("RepositoryPolicyText", {"Statement": []}), environment
+        )
+        if repository.get("ImageTagMutability") != "IMMUTABLE" or repository.get(
+            "ImageScanningConfiguration"
+        ) != {"ScanOnPush": True}:
             yield f"{name}: images may change under their tag, or are not scanned"
 
 
 def in_the_clear(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A bucket or topic that takes requests without TLS."""
-    policies = {"AWS::S3::Bucket": "AWS::S3::BucketPolicy", "AWS::SNS::Topic": "AWS::SNS::TopicPolicy"}
+    policies = {
+        "AWS::S3::Bucket": "AWS::S3::BucketPolicy",
+        "AWS::SNS::Topic": "AWS::SNS::TopicPolicy",
+    }
     for store, policy in policies.items():
         for name, _ in _of_type(template, store):
-            documents = [properties for _, properties in _of_type(template, policy) if f'"{name}"' in json.dumps(properties)]
-            if not any(_denies_plain_requests(properties["PolicyDocument"]) for properties in documents):
+            documents = [
+                properties
+                for _, properties in _of_type(template, policy)
+                if f'"{name}"' in json.dumps(properties)
+            ]
+            if not any(
+                _denies_plain_requests(properties["PolicyDocument"]) for properties in documents
+            ):
                 yield f"{name}: takes requests without TLS"
 
 
@@ -189,9 +238,13 @@ def open_networks(template: Template, environment: EnvironmentSpec) -> Iterator[
 
 
 def privileged(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A build that owns its machine's Docker daemon and may read more than sources; one project needs the daemon."""
+    """A build that owns its machine's Docker daemon and may read more than sources; one project
+    needs the daemon.
+    """
     for name, project in _of_type(template, "AWS::CodeBuild::Project"):
-        if project["Environment"].get("PrivilegedMode") and not project["Name"].endswith("-build-images"):
+        if project["Environment"].get("PrivilegedMode") and not project["Name"].endswith(
+            "-build-images"
+        ):
             yield f"{name}: runs privileged"
 
 
@@ -213,7 +266,9 @@ CHECKS: tuple[Check, ...] = (
 
 def faults(template: Template, environment: EnvironmentSpec) -> list[str]:
     """Everything that any check finds."""
-    return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(template, environment)]
+    return [
+        f"{check.__name__}: {fault}" for check in CHECKS for fault in check(template, environment)
+    ]
 
 
 def _of_strangers(template: Template, name: str, policy: Mapping[str, Any]) -> Iterator[str]:
@@ -224,12 +279,17 @@ def _of_strangers(template: Template, name: str, policy: Mapping[str, Any]) -> I
         yield f"{name}: the policy is on more than one role of this template, or on another"
 
 
-def _open_statements(name: str, document: Mapping[str, Any], environment: EnvironmentSpec) -> Iterator[str]:
+def _open_statements(
+    name: str, document: Mapping[str, Any], environment: EnvironmentSpec
+) -> Iterator[str]:
     """Statements that let in a principal other than this account, or a service for another account."""
     for statement in document["Statement"]:
         principal = statement.get("Principal", "*")
         own = principal == {"AWS": f"arn:aws:iam::{environment.account}:root"}
-        serves = statement.get("Condition", {}).get("StringEquals", {}).get("aws:SourceAccount") == environment.account
+        serves = (
+            statement.get("Condition", {}).get("StringEquals", {}).get("aws:SourceAccount")
+            == environment.account
+        )
         is_service = isinstance(principal, dict) and set(principal) == {"Service"} and serves
         if statement["Effect"] == "Allow" and not own and not is_service:
             yield f"{name}: open to {json.dumps(principal)}"
@@ -237,13 +297,22 @@ def _open_statements(name: str, document: Mapping[str, Any], environment: Enviro
 
 def _denies_plain_requests(document: Mapping[str, Any]) -> bool:
     plain = {"Bool": {"aws:SecureTransport": "false"}}
-    return any(each["Effect"] == "Deny" and each.get("Condition") == plain for each in document["Statement"])
+    return any(
+        each["Effect"] == "Deny" and each.get("Condition") == plain
+        for each in document["Statement"]
+    )
 
 
 def allowing(template: Template) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(type, logical id, statement) of everything that a policy allows, whatever the policy hangs on; trust policies apart."""
+    """(type, logical id, statement) of everything that a policy allows, whatever the policy hangs
+    on; trust policies apart.
+    """
     for name, resource in template["Resources"].items():
-        properties = {key: value for key, value in resource.get("Properties", {}).items() if key != "AssumeRolePolicyDocument"}
+        properties = {
+            key: value
+            for key, value in resource.get("Properties", {}).items()
+            if key != "AssumeRolePolicyDocument"
+        }
         for statement in _statements(properties):
             if statement.get("Effect") == "Allow":
                 yield resource["Type"], name, statement
@@ -268,7 +337,9 @@ def _of_type(template: Template, kind: str) -> Iterator[Named]:
 
 
 def condition_keys(statement: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(key for operator in statement.get("Condition", {}).values() for key in operator)
+    return frozenset(
+        key for operator in statement.get("Condition", {}).values() for key in operator
+    )
 
 
 def listed(value: Any) -> Iterator[Any]:

@@ -6,14 +6,30 @@ import re
 
 import pytest
 
+from local_cloud.cloudwatch.queries import Span, answered
 from onboarding.model_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
 from stacks.rollout.config import WAIT_SECONDS, deployment_config
-from tests.synth.deployments import changed, one, with_endpoint, with_instance_type, with_locks, with_scaling
-from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
+from tests.synth.deployments import (
+    changed,
+    one,
+    with_endpoint,
+    with_instance_type,
+    with_locks,
+    with_scaling,
+)
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    MODEL,
+    POOLS,
+    QUEUE,
+    beside,
+    example,
+    template,
+    wishes,
+)
 from tests.synth.scaled import with_served, with_variant
-from workbench.local_cloud.cloudwatch.queries import Span, answered
 
 pytestmark = pytest.mark.synth
 
@@ -30,10 +46,15 @@ def returned(alarm):
 
 
 def watched_values(alarm, minutes):
-    """What an alarm on metric math sees of minutes that say each metric's value, by (name, statistic)."""
+    """What an alarm on metric math sees of minutes that say each metric's value, by (name,
+    statistic).
+    """
 
     def read(question, period):
-        return {60.0 * at: minute[(question.name, question.statistic)] for at, minute in enumerate(minutes)}
+        return {
+            60.0 * at: minute[(question.name, question.statistic)]
+            for at, minute in enumerate(minutes)
+        }
 
     span = Span(start=0.0, end=60.0 * len(minutes), read=read, metrics=list)
     return list(answered(alarm["Metrics"], span)[returned(alarm)["Id"]].values())
@@ -41,14 +62,17 @@ def watched_values(alarm, minutes):
 
 def errors(metric, *pairs):
     """Minutes by (failed, of how many)."""
-    return [{(metric, "Sum"): failed, (metric, "Average"): failed / count} for failed, count in pairs]
+    return [
+        {(metric, "Sum"): failed, (metric, "Average"): failed / count} for failed, count in pairs
+    ]
 
 
 # --- errors
 
 
 def test_triton_takes_back_at_half_of_what_a_broken_first_step_shows():
-    # One instance at least: a canary is half of the fleet, so a broken one fails half of the requests; half of that is 0.25.
+    # One instance at least: a canary is half of the fleet, so a broken one fails half of the
+    # requests; half of that is 0.25.
     assert alarms(OWN)["ServerErrors"]["Threshold"] == 0.25
     # Ten instances at least: a canary is 10 %.
     assert alarms(with_rollout(OWN, "canary", 10))["ServerErrors"]["Threshold"] == 0.05
@@ -58,9 +82,18 @@ def test_triton_takes_back_at_half_of_what_a_broken_first_step_shows():
 
 def test_people_hear_of_few_errors_all_the_same():
     own, shared, python = alarms(OWN), alarms(SHARED), alarms(PYTHON)
-    assert (own["EarlyServerErrors"]["Threshold"], shared["EarlyClientErrors"]["Threshold"]) == (0.01, 0.05)
-    assert (shared["ServerErrors"]["Threshold"], shared["ClientErrors"]["Threshold"]) == (0.01, 0.25)
-    assert (python["ServerErrors"]["Threshold"], python["ClientErrors"]["Threshold"]) == (0.01, 0.05)
+    assert (own["EarlyServerErrors"]["Threshold"], shared["EarlyClientErrors"]["Threshold"]) == (
+        0.01,
+        0.05,
+    )
+    assert (shared["ServerErrors"]["Threshold"], shared["ClientErrors"]["Threshold"]) == (
+        0.01,
+        0.25,
+    )
+    assert (python["ServerErrors"]["Threshold"], python["ClientErrors"]["Threshold"]) == (
+        0.01,
+        0.05,
+    )
     assert not {"EarlyClientErrors", "EarlyServerErrors"} & python.keys()
     assert "EarlyClientErrors" not in own and "EarlyServerErrors" not in shared
 
@@ -75,27 +108,42 @@ def test_requests_without_an_answer_are_neither_clients_nor_servers_errors():
     of = ("InvocationModelErrors", "Invocation4XXErrors", "Invocation5XXErrors")
 
     def minute(every, clients, servers, count):
-        found = {(name, "Average"): failed / count for name, failed in zip(of, (every, clients, servers), strict=True)}
+        found = {
+            (name, "Average"): failed / count
+            for name, failed in zip(of, (every, clients, servers), strict=True)
+        }
         return {**found, ("InvocationModelErrors", "Sum"): every}
 
-    seen = watched_values(alarms(OWN)["NoAnswers"], [minute(10, 4, 2, 100), minute(6, 4, 2, 100), minute(2, 0, 0, 100)])
+    seen = watched_values(
+        alarms(OWN)["NoAnswers"],
+        [minute(10, 4, 2, 100), minute(6, 4, 2, 100), minute(2, 0, 0, 100)],
+    )
     assert seen == pytest.approx([0.04, 0, 0])
     assert alarms(OWN)["NoAnswers"]["Threshold"] == 0.01
 
 
 def test_queue_counts_its_failures_itself_and_publishes_no_model_errors():
     queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
-    assert "InvocationModelErrors" not in str(alarms(queue)) and "InvocationModelErrors" in str(alarms(OWN))
+    assert "InvocationModelErrors" not in str(alarms(queue)) and "InvocationModelErrors" in str(
+        alarms(OWN)
+    )
 
     def minute(failed, processed, clients=0, servers=0):
         of = {"InvocationFailures": failed, "InvocationsProcessed": processed}
         of |= {"Invocation4XXErrors": clients, "Invocation5XXErrors": servers}
         return {(name, "Sum"): value for name, value in of.items()}
 
-    few, lost, answered, all_lost = minute(2, 50), minute(10, 90), minute(10, 90, 6, 4), minute(1, 0)
+    few, lost, answered, all_lost = (
+        minute(2, 50),
+        minute(10, 90),
+        minute(10, 90, 6, 4),
+        minute(1, 0),
+    )
     seen = watched_values(alarms(queue)["NoAnswers"], [few, lost, answered, all_lost])
     assert seen == pytest.approx([0, 0.1, 0, 1])
-    assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01 and "NoAnswers" in rollback_alarm_ids(queue)
+    assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01 and "NoAnswers" in rollback_alarm_ids(
+        queue
+    )
 
 
 # --- rollback
@@ -105,14 +153,21 @@ def test_only_triton_behind_a_multi_model_endpoint_takes_back_on_4xx():
     assert rollback_alarm_ids(OWN) == ("ServerErrors", "NoAnswers", "Latency")
     assert rollback_alarm_ids(PYTHON) == ("ServerErrors", "NoAnswers", "Latency")
     assert rollback_alarm_ids(SHARED) == ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
-    assert rollback_alarm_ids(with_endpoint(OWN, latency_slo_ms=None)) == ("ServerErrors", "NoAnswers")
+    assert rollback_alarm_ids(with_endpoint(OWN, latency_slo_ms=None)) == (
+        "ServerErrors",
+        "NoAnswers",
+    )
 
 
 def test_rollback_comes_within_the_wait_between_two_steps():
     for deployment in (OWN, SHARED, PYTHON):
         found = alarms(deployment)
         for name in rollback_alarm_ids(deployment):
-            stats = [query["MetricStat"] for query in found[name].get("Metrics", ()) if "MetricStat" in query]
+            stats = [
+                query["MetricStat"]
+                for query in found[name].get("Metrics", ())
+                if "MetricStat" in query
+            ]
             period = max([stat["Period"] for stat in stats], default=found[name].get("Period"))
             # CloudWatch has a minute's value a minute late at the latest.
             assert period * (found[name]["DatapointsToAlarm"] + 1) <= WAIT_SECONDS
@@ -124,7 +179,9 @@ def test_old_fleet_stays_until_an_alarm_could_have_tripped_after_the_last_step(r
     deployment = with_endpoint(OWN, rollout=rollout)
     policy = deployment_config(deployment, [])["BlueGreenUpdatePolicy"]
     watched = [alarms(deployment)[name] for name in rollback_alarm_ids(deployment)]
-    assert policy["TerminationWaitInSeconds"] >= 60 * (max(each["DatapointsToAlarm"] for each in watched) + 1)
+    assert policy["TerminationWaitInSeconds"] >= 60 * (
+        max(each["DatapointsToAlarm"] for each in watched) + 1
+    )
 
 
 def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_nothing():
@@ -148,8 +205,12 @@ def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_noth
 def test_alarms_that_only_notify_wait_for_the_endpoint(tmp_path):
     resources = template(tmp_path, {MODEL: wishes("latency_slo_ms: 50")})["Resources"]
     endpoint = set(resources["Endpoint"]["DependsOn"])
-    found = {name: each for name, each in resources.items() if each["Type"] == "AWS::CloudWatch::Alarm"}
-    assert {name for name, each in found.items() if "DependsOn" not in each} == endpoint & found.keys()
+    found = {
+        name: each for name, each in resources.items() if each["Type"] == "AWS::CloudWatch::Alarm"
+    }
+    assert {
+        name for name, each in found.items() if "DependsOn" not in each
+    } == endpoint & found.keys()
     assert resources["NoInstances"]["DependsOn"] == ["Endpoint"]
 
 
@@ -168,10 +229,14 @@ def test_no_instances_is_a_metric_that_is_missing():
 
 def test_no_instances_is_well_where_there_may_be_none():
     queue = with_scaling(with_endpoint(OWN, asynchronous=AsynchronousSpec()), min=0)
-    assert "NoInstances" not in alarms(queue) and "NoInstances" in alarms(with_scaling(queue, min=1))
+    assert "NoInstances" not in alarms(queue) and "NoInstances" in alarms(
+        with_scaling(queue, min=1)
+    )
 
 
-@pytest.mark.parametrize(("instance", "gpus"), [("ml.g5.xlarge", 1), ("ml.g5.12xlarge", 4), ("ml.g5.48xlarge", 8)])
+@pytest.mark.parametrize(
+    ("instance", "gpus"), [("ml.g5.xlarge", 1), ("ml.g5.12xlarge", 4), ("ml.g5.48xlarge", 8)]
+)
 def test_gpu_memory_is_of_one_gpu(tmp_path, instance, gpus):
     alarm = alarms(example(tmp_path, {MODEL: {"ml.g5.xlarge": instance}}))["GpuMemory"]
     assert alarm["Threshold"] == 90
@@ -213,10 +278,17 @@ def test_ceiling_is_all_instances_each_over_the_scaling_target():
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (4, "GreaterThanOrEqualToThreshold")
 
     def minute(requests, instances):
-        return {("Invocations", "Sum"): requests, ("InvocationsPerInstance", "Sum"): requests / instances}
+        return {
+            ("Invocations", "Sum"): requests,
+            ("InvocationsPerInstance", "Sum"): requests / instances,
+        }
 
     # 12,000 a minute is the target of each.
-    assert watched_values(alarm, [minute(50_000, 4), minute(47_000, 4), minute(39_000, 3)]) == [4, 0, 3]
+    assert watched_values(alarm, [minute(50_000, 4), minute(47_000, 4), minute(39_000, 3)]) == [
+        4,
+        0,
+        3,
+    ]
     assert "Ceiling" not in alarms(with_scaling(OWN, max=1))
 
 
@@ -228,7 +300,10 @@ def test_cache_hits_collapse_at_half_of_the_models_that_fit():
     # Two models of 15000 MiB on an A10G: one fits.
     alarm = alarms(with_locks(SHARED, device_memory_mib=15_000.0))["CacheHits"]
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0.25, "LessThanThreshold")
-    few, many = ({("ModelCacheHit", "Average"): 0.1, ("ModelCacheHit", "SampleCount"): count} for count in (49, 50))
+    few, many = (
+        {("ModelCacheHit", "Average"): 0.1, ("ModelCacheHit", "SampleCount"): count}
+        for count in (49, 50)
+    )
     assert watched_values(alarm, [few, many]) == [1, 0.1]
 
 
@@ -241,7 +316,8 @@ def test_loading_waits_twice_as_long_as_the_slowest_model_takes():
 
 def test_oldest_request_waits_longer_than_an_instance_takes_to_come(tmp_path):
     alarm = alarms(example(tmp_path, {MODEL: wishes(QUEUE)}))["OldestRequest"]
-    # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, SageMaker's own 480 s.
+    # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, SageMaker's
+    # own 480 s.
     assert alarm["Threshold"] == 300 + 1800 + 65 + 480
     assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": "cloud-example"}]
 
@@ -250,9 +326,13 @@ def test_oldest_request_waits_longer_than_an_instance_takes_to_come(tmp_path):
 
 
 def test_names_are_told_apart_in_one_account(tmp_path):
-    several = example(tmp_path, {BESIDE: beside("{joins: example, role: variant}"), MODEL: wishes(POOLS)})
+    several = example(
+        tmp_path, {BESIDE: beside("{joins: example, role: variant}"), MODEL: wishes(POOLS)}
+    )
     found = alarms(several)
-    assert found["LatencyBeside" if "LatencyBeside" in found else "ServerErrorsBeside"]["AlarmName"].endswith("--beside")
+    assert found["LatencyBeside" if "LatencyBeside" in found else "ServerErrorsBeside"][
+        "AlarmName"
+    ].endswith("--beside")
     assert len({each["AlarmName"] for each in found.values()}) == len(found)
 
 
@@ -260,21 +340,32 @@ def test_no_kind_ends_in_another_kind():
     assert not [(a, b) for a in GRAVEST for b in GRAVEST if a.endswith(f"-{b}")]
 
 
-@pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())])
+@pytest.mark.parametrize(
+    "deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())]
+)
 def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
     for alarm in alarms(deployment).values():
         queries = alarm.get("Metrics", [alarm])
         stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
         periods = {each["Period"] for each in stats} or {alarm["Period"]}
-        assert len(periods) == 1 and max(periods) % 60 == 0 and max(periods) * alarm["EvaluationPeriods"] <= 86_400
+        assert (
+            len(periods) == 1
+            and max(periods) % 60 == 0
+            and max(periods) * alarm["EvaluationPeriods"] <= 86_400
+        )
         assert len(alarm["AlarmName"]) <= 255 and len(stats) <= 10
         if "Metrics" in alarm:
             named = set(re.findall(r"\b[a-z]\w*\b", returned(alarm)["Expression"]))
             assert named == {query["Id"] for query in queries} - {"watched"}
-            assert "SEARCH" not in returned(alarm)["Expression"] and sum(query["ReturnData"] for query in queries) == 1
+            assert (
+                "SEARCH" not in returned(alarm)["Expression"]
+                and sum(query["ReturnData"] for query in queries) == 1
+            )
 
 
-@pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())])
+@pytest.mark.parametrize(
+    "deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())]
+)
 def test_every_alarm_tells_the_topic_and_is_of_a_kind_that_dashboards_know(deployment):
     topic = f"arn:aws:sns:us-east-1:{deployment.environment.account}:roundhouse-{deployment.environment.name}-alarms"
     for alarm in alarms(deployment).values():

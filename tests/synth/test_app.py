@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.scale.many_models import many_models
 from tests.synth.assembly import read_stacks
 from tests.synth.deployments import ROOT
-from workbench.bench.scale.many_models import many_models
 
 pytestmark = pytest.mark.synth
 
@@ -30,11 +30,19 @@ def run_app(outdir, bytecode):
     hidden = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
 
-    def run(*arguments: str, path: str | None = None, into: Path = outdir, **context: str) -> subprocess.CompletedProcess[str]:
-        own = {"CDK_OUTDIR": str(into), "CDK_CONTEXT_JSON": json.dumps(context), "PYTHONPYCACHEPREFIX": str(bytecode)}
+    def run(
+        *arguments: str, path: str | None = None, into: Path = outdir, **context: str
+    ) -> subprocess.CompletedProcess[str]:
+        own = {
+            "CDK_OUTDIR": str(into),
+            "CDK_CONTEXT_JSON": json.dumps(context),
+            "PYTHONPYCACHEPREFIX": str(bytecode),
+        }
         environ = {**inherited, **own} if path is None else {**inherited, **own, "PATH": path}
         command = (sys.executable, str(ROOT / "app.py"), *arguments)
-        return subprocess.run(command, env=environ, cwd=outdir, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=environ, cwd=outdir, capture_output=True, text=True, check=False
+        )
 
     return run
 
@@ -66,11 +74,18 @@ def test_app_hangs_one_stage_for_the_named_environment_in_silence(run_app, outdi
 
 def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):
     (tree / "environments" / "local.yaml").rename(tree / "environments" / "desk.yaml")
-    text = (tree / "environments" / "desk.yaml").read_text(encoding="utf-8").replace("name: local", "name: desk")
+    text = (
+        (tree / "environments" / "desk.yaml")
+        .read_text(encoding="utf-8")
+        .replace("name: local", "name: desk")
+    )
     (tree / "environments" / "desk.yaml").write_text(text, encoding="utf-8")
     result = run_app(root=str(tree))
     assert (result.returncode, result.stderr) == (0, "")
-    assert sorted(folder.name for folder in outdir.glob("assembly-*")) == ["assembly-desk", "assembly-dev"]
+    assert sorted(folder.name for folder in outdir.glob("assembly-*")) == [
+        "assembly-desk",
+        "assembly-dev",
+    ]
 
 
 @pytest.fixture
@@ -81,14 +96,20 @@ def many(tmp_path):
 
 def artifacts(outdir):
     """By stack: what the manifest says of it, and its template."""
-    manifest = json.loads((outdir / "assembly-dev" / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+    manifest = json.loads((outdir / "assembly-dev" / "manifest.json").read_text(encoding="utf-8"))[
+        "artifacts"
+    ]
     stacks = {
-        each["displayName"].split("/")[-1]: each for each in manifest.values() if each["type"] == "aws:cloudformation:stack"
+        each["displayName"].split("/")[-1]: each
+        for each in manifest.values()
+        if each["type"] == "aws:cloudformation:stack"
     }
     return {stack.name: (stacks[stack.name], stack.template) for stack in read_stacks(outdir)}
 
 
-def test_named_endpoints_are_synthesised_as_among_all_with_what_they_depend_on(run_app, many, outdir, tmp_path):
+def test_named_endpoints_are_synthesised_as_among_all_with_what_they_depend_on(
+    run_app, many, outdir, tmp_path
+):
     assert run_app(env="dev", root=str(many.root)).returncode == 0
     whole, some = artifacts(outdir), tmp_path / "some"
     result = run_app(env="dev", root=str(many.root), endpoint="model-003,model-001", into=some)
@@ -130,19 +151,34 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
     (tree / "environments" / "local.yaml").write_text("nmae: local\n", encoding="utf-8")
     result = run_app(root=str(tree))
     assert result.returncode == 1
-    assert "models/sentence-embedder.yaml" in result.stderr and "environments/local.yaml:1" in result.stderr
+    assert (
+        "models/sentence-embedder.yaml" in result.stderr
+        and "environments/local.yaml:1" in result.stderr
+    )
     assert "Traceback" not in result.stderr and list(outdir.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("context", "said"),
     [
-        ({"evn": "dev"}, "context key evn: is not read here; allowed: env, endpoint, root; did you mean 'env'?"),
-        ({"environment": "dev"}, "context key environment: is not read here; allowed: env, endpoint, root; did you mean 'env'?"),
+        (
+            {"evn": "dev"},
+            "context key evn: is not read here; allowed: env, endpoint, root; did you mean 'env'?",
+        ),
+        (
+            {"environment": "dev"},
+            "context key environment: is not read here; allowed: env, endpoint, root; did you mean 'env'?",
+        ),
         ({"endpoints": "text-shared"}, "did you mean 'endpoint'?"),
-        ({"model": "text-shared"}, "context key model: is not read here; allowed: env, endpoint, root; take it out of"),
+        (
+            {"model": "text-shared"},
+            "context key model: is not read here; allowed: env, endpoint, root; take it out of",
+        ),
         ({"env": ""}, "an empty environment name; allowed: dev, local; name one of these."),
-        ({"env": "dev", "endpoint": ""}, "an empty endpoint name; allowed: sentence-embedder, text-shared; name one of these."),
+        (
+            {"env": "dev", "endpoint": ""},
+            "an empty endpoint name; allowed: sentence-embedder, text-shared; name one of these.",
+        ),
         ({"env": "dev", "endpoint": "text-shared,"}, "an empty endpoint name"),
         ({"root": ""}, "context key root: is no folder, given nothing"),
         ({"root": "/nowhere"}, "context key root: is no folder, given /nowhere"),
@@ -160,8 +196,16 @@ def test_refuses_every_wrong_context_key_at_once(run_app):
 
 
 def test_context_of_the_cdk_command_line_is_none_of_ours(run_app, outdir):
-    own = {"aws:cdk:enable-path-metadata": "true", "@aws-cdk/core:newStyleStackSynthesis": "true", "cdk-migrate": "true"}
-    kept = {"acknowledged-issue-numbers": "1", "cli-telemetry": "false", "ssm:account=1:parameterName=/a:region=x": "y"}
+    own = {
+        "aws:cdk:enable-path-metadata": "true",
+        "@aws-cdk/core:newStyleStackSynthesis": "true",
+        "cdk-migrate": "true",
+    }
+    kept = {
+        "acknowledged-issue-numbers": "1",
+        "cli-telemetry": "false",
+        "ssm:account=1:parameterName=/a:region=x": "y",
+    }
     result = run_app(env=" dev", **own, **kept)
     assert (result.returncode, result.stderr) == (0, "")
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
@@ -176,7 +220,10 @@ def test_refuses_an_unknown_environment_and_names_the_nearest(run_app):
 
 def test_refuses_to_run_without_node(run_app, tmp_path):
     result = run_app(path=str(tmp_path), env="dev")
-    assert (result.returncode, result.stderr) == (1, "app.py needs Node.js, which is not on PATH; install version 20 or later.\n")
+    assert (result.returncode, result.stderr) == (
+        1,
+        "app.py needs Node.js, which is not on PATH; install version 20 or later.\n",
+    )
 
 
 def test_refuses_an_argument_that_would_be_ignored(run_app):

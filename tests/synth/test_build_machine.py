@@ -26,7 +26,9 @@ from tests.synth.golden_build_machine import FOLDER, IMAGE, KEY, NETWORK, defini
 
 pytestmark = pytest.mark.synth
 EVENTS_A_LOOK = 9
-"""Wait entered and left; the Task entered, scheduled, started, succeeded and left; the Choice entered and left."""
+"""Wait entered and left; the Task entered, scheduled, started, succeeded and left; the Choice
+entered and left.
+"""
 HISTORY = 25_000
 ENDS = ("Succeed", "Fail")
 
@@ -62,7 +64,9 @@ def machine(request) -> Machine:
 @pytest.mark.parametrize("name", list(definitions()))
 def test_definition_is_the_golden_one(name):
     golden = (FOLDER / name).read_text(encoding="utf-8")
-    assert text(definitions()[name]) == golden, "if that is meant: python -m tests.synth.golden_build_machine"
+    assert text(definitions()[name]) == golden, (
+        "if that is meant: python -m tests.synth.golden_build_machine"
+    )
 
 
 def test_every_next_state_exists_and_every_state_is_reached(machine):
@@ -80,10 +84,16 @@ def test_every_next_state_exists_and_every_state_is_reached(machine):
 def test_every_path_ends(machine):
     for part in machines(machine):
         states = part["States"]
-        ending = {name for name, state in states.items() if state["Type"] in ENDS or state.get("End")}
+        ending = {
+            name for name, state in states.items() if state["Type"] in ENDS or state.get("End")
+        }
         assert ending
         while True:
-            more = {name for name, state in states.items() if name not in ending and set(nexts(state)) & ending}
+            more = {
+                name
+                for name, state in states.items()
+                if name not in ending and set(nexts(state)) & ending
+            }
             if not more:
                 break
             ending |= more
@@ -115,15 +125,25 @@ def test_every_call_is_tried_again_when_throttled_and_caught_whatever_is_wrong(m
 
 def test_throttling_of_every_service_that_is_called_is_named():
     services = {"codebuild": "CodeBuild", "sagemaker": "SageMaker", "sns": "Sns"}
-    called = {state["Resource"].split(":")[6] for definition in definitions().values() for state in tasks(definition).values()}
+    called = {
+        state["Resource"].split(":")[6]
+        for definition in definitions().values()
+        for state in tasks(definition).values()
+    }
     assert called == set(services)
     for prefix in services.values():
-        assert {f"{prefix}.{prefix}Exception", f"{prefix}.SdkClientException"} <= set(REFUSED_FOR_NOW)
+        assert {f"{prefix}.{prefix}Exception", f"{prefix}.SdkClientException"} <= set(
+            REFUSED_FOR_NOW
+        )
 
 
 def test_an_engine_never_fails_its_wave(machine):
     engines = machine["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]
-    assert not [name for name, state in engines["ItemProcessor"]["States"].items() if state["Type"] == "Fail"]
+    assert not [
+        name
+        for name, state in engines["ItemProcessor"]["States"].items()
+        if state["Type"] == "Fail"
+    ]
     assert engines["ToleratedFailurePercentage"] == 100
     assert engines["MaxConcurrency"] == environment("dev").builds.at_once == 4
     assert machine["States"]["Waves"]["MaxConcurrency"] == 1
@@ -185,12 +205,17 @@ def test_the_longest_build_fits_into_a_history_with_tries_to_spare():
 
 def test_capacity_is_waited_for_longer_and_longer_for_an_hour():
     builds = BuildsSpec()
-    waits = [min(FIRST_CAPACITY_WAIT * builds.poll_seconds * 2**at, LONGEST_CAPACITY_WAIT_SECONDS) for at in range(6)]
+    waits = [
+        min(FIRST_CAPACITY_WAIT * builds.poll_seconds * 2**at, LONGEST_CAPACITY_WAIT_SECONDS)
+        for at in range(6)
+    ]
     assert (waits[0], builds.capacity_retries) == (60, 6)
     assert math.isclose(sum(waits), 3600, rel_tol=0.1)
     again = engine_states(definitions()["build-machine.json"])["TryAgain"]
     assert "$min([60 * $power(2, $states.input.attempt), 1800])" in again["Output"]
-    assert "$states.input.attempt < 6" in json.dumps(engine_states(definitions()["build-machine.json"])["NotBuilt"])
+    assert "$states.input.attempt < 6" in json.dumps(
+        engine_states(definitions()["build-machine.json"])["NotBuilt"]
+    )
 
 
 def engine_states(machine: Machine) -> dict[str, dict[str, Any]]:
@@ -200,16 +225,28 @@ def engine_states(machine: Machine) -> dict[str, dict[str, Any]]:
 
 def test_environment_sets_concurrency_tries_and_looks():
     builds = BuildsSpec(at_once=7, capacity_retries=2, poll_seconds=3)
-    machine = build_machine(environment("dev").model_copy(update={"builds": builds}), projects=["cpu"], training_image=IMAGE)
+    machine = build_machine(
+        environment("dev").model_copy(update={"builds": builds}),
+        projects=["cpu"],
+        training_image=IMAGE,
+    )
     assert machine["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]["MaxConcurrency"] == 7
     states = engine_states(machine)
     assert "$states.input.attempt < 2" in json.dumps(states["NotBuilt"])
-    assert "$max([3," in states["LookAtBuild"]["Output"] and "$max([3," in states["LookAtTrainingJob"]["Output"]
-    assert '"seconds": 3' in states["StartBuild"]["Output"] and '"seconds": 3' in states["StartTrainingJob"]["Output"]
+    assert (
+        "$max([3," in states["LookAtBuild"]["Output"]
+        and "$max([3," in states["LookAtTrainingJob"]["Output"]
+    )
+    assert (
+        '"seconds": 3' in states["StartBuild"]["Output"]
+        and '"seconds": 3' in states["StartTrainingJob"]["Output"]
+    )
 
 
 def test_a_route_without_a_project_starts_no_build():
-    states = engine_states(build_machine(environment("local"), projects=["cpu"], training_image=IMAGE))
+    states = engine_states(
+        build_machine(environment("local"), projects=["cpu"], training_image=IMAGE)
+    )
     assert states["ChooseRoute"]["Choices"][0] == {
         "Condition": '{% $states.input.engine.route in ["cpu"] %}',
         "Next": "StartBuild",
@@ -218,13 +255,18 @@ def test_a_route_without_a_project_starts_no_build():
 
 
 def test_training_job_is_one_that_sagemaker_knows():
-    """Against the API's own model: names, types, lists of values; expressions are strings, whatever they come to."""
+    """Against the API's own model: names, types, lists of values; expressions are strings, whatever
+    they come to.
+    """
     job = training_job(whole(), IMAGE) | {"RoleArn": "arn:aws:iam::111122223333:role/job"}
     job["ResourceConfig"] = {**job["ResourceConfig"], "InstanceType": "ml.g6.xlarge"}
     model = botocore.session.get_session().get_service_model("sagemaker")
     report = ParamValidator().validate(job, model.operation_model("CreateTrainingJob").input_shape)
     assert not report.has_errors(), report.generate_report()
-    assert job["VpcConfig"] == {"Subnets": list(NETWORK.subnet_ids), "SecurityGroupIds": list(NETWORK.security_group_ids)}
+    assert job["VpcConfig"] == {
+        "Subnets": list(NETWORK.subnet_ids),
+        "SecurityGroupIds": list(NETWORK.security_group_ids),
+    }
     assert job["OutputDataConfig"]["KmsKeyId"] == KEY
     assert job["StoppingCondition"] == {"MaxRuntimeInSeconds": 240 * 60}
     assert job["ResourceConfig"]["VolumeSizeInGB"] == 100
@@ -246,7 +288,10 @@ def test_training_jobs_take_every_gpu_type_that_endpoints_may_have():
 def test_training_job_names_fit_and_no_environment_has_anothers_prefix():
     longest = environment("dev").model_copy(update={"name": "a" * 16})
     assert len(training_job_prefix(longest)) + 20 + len("-01234567-99") <= 63
-    names = [environment("dev").model_copy(update={"name": name}) for name in ("dev", "dev-2", "dev-0123")]
+    names = [
+        environment("dev").model_copy(update={"name": name})
+        for name in ("dev", "dev-2", "dev-0123")
+    ]
     first, *others = map(training_job_prefix, names)
     assert not any(each.startswith(first) for each in others)
 
@@ -254,4 +299,8 @@ def test_training_job_names_fit_and_no_environment_has_anothers_prefix():
 def test_training_job_gets_the_hyperparameters_that_its_program_takes():
     from engine_build.training_job import OPTIONAL, REQUIRED, VARIABLES
 
-    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == {*REQUIRED, *OPTIONAL, *VARIABLES}
+    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == {
+        *REQUIRED,
+        *OPTIONAL,
+        *VARIABLES,
+    }

@@ -1,4 +1,6 @@
-"""What builds engines: a project for each route that the platform and the environment have, and roles that are exact."""
+"""What builds engines: a project for each route that the platform and the environment have, and
+roles that are exact.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from onboarding import names
 from onboarding.platform import build_route, serving_platforms
-from stacks.builds.properties import CPU, GPU, build_routes, machine_properties, project_properties, training_image
+from stacks.builds.properties import (
+    CPU,
+    GPU,
+    build_routes,
+    machine_properties,
+    project_properties,
+    training_image,
+)
 from stacks.builds.roles import job_statements, machine_statements, project_statements
 from stacks.builds.states.training import training_job
 from tests.synth.assembly import Stacks, synthesized
@@ -48,7 +57,9 @@ def test_no_gpu_project_is_where_codebuild_has_no_gpus():
 
 
 def test_an_environment_may_do_without_codebuilds_gpus():
-    without = DEV.model_copy(update={"builds": DEV.builds.model_copy(update={"codebuild_gpu": False})})
+    without = DEV.model_copy(
+        update={"builds": DEV.builds.model_copy(update={"codebuild_gpu": False})}
+    )
     assert routes(without) == ["cpu"]
     assert build_route("8.6", codebuild_gpu=without.has_codebuild_gpu) == "training-job"
     assert build_route("8.6", codebuild_gpu=without.has_codebuild_gpu, fleet=True) == "fleet"
@@ -68,7 +79,10 @@ def test_training_jobs_compile_with_what_the_platform_serves_with():
 
 
 def test_fleet_project_runs_on_the_fleet_and_in_its_network(stacks):
-    projects = {each["Name"]: each for each in stacks["Builds"].properties("AWS::CodeBuild::Project").values()}
+    projects = {
+        each["Name"]: each
+        for each in stacks["Builds"].properties("AWS::CodeBuild::Project").values()
+    }
     fleet, gpu = projects["roundhouse-dev-build-fleet"], projects["roundhouse-dev-build-gpu"]
     assert fleet["Environment"]["Fleet"] == {"FleetArn": FLEET}
     assert fleet["Environment"]["Image"] == gpu["Environment"]["Image"]
@@ -87,7 +101,10 @@ def test_every_role_has_the_boundary_and_no_managed_policy(tmp_path):
     spec = whole().model_copy(update={"permissions_boundary_arn": boundary})
     roles = synthesized(tmp_path, spec, ())["Builds"].properties("AWS::IAM::Role")
     assert len(roles) == 5
-    assert all(role["PermissionsBoundary"] == boundary and "ManagedPolicyArns" not in role for role in roles.values())
+    assert all(
+        role["PermissionsBoundary"] == boundary and "ManagedPolicyArns" not in role
+        for role in roles.values()
+    )
 
 
 def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
@@ -99,8 +116,14 @@ def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
     # CloudFormation would take any other ${…} for a placeholder that it lacks.
     assert definition.count("${") == definition.count("${JobRole}") == 1
     roles = stacks["Builds"].properties("AWS::IAM::Role")
-    trusted = {name: role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"] for name, role in roles.items()}
-    assert (trusted["MachineRole"], trusted["JobRole"]) == ("states.amazonaws.com", "sagemaker.amazonaws.com")
+    trusted = {
+        name: role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"]
+        for name, role in roles.items()
+    }
+    assert (trusted["MachineRole"], trusted["JobRole"]) == (
+        "states.amazonaws.com",
+        "sagemaker.amazonaws.com",
+    )
 
 
 def test_definition_is_text_whose_numbers_stay_numbers():
@@ -118,12 +141,19 @@ def test_machine_role_is_exact():
             "Sid": "RunBuilds",
             "Effect": "Allow",
             "Action": ["codebuild:BatchGetBuilds", "codebuild:StartBuild"],
-            "Resource": [f"arn:aws:codebuild:{HERE}:project/roundhouse-dev-build-{route}" for route in ("cpu", "gpu")],
+            "Resource": [
+                f"arn:aws:codebuild:{HERE}:project/roundhouse-dev-build-{route}"
+                for route in ("cpu", "gpu")
+            ],
         },
         "RunTrainingJobs": {
             "Sid": "RunTrainingJobs",
             "Effect": "Allow",
-            "Action": ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"],
+            "Action": [
+                "sagemaker:AddTags",
+                "sagemaker:CreateTrainingJob",
+                "sagemaker:DescribeTrainingJob",
+            ],
             "Resource": [f"arn:aws:sagemaker:{HERE}:training-job/roundhouse-dev--*"],
         },
         "PassRole": {
@@ -143,7 +173,10 @@ def test_machine_role_is_exact():
             "Sid": "FollowEngines",
             "Effect": "Allow",
             "Action": ["states:DescribeExecution", "states:StopExecution"],
-            "Resource": [f"arn:aws:states:{HERE}:execution:roundhouse-dev-builds{rest}" for rest in (":*", "/*")],
+            "Resource": [
+                f"arn:aws:states:{HERE}:execution:roundhouse-dev-builds{rest}"
+                for rest in (":*", "/*")
+            ],
         },
         "PublishToTopic": {
             "Sid": "PublishToTopic",
@@ -155,36 +188,58 @@ def test_machine_role_is_exact():
 
 
 def test_machine_may_do_what_its_states_do(stacks):
-    """Every API that a state calls is one of the role's actions, and the role has no action beside those and its own engines'."""
+    """Every API that a state calls is one of the role's actions, and the role has no action beside
+    those and its own engines'.
+    """
     text = stacks["Builds"].only("AWS::StepFunctions::StateMachine")["DefinitionString"]
     called = {part.split('"')[0] for part in text.split(":states:::aws-sdk:")[1:]}
-    called = {f"{service}:{action[0].upper()}{action[1:]}" for service, action in (each.split(":") for each in called)}
+    called = {
+        f"{service}:{action[0].upper()}{action[1:]}"
+        for service, action in (each.split(":") for each in called)
+    }
     statements = machine_statements(DEV, projects=["cpu"], job_role="role")
     allowed = {action for each in statements for action in each["Action"]}
     besides = {"sagemaker:AddTags", "iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"}
-    assert allowed == called | besides | {f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")}
+    assert allowed == called | besides | {
+        f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")
+    }
 
 
 def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
     found = by_sid(job_statements(DEV, "builder-gpu"))
     prefixes = ["networks", "engines", "timing-caches", "jobs"]
     assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in prefixes]
-    assert found["ReadObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in ("sources", *prefixes)]
-    assert found["PullImage"]["Resource"] == [f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"]
-    streams = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/TrainingJobs:log-stream:roundhouse-dev--*"
+    assert found["ReadObjects"]["Resource"] == [
+        f"{BUCKET}/{prefix}/*" for prefix in ("sources", *prefixes)
+    ]
+    assert found["PullImage"]["Resource"] == [
+        f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"
+    ]
+    streams = (
+        f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/TrainingJobs:log-stream:roundhouse-dev--*"
+    )
     assert found["WriteJobLog"]["Resource"] == [streams]
-    assert "AttachToNetwork" not in found and "AttachToNetwork" in by_sid(job_statements(whole(), "builder-gpu"))
+    assert "AttachToNetwork" not in found and "AttachToNetwork" in by_sid(
+        job_statements(whole(), "builder-gpu")
+    )
 
 
 def test_project_writes_what_it_builds_and_no_jobs_work():
     found = by_sid(project_statements(DEV, GPU))
-    assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in ("networks", "engines", "timing-caches")]
+    assert found["WriteObjects"]["Resource"] == [
+        f"{BUCKET}/{prefix}/*" for prefix in ("networks", "engines", "timing-caches")
+    ]
     assert found["WriteLogs"]["Resource"] == [
         f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
     ]
 
 
 def test_log_groups_are_the_stacks_own_and_end(stacks):
-    groups = {each["LogGroupName"]: each for each in stacks["Builds"].properties("AWS::Logs::LogGroup").values()}
-    assert set(groups) == {f"/aws/codebuild/roundhouse-dev-build-{route}" for route in ("cpu", "gpu", "fleet")}
+    groups = {
+        each["LogGroupName"]: each
+        for each in stacks["Builds"].properties("AWS::Logs::LogGroup").values()
+    }
+    assert set(groups) == {
+        f"/aws/codebuild/roundhouse-dev-build-{route}" for route in ("cpu", "gpu", "fleet")
+    }
     assert all(each["RetentionInDays"] > 0 for each in groups.values())

@@ -1,4 +1,6 @@
-"""docs/security.md names every action that the workbench asks AWS for with the caller's own credentials."""
+"""docs/security.md names every action that the command asks AWS for with the caller's own
+credentials.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ PREFIXES = {
     "sagemaker-runtime": "sagemaker",
     "stepfunctions": "states",
 }
-"""IAM's name of each service that the workbench has a client of."""
-OTHERWISE = {"s3:HeadObject": "s3:GetObject", "s3:HeadBucket": "s3:ListBucket", "s3:ListObjectsV2": "s3:ListBucket"}
+"""IAM's name of each service that the command has a client of."""
+OTHERWISE = {
+    "s3:HeadObject": "s3:GetObject",
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListObjectsV2": "s3:ListBucket",
+}
 """Operations that IAM knows by another name."""
 NO_COMMAND = {"local_cloud", "bench"}
-"""What plays AWS itself, and benches of this repository, whose endpoints are made in the local cloud."""
+"""What plays AWS itself, and benches of this repository, whose endpoints are made in the local
+cloud.
+"""
 
 
 def operations() -> dict[str, str]:
@@ -42,8 +50,8 @@ def operations() -> dict[str, str]:
 
 
 def called() -> Iterator[str]:
-    """The methods that the workbench's commands call, and the paginators that they ask for."""
-    for path in (ROOT / "container" / "client.py", *(ROOT / "workbench").rglob("*.py")):
+    """The methods that the command's commands call, and the paginators that they ask for."""
+    for path in (ROOT / "container" / "client.py", *(ROOT / "roundhouse").rglob("*.py")):
         if NO_COMMAND & set(path.parts):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -53,7 +61,11 @@ def called() -> Iterator[str]:
 
 
 def test_the_document_names_every_action_that_callers_need():
-    (section,) = re.findall(r"\n## What you need yourself\n(.*?)(?:\n## |\Z)", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    (section,) = re.findall(
+        r"\n## What you need yourself\n(.*?)(?:\n## |\Z)",
+        DOCUMENT.read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     told = set(re.findall(r"`(\w+:\w+)`", section))
     known = {method: action for method, action in operations().items() if "_" in method}
     asked = {known[method] for method in called() if method in known}

@@ -10,14 +10,25 @@ from onboarding.manifest import BuilderRecord, ProfileRecord
 from onboarding.platform import instance_types
 from stacks.capacity.engine import was_measured_on
 from stacks.capacity.variant import capacity_warnings, instance_capacity, variant_capacity
-from tests.synth.deployments import benchmark, changed, of_targets, one, unlocked, with_endpoint, with_instance_type, with_locks
+from tests.synth.deployments import (
+    benchmark,
+    changed,
+    of_targets,
+    one,
+    unlocked,
+    with_endpoint,
+    with_instance_type,
+    with_locks,
+)
 from tests.synth.scaled import with_own_pools, with_served, with_serving, with_variant
 
 pytestmark = pytest.mark.synth
 
 
 def embedder(**manifest_fields):
-    """The shipped endpoint on one A10G: batch 1 in 5 ms, 8 in 20 ms, 32 in 90 ms; SLO 50 ms, queue delay 0.1 ms."""
+    """The shipped endpoint on one A10G: batch 1 in 5 ms, 8 in 20 ms, 32 in 90 ms; SLO 50 ms, queue
+    delay 0.1 ms.
+    """
     deployment = one("dev", "sentence-embedder")
     return with_locks(deployment, **manifest_fields) if manifest_fields else deployment
 
@@ -29,7 +40,8 @@ def rate(deployment):
 
 @pytest.mark.parametrize(
     ("slo_ms", "expected"),
-    # A request waits 0.1 ms in the queue and for the batch under way, then runs: twice 5, 20 and 90 ms, and 0.1.
+    # A request waits 0.1 ms in the queue and for the batch under way, then runs: twice 5, 20 and 90
+    # ms, and 0.1.
     # Behind batches of one that is too long for the first: a quarter of it counts.
     [(10.1, 50), (40.0, 200), (40.1, 400), (180.1, 400), (None, 400)],
 )
@@ -47,13 +59,23 @@ def test_capacity_that_misses_the_slo_is_a_quarter_of_the_lowest_rate_and_says_s
 
 
 def test_capacity_behind_batches_of_one_is_what_half_of_it_keeps_the_slo_of():
-    # 20 ms alone: the SLO lets a request wait (50 - 0.1 - 20) / 20 = 1.495 runs. e^(-theta x 1.495) = 1 / 100: theta = 3.0804;
+    # 20 ms alone: the SLO lets a request wait (50 - 0.1 - 20) / 20 = 1.495 runs. e^(-theta x 1.495)
+    # = 1 / 100: theta = 3.0804;
     # theta / (e^theta - 1) = 0.14837, twice that counts, and 50 x 0.296 = 14.8.
     lone = embedder(benchmark=(benchmark("tensorrt", "int8", 1, 20),))
     capacity = instance_capacity(lone)
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (14.8, True)
-    assert capacity.derivation.endswith("x 0.296, as requests come at random and pile up behind batches of 1")
-    assert rate(with_endpoint(lone, latency_slo_ms=None)) == rate(with_endpoint(lone, latency_slo_ms=100)) == 50
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
+        14.8,
+        True,
+    )
+    assert capacity.derivation.endswith(
+        "x 0.296, as requests come at random and pile up behind batches of 1"
+    )
+    assert (
+        rate(with_endpoint(lone, latency_slo_ms=None))
+        == rate(with_endpoint(lone, latency_slo_ms=100))
+        == 50
+    )
 
 
 def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
@@ -62,7 +84,8 @@ def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
         benchmark("tensorrt", "int8", 2, 70).model_copy(update={"rows_per_second": 60.0}),
     )
     both = with_endpoint(embedder(benchmark=(lone, pair)), latency_slo_ms=150)
-    # Behind batches of two (150 - 0.1 - 70) / 70 = 1.14 runs may be waited for, and behind single ones 6.5.
+    # Behind batches of two (150 - 0.1 - 70) / 70 = 1.14 runs may be waited for, and behind single
+    # ones 6.5.
     assert rate(both) == 50
     assert rate(with_endpoint(both, latency_slo_ms=300)) == 60
 
@@ -104,8 +127,14 @@ def test_capacity_counts_the_served_engine_alone():
 
 
 def test_capacity_is_that_of_the_longest_length_the_engine_is_tuned_for():
-    records = (benchmark("tensorrt", "int8", 8, 8, sequence=16), benchmark("tensorrt", "int8", 8, 20, sequence=64))
-    profiles = (ProfileRecord(batch=(1, 8, 8), sequence=(8, 16, 32)), ProfileRecord(batch=(1, 8, 8), sequence=(32, 64, 128)))
+    records = (
+        benchmark("tensorrt", "int8", 8, 8, sequence=16),
+        benchmark("tensorrt", "int8", 8, 20, sequence=64),
+    )
+    profiles = (
+        ProfileRecord(batch=(1, 8, 8), sequence=(8, 16, 32)),
+        ProfileRecord(batch=(1, 8, 8), sequence=(32, 64, 128)),
+    )
     assert rate(embedder(benchmark=records, optimization_profiles=profiles)) == 400
     untuned = (ProfileRecord(batch=(1, 8, 8), sequence=(8, 24, 128)),)
     assert rate(embedder(benchmark=records, optimization_profiles=untuned)) == 400
@@ -114,7 +143,9 @@ def test_capacity_is_that_of_the_longest_length_the_engine_is_tuned_for():
 def test_capacity_of_a_shared_instance_is_its_slowest_targets():
     deployment = one("dev", "text-shared")
     slow, fast = deployment.targets
-    slowed = with_locks(of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 10),)).targets
+    slowed = with_locks(
+        of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 10),)
+    ).targets
     capacity = instance_capacity(of_targets(deployment, (*slowed, fast)))
     assert capacity is not None and capacity.requests_per_second == 100
     assert capacity.derivation.startswith("sentence-embedder-fp32: ")
@@ -131,18 +162,29 @@ def test_capacity_of_several_instance_types_is_the_slowest_ones():
 def test_capacity_is_each_variants_own():
     fast = with_locks(embedder(), benchmark=(benchmark("tensorrt", "int8", 8, 10),)).own.pools
     both = with_variant(embedder(), "candidate", pools=fast)
-    assert [variant_capacity(both, each).requests_per_second for each in both.variants] == [400, 800]
+    assert [variant_capacity(both, each).requests_per_second for each in both.variants] == [
+        400,
+        800,
+    ]
 
 
 def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
     deployment = one("dev", "text-shared")
     slow, fast = deployment.targets
-    slower = with_locks(of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 20),)).targets
-    late = with_locks(of_targets(deployment, (fast,)), benchmark=(benchmark("tensorrt", "int8", 32, 60),)).targets
+    slower = with_locks(
+        of_targets(deployment, (slow,)), benchmark=(benchmark("tensorrt", "int8", 1, 20),)
+    ).targets
+    late = with_locks(
+        of_targets(deployment, (fast,)), benchmark=(benchmark("tensorrt", "int8", 32, 60),)
+    ).targets
     both = of_targets(deployment, (*slower, *late))
     capacity = instance_capacity(both)
-    # 20 ms twice are within 50 ms, and of 50 a second behind batches of one 0.298 count: no queue delay, so 1.5 runs to wait.
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (14.9, False)
+    # 20 ms twice are within 50 ms, and of 50 a second behind batches of one 0.298 count: no queue
+    # delay, so 1.5 runs to wait.
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
+        14.9,
+        False,
+    )
     (warning,) = capacity_warnings(both, both.own)
     assert "sentence-embedder-int8" in warning and "OVER the SLO of 50 ms" in warning
 
@@ -150,10 +192,17 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
 @pytest.mark.parametrize(
     ("deployment", "said"),
     [
-        (lambda: next(each for each in unlocked("dev") if each.name == "sentence-embedder"), "'sentence-embedder' is not built"),
+        (
+            lambda: next(each for each in unlocked("dev") if each.name == "sentence-embedder"),
+            "'sentence-embedder' is not built",
+        ),
         (lambda: embedder(benchmark=()), "has no benchmark of its own engine; build it again"),
         (
-            lambda: embedder(builder=BuilderRecord(machine="m", gpu="NVIDIA A10", built_at="2026-11-21T00:00:00Z")),
+            lambda: embedder(
+                builder=BuilderRecord(
+                    machine="m", gpu="NVIDIA A10", built_at="2026-11-21T00:00:00Z"
+                )
+            ),
             "was measured on NVIDIA A10, and ml.g5.xlarge has A10G",
         ),
     ],
@@ -162,7 +211,9 @@ def test_capacity_is_unknown_where_nothing_fitting_was_measured_and_why_is_said(
     found = deployment()
     assert rate(found) is None
     (warning,) = capacity_warnings(found, found.own)
-    assert said in warning and warning.endswith("so its capacity is not known and nothing scales on its requests.")
+    assert said in warning and warning.endswith(
+        "so its capacity is not known and nothing scales on its requests."
+    )
 
 
 def test_capacity_is_unknown_when_one_of_two_models_is_unmeasured():
@@ -193,7 +244,10 @@ def test_gpu_of_the_driver_is_the_instance_types_or_not(driver_says, instance, s
 
 def test_served_capacity_counts_before_the_engines_own_benchmark():
     capacity = instance_capacity(with_served(embedder(), 310.0))
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (310, True)
+    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
+        310,
+        True,
+    )
     told = "roundhouse bench 0.1.0, dev-sentence-embedder on ml.g5.xlarge, triton, p99 within 50 ms, 2026-11-21"
     assert capacity.derivation == f"sentence-embedder: 310 requests/s served ({told})"
 
@@ -204,14 +258,18 @@ def test_served_capacity_of_a_whole_instance_is_not_multiplied_by_its_gpus():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"instance_type": "ml.g5.2xlarge"}, {"server": "python"}], ids=["another instance type", "another server"]
+    "fields",
+    [{"instance_type": "ml.g5.2xlarge"}, {"server": "python"}],
+    ids=["another instance type", "another server"],
 )
 def test_served_capacity_of_another_instance_type_or_server_does_not_count(fields):
     assert rate(with_served(embedder(), 310.0, **fields)) == 400
 
 
 def test_served_capacity_of_another_engine_does_not_count():
-    other = with_served(embedder(), 310.0).with_targets(lambda target: dataclasses.replace(target, engine_key="b" * 20))
+    other = with_served(embedder(), 310.0).with_targets(
+        lambda target: dataclasses.replace(target, engine_key="b" * 20)
+    )
     assert rate(other) == 400
 
 
@@ -219,13 +277,21 @@ def test_served_capacity_at_a_looser_slo_is_only_a_bound():
     tightened = with_endpoint(with_served(embedder(), 310.0, slo_ms=80.0), latency_slo_ms=50)
     capacity = instance_capacity(tightened)
     assert capacity is not None and capacity.requests_per_second == 310
-    assert "400 rows/s measured" in capacity.derivation and "; at most the 310 requests/s served" in capacity.derivation
-    assert rate(with_endpoint(with_served(embedder(), 900.0, slo_ms=80.0), latency_slo_ms=50)) == 400
+    assert (
+        "400 rows/s measured" in capacity.derivation
+        and "; at most the 310 requests/s served" in capacity.derivation
+    )
+    assert (
+        rate(with_endpoint(with_served(embedder(), 900.0, slo_ms=80.0), latency_slo_ms=50)) == 400
+    )
 
 
 def test_engines_own_rows_are_as_many_to_a_request_as_were_served():
-    # 100 requests of 8 rows at the looser SLO, and 400 rows a second alone at today's: 50 such requests.
-    large = with_endpoint(with_served(embedder(), 100.0, slo_ms=80.0, rows_per_request=8), latency_slo_ms=50)
+    # 100 requests of 8 rows at the looser SLO, and 400 rows a second alone at today's: 50 such
+    # requests.
+    large = with_endpoint(
+        with_served(embedder(), 100.0, slo_ms=80.0, rows_per_request=8), latency_slo_ms=50
+    )
     capacity = instance_capacity(large)
     assert capacity is not None and capacity.requests_per_second == 50
     assert " / 8 rows of a request; at most the 100 requests/s served (" in capacity.derivation

@@ -1,4 +1,6 @@
-"""Dashboards: within CloudWatch's limits, of metrics that exist, with lines where the derivations say."""
+"""Dashboards: within CloudWatch's limits, of metrics that exist, with lines where the derivations
+say.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,23 @@ import pytest
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
 from stacks.dashboards.widget import laid_out, with_headings
-from stacks.template_rules.checking import checked
-from stacks.template_rules.dashboard_body import dashboard_metrics, with_defaults
-from stacks.template_rules.metric_facts import METRICS, metric_facts
-from stacks.template_rules.template import Template
-from tests.synth.dashboards import FOUR_GPUS, OWN, QUEUED, SHARED, arns, expressions, lines, many, named, there, titled
+from template_rules.checking import checked
+from template_rules.dashboard_body import dashboard_metrics, with_defaults
+from template_rules.metric_facts import METRICS, metric_facts
+from template_rules.template import Template
+from tests.synth.dashboards import (
+    FOUR_GPUS,
+    OWN,
+    QUEUED,
+    SHARED,
+    arns,
+    expressions,
+    lines,
+    many,
+    named,
+    there,
+    titled,
+)
 from tests.synth.deployments import locked, with_endpoint, with_locks, with_scaling
 from tests.synth.scaled import with_own, with_served, with_variant
 
@@ -24,8 +38,21 @@ pytestmark = pytest.mark.synth
 
 def body_template(body, *others):
     """A template with the dashboard of a body, and the resources of others."""
-    resources = {"Board": {"Type": "AWS::CloudWatch::Dashboard", "Properties": {"DashboardBody": json.dumps(body)}}}
-    return Template("t.json", {"Resources": {**resources, **{key: each for other in others for key, each in other.items()}}})
+    resources = {
+        "Board": {
+            "Type": "AWS::CloudWatch::Dashboard",
+            "Properties": {"DashboardBody": json.dumps(body)},
+        }
+    }
+    return Template(
+        "t.json",
+        {
+            "Resources": {
+                **resources,
+                **{key: each for other in others for key, each in other.items()},
+            }
+        },
+    )
 
 
 BODIES = {
@@ -37,7 +64,9 @@ BODIES = {
     "shared": endpoint_dashboard_body(SHARED),
     "queue": endpoint_dashboard_body(QUEUED),
     "four GPUs": endpoint_dashboard_body(FOUR_GPUS),
-    "variants": endpoint_dashboard_body(with_variant(with_variant(OWN, "challenger"), "later", role="shadow")),
+    "variants": endpoint_dashboard_body(
+        with_variant(with_variant(OWN, "challenger"), "later", role="shadow")
+    ),
     "nothing measured": endpoint_dashboard_body(with_locks(OWN, benchmark=())),
 }
 
@@ -66,7 +95,11 @@ def test_metrics_exist_with_their_dimensions_and_statistics(name):
 def test_every_row_of_the_grid_is_full_and_none_overlap(name):
     taken = set()
     for each in BODIES[name]["widgets"]:
-        cells = {(each["x"] + x, each["y"] + y) for x in range(each["width"]) for y in range(each["height"])}
+        cells = {
+            (each["x"] + x, each["y"] + y)
+            for x in range(each["width"])
+            for y in range(each["height"])
+        }
         assert not cells & taken
         taken |= cells
     assert taken == {(x, y) for x in range(24) for y in range(max(y for _, y in taken) + 1)}
@@ -77,7 +110,9 @@ def test_sections_of_any_size_fill_their_rows(count):
     from stacks.dashboards.widget import Section
 
     graphs = [{"type": "metric", "width": 8, "height": 6} for _ in range(count)]
-    placed = laid_out(with_headings([Section(title="t", widgets=graphs), Section(title="none", widgets=())]))
+    placed = laid_out(
+        with_headings([Section(title="t", widgets=graphs), Section(title="none", widgets=())])
+    )
     assert len(placed) == count + 1
     rows = {}
     for each in placed[1:]:
@@ -90,11 +125,19 @@ def test_limits_hold_for_five_hundred_endpoints():
     body = dashboard_body(deployments)
     written = json.dumps(body, sort_keys=True)
     (selector,) = body["variables"]
-    assert len(selector["values"]) == 500 and len(selector["label"]) <= 30 and len(selector["id"]) <= 32
+    assert (
+        len(selector["values"]) == 500
+        and len(selector["label"]) <= 30
+        and len(selector["id"]) <= 32
+    )
     assert all(len(each["value"]) <= 255 for each in selector["values"])
     metrics = [len(each["properties"].get("metrics", ())) for each in body["widgets"]]
     assert len(body["widgets"]) <= 500 and max(metrics) <= 500 and sum(metrics) <= 2500
-    assert all(len(each["properties"]["alarms"]) <= 100 for each in body["widgets"] if each["type"] == "alarm")
+    assert all(
+        len(each["properties"]["alarms"]) <= 100
+        for each in body["widgets"]
+        if each["type"] == "alarm"
+    )
     # A template may have a million bytes, in which the body is a text within a text.
     assert len(json.dumps({"DashboardBody": written})) < 300_000
     assert {arn for arn in arns(body) if SELECTED not in arn} <= there(deployments)
@@ -136,17 +179,26 @@ def test_alarms_that_the_selector_names_are_there(selected):
 def test_alarms_that_some_endpoints_lack_say_how_many_have_them():
     body = dashboard_body([OWN, with_endpoint(SHARED, latency_slo_ms=None)])
     assert titled(body, "p99 of the model against the SLO")["title"].endswith("(1 of 2 endpoints)")
-    assert not any("latency" in each["properties"].get("title", "") for each in dashboard_body([QUEUED])["widgets"])
+    assert not any(
+        "latency" in each["properties"].get("title", "")
+        for each in dashboard_body([QUEUED])["widgets"]
+    )
 
 
 def test_sections_are_there_where_an_endpoint_needs_them():
     def headings(*deployments):
-        found = [each["properties"]["markdown"] for each in dashboard_body(deployments)["widgets"] if each["type"] == "text"]
+        found = [
+            each["properties"]["markdown"]
+            for each in dashboard_body(deployments)["widgets"]
+            if each["type"] == "text"
+        ]
         return {each.removeprefix("## ") for each in found}
 
     assert "Models in memory (multi-model endpoints)" in headings(OWN, SHARED)
     assert "Models in memory (multi-model endpoints)" not in headings(OWN)
-    assert "Queue (asynchronous endpoints)" in headings(OWN, QUEUED) and "Variants side by side" not in headings(OWN, QUEUED)
+    assert "Queue (asynchronous endpoints)" in headings(
+        OWN, QUEUED
+    ) and "Variants side by side" not in headings(OWN, QUEUED)
     assert "Variants side by side" in headings(with_variant(OWN, "challenger"))
 
 
@@ -156,7 +208,10 @@ def test_sections_are_there_where_an_endpoint_needs_them():
 def test_lines_are_the_derived_values_with_the_endpoints_names():
     served = named(with_served(OWN, 310.25), "served")
     body = dashboard_body([OWN, named(with_endpoint(SHARED, latency_slo_ms=80.0), "slow"), served])
-    assert lines(body, "Latency of the model") == {"SLO of sentence-embedder, served": 50, "SLO of slow": 80}
+    assert lines(body, "Latency of the model") == {
+        "SLO of sentence-embedder, served": 50,
+        "SLO of slow": 80,
+    }
     # 400 rows/s, and 310.25 requests/s; half of them is where scaling aims.
     assert lines(body, "Requests of each instance a minute") == {
         "measured capacity of sentence-embedder, slow": 24_000,
@@ -171,12 +226,18 @@ def test_no_lines_and_no_numbers_of_endpoints_where_there_are_many():
     assert lines(few, "Latency of the model") and lines(lot, "Latency of the model") == {}
     head = lot["widgets"][0]["properties"]["markdown"]
     assert "none are drawn" in head and "roundhouse status --env dev" in head
-    assert "| dev-model-000 |" in few["widgets"][0]["properties"]["markdown"] and "| dev-model-000 |" not in head
+    assert (
+        "| dev-model-000 |" in few["widgets"][0]["properties"]["markdown"]
+        and "| dev-model-000 |" not in head
+    )
 
 
 def test_a_change_of_one_of_many_endpoints_changes_no_other_stack():
     before = many(MOST_DRAWN + 1)
-    after = [with_served(with_scaling(with_endpoint(before[0], latency_slo_ms=49.0), max=9), 77.0), *before[1:]]
+    after = [
+        with_served(with_scaling(with_endpoint(before[0], latency_slo_ms=49.0), max=9), 77.0),
+        *before[1:],
+    ]
     assert dashboard_body(before) == dashboard_body(after)
 
 
@@ -190,7 +251,10 @@ def test_own_dashboard_has_every_line_of_the_endpoint():
         "measured capacity of sentence-embedder": 24_000,
         "scaling target of sentence-embedder": 12_000,
     }
-    assert lines(body, "Instances") == {"fewest of sentence-embedder": 1, "most of sentence-embedder": 4}
+    assert lines(body, "Instances") == {
+        "fewest of sentence-embedder": 1,
+        "most of sentence-embedder": 4,
+    }
     assert lines(body, "Estimated cost") == {"4 instances of sentence-embedder": 5.6336}
     assert lines(body, "GPU use") == {"scaling target of sentence-embedder": 70}
     assert lines(body, "GPU memory") == {"memory alarm": 90}
@@ -212,7 +276,9 @@ def test_several_counts_of_gpus_are_told_apart():
 
 def test_pools_with_other_gpus_have_no_line():
     pool = OWN.own.pools[0]
-    larger = dataclasses.replace(pool, instance_type=pool.instance_type.model_copy(update={"gpu_count": 4}))
+    larger = dataclasses.replace(
+        pool, instance_type=pool.instance_type.model_copy(update={"gpu_count": 4})
+    )
     body = endpoint_dashboard_body(with_own(OWN, pools=(pool, larger)))
     assert lines(body, "GPU use") == {}
 
@@ -220,15 +286,24 @@ def test_pools_with_other_gpus_have_no_line():
 def test_nothing_measured_draws_no_capacity():
     body = BODIES["nothing measured"]
     assert (
-        lines(body, "Requests of each instance a minute") == {} and "not measured" in body["widgets"][0]["properties"]["markdown"]
+        lines(body, "Requests of each instance a minute") == {}
+        and "not measured" in body["widgets"][0]["properties"]["markdown"]
     )
 
 
 def test_queue_shows_only_what_it_publishes():
-    rows = [row for each in BODIES["queue"]["widgets"] for row in each["properties"].get("metrics", []) if len(row) > 1]
+    rows = [
+        row
+        for each in BODIES["queue"]["widgets"]
+        for row in each["properties"].get("metrics", [])
+        if len(row) > 1
+    ]
     names = {row[1] for row in rows}
     assert {"InvocationFailures", "Invocation5XXErrors", "TimeInBacklog"} <= names
-    assert not {"InvocationModelErrors", "Invocations", "InvocationsPerInstance", "OverheadLatency"} & names
+    assert (
+        not {"InvocationModelErrors", "Invocations", "InvocationsPerInstance", "OverheadLatency"}
+        & names
+    )
     assert {row[-1]["stat"] for row in rows if row[1] == "TimeInBacklog"} == {"Average"}
 
 

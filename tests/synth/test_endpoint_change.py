@@ -10,7 +10,16 @@ import pytest
 from stacks.endpoint.change import CONFIG, ENDPOINT, update_steps, with_scaling_again
 from stacks.endpoint.template import refusal_template
 from stacks.scaling.properties import POLICY, TARGET
-from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, example, template, wishes
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    MODEL,
+    POOLS,
+    QUEUE,
+    beside,
+    example,
+    template,
+    wishes,
+)
 
 pytestmark = pytest.mark.synth
 
@@ -35,7 +44,10 @@ def types(found: Any) -> dict[str, str]:
     ],
 )
 def test_change_that_aws_takes_is_one_update(tmp_path, before, after):
-    first, second = template(tmp_path / "a", {MODEL: before}), template(tmp_path / "b", {MODEL: after})
+    first, second = (
+        template(tmp_path / "a", {MODEL: before}),
+        template(tmp_path / "b", {MODEL: after}),
+    )
     (step,) = update_steps(first, second)
     assert step.template == second and step.reason is None
 
@@ -46,23 +58,38 @@ def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(tmp_pa
     first, last = update_steps(before, after)
     assert "instance type of variant AllTraffic changes" in (first.reason or "")
     assert not {TARGET, POLICY} & set(types(first.template).values())
-    kept = {key: each for key, each in before["Resources"].items() if each["Type"] not in (TARGET, POLICY)}
+    kept = {
+        key: each
+        for key, each in before["Resources"].items()
+        if each["Type"] not in (TARGET, POLICY)
+    }
     assert first.template["Resources"] == kept and kept[next(iter(kept))] and last.template == after
     assert first.template["Outputs"] == before["Outputs"]
 
 
 def test_whatever_refers_to_the_scaling_goes_with_it(tmp_path):
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = template(tmp_path / "a", {MODEL: queue}), template(tmp_path / "b", {MODEL: {**BIGGER, **queue}})
+    before, after = (
+        template(tmp_path / "a", {MODEL: queue}),
+        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
+    )
     assert "FromZeroAlarm" in types(before)
     first, _ = update_steps(before, after)
-    assert not {"ScalableTarget", "BacklogPolicy", "FromZeroPolicy", "FromZeroAlarm"} & types(first.template).keys()
-    assert {"ServerErrors", "Endpoint", "EndpointConfig", "Model", "Role"} <= types(first.template).keys()
+    assert (
+        not {"ScalableTarget", "BacklogPolicy", "FromZeroPolicy", "FromZeroAlarm"}
+        & types(first.template).keys()
+    )
+    assert {"ServerErrors", "Endpoint", "EndpointConfig", "Model", "Role"} <= types(
+        first.template
+    ).keys()
 
 
 def test_scaling_that_went_comes_back_as_it_was(tmp_path):
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = template(tmp_path / "a", {MODEL: queue}), template(tmp_path / "b", {MODEL: {**BIGGER, **queue}})
+    before, after = (
+        template(tmp_path / "a", {MODEL: queue}),
+        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
+    )
     first, _ = update_steps(before, after)
     assert with_scaling_again(json.loads(json.dumps(first.template))) == before
     assert with_scaling_again(before) is with_scaling_again(after) is None
@@ -77,34 +104,50 @@ def test_first_update_that_was_done_already_is_not_done_again(tmp_path):
 
 def test_metadata_refers_to_no_resource_that_went(tmp_path):
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = template(tmp_path / "a", {MODEL: queue}), template(tmp_path / "b", {MODEL: {**BIGGER, **queue}})
+    before, after = (
+        template(tmp_path / "a", {MODEL: queue}),
+        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
+    )
     first, _ = update_steps(before, after)
     assert all(isinstance(value, str) for value in first.template["Metadata"].values())
 
 
 def test_scaling_of_other_variants_stays(tmp_path):
     before = template(tmp_path / "a", {BESIDE: beside("{joins: example}")})
-    after = template(tmp_path / "b", {BESIDE: beside("{joins: example, instance_type: ml.g5.2xlarge}")})
+    after = template(
+        tmp_path / "b", {BESIDE: beside("{joins: example, instance_type: ml.g5.2xlarge}")}
+    )
     first, _ = update_steps(before, after)
     assert "variant beside" in (first.reason or "")
-    assert [key for key, each in types(first.template).items() if each == TARGET] == ["ScalableTarget"]
+    assert [key for key, each in types(first.template).items() if each == TARGET] == [
+        "ScalableTarget"
+    ]
 
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_variant_comes_and_goes_all_at_once(tmp_path, comes):
-    alone, both = template(tmp_path / "a", {}), template(tmp_path / "b", {BESIDE: beside("{joins: example}")})
+    alone, both = (
+        template(tmp_path / "a", {}),
+        template(tmp_path / "b", {BESIDE: beside("{joins: example}")}),
+    )
     before, after = (alone, both) if comes else (both, alone)
     first, last = update_steps(before, after)
     assert "variant beside comes or goes" in (first.reason or "")
     endpoint = first.template["Resources"]["Endpoint"]["Properties"]
     wanted = after["Resources"]["Endpoint"]["Properties"]
     assert endpoint == {key: value for key, value in wanted.items() if key != "DeploymentConfig"}
-    others = [{key: each for key, each in found["Resources"].items() if key != "Endpoint"} for found in (first.template, after)]
+    others = [
+        {key: each for key, each in found["Resources"].items() if key != "Endpoint"}
+        for found in (first.template, after)
+    ]
     assert others[0] == others[1] and last.template == after
 
 
 def test_shadow_comes_in_one_update(tmp_path):
-    before, after = template(tmp_path / "a", {}), template(tmp_path / "b", {BESIDE: beside("{joins: example, role: shadow}")})
+    before, after = (
+        template(tmp_path / "a", {}),
+        template(tmp_path / "b", {BESIDE: beside("{joins: example, role: shadow}")}),
+    )
     assert len(update_steps(before, after)) == 1
 
 
@@ -113,15 +156,24 @@ def test_both_changes_at_once_are_three_updates(tmp_path):
     after = template(tmp_path / "b", {MODEL: BIGGER, BESIDE: beside("{joins: example}")})
     steps = update_steps(before, after)
     assert [step.reason is None for step in steps] == [False, False, True]
-    names = [step.template["Resources"]["EndpointConfig"]["Properties"]["EndpointConfigName"] for step in steps]
-    assert names[0] == before["Resources"]["EndpointConfig"]["Properties"]["EndpointConfigName"] and names[1] == names[2]
+    names = [
+        step.template["Resources"]["EndpointConfig"]["Properties"]["EndpointConfigName"]
+        for step in steps
+    ]
+    assert (
+        names[0] == before["Resources"]["EndpointConfig"]["Properties"]["EndpointConfigName"]
+        and names[1] == names[2]
+    )
 
 
 def test_first_deployment_and_refused_ones_are_one_update(tmp_path):
     deployment, whole = example(tmp_path / "a", {}), template(tmp_path / "b", {MODEL: BIGGER})
     refused = refusal_template(deployment, ["No engine."])
     assert (
-        len(update_steps(refused, whole)) == len(update_steps(whole, refused)) == len(update_steps({"Resources": {}}, whole)) == 1
+        len(update_steps(refused, whole))
+        == len(update_steps(whole, refused))
+        == len(update_steps({"Resources": {}}, whole))
+        == 1
     )
 
 

@@ -8,15 +8,18 @@ import pytest
 
 from stacks.alarms.properties import alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard, endpoint_dashboard_body
-from stacks.template_rules.checking import checked
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.template import Template
 from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there
 from tests.synth.endpoint_cases import BESIDE, MODEL, QUEUE, beside, example, template, wishes
 from tests.synth.scaled import with_variant
 
 pytestmark = pytest.mark.synth
 
-BODIES = {name: endpoint_dashboard_body(each) for name, each in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))}
+BODIES = {
+    name: endpoint_dashboard_body(each)
+    for name, each in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))
+}
 
 
 def test_own_dashboard_is_there_on_request_in_the_endpoints_own_stack(tmp_path):

@@ -1,4 +1,6 @@
-"""Where an endpoint's requests and answers lie, who may read them, and their keys: the template as pure data."""
+"""Where an endpoint's requests and answers lie, who may read them, and their keys: the template as
+pure data.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,26 @@ def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else(tmp_path
     found = template(tmp_path, {MODEL: wishes(CAPTURE)})
     capture = config(found)["DataCaptureConfig"]
     bucket = "roundhouse-cloud-111122223333-us-east-1"
-    assert capture["InitialSamplingPercentage"] == 20 and capture["KmsKeyId"] == "alias/roundhouse-cloud"
+    assert (
+        capture["InitialSamplingPercentage"] == 20
+        and capture["KmsKeyId"] == "alias/roundhouse-cloud"
+    )
     # SageMaker adds <endpoint>/<variant>/yyyy/mm/dd/hh/ to it.
     assert capture["DestinationS3Uri"] == f"s3://{bucket}/captures"
     assert {each["CaptureMode"] for each in capture["CaptureOptions"]} == {"Input", "Output"}
-    assert statements(found)["WriteObjects"]["Resource"] == [f"arn:aws:s3:::{bucket}/captures/cloud-example/*"]
+    assert statements(found)["WriteObjects"]["Resource"] == [
+        f"arn:aws:s3:::{bucket}/captures/cloud-example/*"
+    ]
     assert found["Outputs"]["CapturesPrefix"]["Value"] == f"s3://{bucket}/captures/cloud-example/"
 
 
 def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixes(tmp_path):
     found = template(tmp_path, {MODEL: wishes(QUEUE)})
     queue, bucket = config(found)["AsyncInferenceConfig"], "roundhouse-cloud-111122223333-us-east-1"
-    output, topic = queue["OutputConfig"], "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-alarms"
+    output, topic = (
+        queue["OutputConfig"],
+        "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-alarms",
+    )
     assert queue["ClientConfig"] == {"MaxConcurrentInvocationsPerInstance": 4}
     assert output["S3OutputPath"] == f"s3://{bucket}/answers/cloud-example/answered"
     assert output["S3FailurePath"] == f"s3://{bucket}/answers/cloud-example/failed"
@@ -63,7 +73,9 @@ def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixe
 def test_queue_that_tells_nobody_may_publish_nothing(tmp_path):
     found = template(tmp_path, {MODEL: wishes("asynchronous: {}")})
     assert "NotificationConfig" not in config(found)["AsyncInferenceConfig"]["OutputConfig"]
-    assert not [sid for sid in statements(found) if "Publish" in sid and sid != "PublishHostMetrics"]
+    assert not [
+        sid for sid in statements(found) if "Publish" in sid and sid != "PublishHostMetrics"
+    ]
     assert "sns" not in json.dumps(list(statements(found).values()))
 
 
@@ -74,34 +86,54 @@ def test_queue_that_scales_to_none_begins_with_one_instance(tmp_path):
 
 
 def test_role_makes_data_keys_only_where_it_writes(tmp_path):
-    plain, writing = template(tmp_path / "a", {}), template(tmp_path / "b", {MODEL: wishes(CAPTURE)})
-    assert statements(plain)["UseKey"]["Action"] == ["kms:Decrypt"] and "WriteObjects" not in statements(plain)
+    plain, writing = (
+        template(tmp_path / "a", {}),
+        template(tmp_path / "b", {MODEL: wishes(CAPTURE)}),
+    )
+    assert statements(plain)["UseKey"]["Action"] == [
+        "kms:Decrypt"
+    ] and "WriteObjects" not in statements(plain)
     assert statements(writing)["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
 
 
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other(tmp_path):
     deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
-    assert {each.split("/")[-2] for each in read} == {target.engine_key for target in deployment.targets}
+    assert {each.split("/")[-2] for each in read} == {
+        target.engine_key for target in deployment.targets
+    }
     assert len(read) == 4 and not any("*" in each for each in read)
 
 
 def test_statement_ids_stand_once(tmp_path):
     changes = {
-        MODEL: {"ml.g5.xlarge": "ml.c7i.large", "server: triton": "server: python", **wishes(CAPTURE)},
+        MODEL: {
+            "ml.g5.xlarge": "ml.c7i.large",
+            "server: triton": "server: python",
+            **wishes(CAPTURE),
+        },
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
     found = template(tmp_path, changes)
-    policies = [*properties(found, "Role")["Policies"], *of_type(found, "AWS::IAM::Policy").values()]
+    policies = [
+        *properties(found, "Role")["Policies"],
+        *of_type(found, "AWS::IAM::Policy").values(),
+    ]
     ids = [each["Sid"] for policy in policies for each in policy["PolicyDocument"]["Statement"]]
     assert len(ids) == len(set(ids)) and all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids)
 
 
 @pytest.mark.parametrize(
     ("instance_type", "joined", "has_key"),
-    [("ml.c7i.large", None, True), ("ml.g5.xlarge", None, False), ("ml.c7i.large", "ml.g5.xlarge", False)],
+    [
+        ("ml.c7i.large", None, True),
+        ("ml.g5.xlarge", None, False),
+        ("ml.c7i.large", "ml.g5.xlarge", False),
+    ],
 )
-def test_volume_key_is_named_only_where_no_host_has_disks_of_its_own(tmp_path, instance_type, joined, has_key):
+def test_volume_key_is_named_only_where_no_host_has_disks_of_its_own(
+    tmp_path, instance_type, joined, has_key
+):
     changes = {MODEL: {"ml.g5.xlarge": instance_type}}
     if joined is not None:
         changes[BESIDE] = beside(f"{{joins: example, instance_type: {joined}}}")
@@ -118,4 +150,8 @@ def test_own_key_of_the_environment_is_used_everywhere(tmp_path):
     }
     found = template(tmp_path, changes)
     assert config(found)["KmsKeyId"] == config(found)["DataCaptureConfig"]["KmsKeyId"] == key
-    assert statements(found)["UseKey"]["Resource"] == statements(found)["UseKeyThroughSagemaker"]["Resource"] == [key]
+    assert (
+        statements(found)["UseKey"]["Resource"]
+        == statements(found)["UseKeyThroughSagemaker"]["Resource"]
+        == [key]
+    )

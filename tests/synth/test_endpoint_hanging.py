@@ -1,4 +1,6 @@
-"""The CDK hangs exactly the template that the pure function gives, and cfn-lint finds nothing in it, whatever the endpoint is."""
+"""The CDK hangs exactly the template that the pure function gives, and cfn-lint finds nothing in
+it, whatever the endpoint is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,18 @@ from cfnlint.api import lint as cfn_lint
 
 from stacks.endpoint.template import endpoint_template
 from stacks.endpoint_stack import EndpointStack
-from tests.synth.endpoint_cases import BESIDE, CAPTURE, CLOUD, IMAGES, MODEL, POOLS, QUEUE, beside, endpoints, wishes
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    CAPTURE,
+    CLOUD,
+    IMAGES,
+    MODEL,
+    POOLS,
+    QUEUE,
+    beside,
+    endpoints,
+    wishes,
+)
 
 pytestmark = pytest.mark.synth
 
@@ -21,10 +34,16 @@ NETWORK = """network:
   vpc_id: vpc-0123456789abcdef0
   subnet_ids: [subnet-0123456789abcdef0, subnet-0123456789abcdef1]
   security_group_ids: [sg-0123456789abcdef0]"""
-SCHEDULE = {"    max: 2": "    max: 2\n    schedule: [{schedule: 'cron(0 6 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}]"}
+SCHEDULE = {
+    "    max: 2": "    max: 2\n    schedule: [{schedule: 'cron(0 6 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}]"
+}
 KINDS = {
     "plain": {},
-    "variants": {BESIDE: beside("{joins: example, weight: 0.2, instance_type: ml.g6.xlarge, scaling: {min: 2, max: 2}}")},
+    "variants": {
+        BESIDE: beside(
+            "{joins: example, weight: 0.2, instance_type: ml.g6.xlarge, scaling: {min: 2, max: 2}}"
+        )
+    },
     "shadow": {BESIDE: beside("{joins: example, role: shadow, weight: 0.1}")},
     "pools": {MODEL: wishes(POOLS)},
     "capture": {MODEL: wishes(CAPTURE)},
@@ -36,7 +55,10 @@ KINDS = {
     "rolling": {MODEL: wishes("rollout: rolling")},
     "all at once": {MODEL: wishes("rollout: all-at-once")},
     "cpu": {MODEL: {"ml.g5.xlarge": "ml.c7i.large"}},
-    "open": {MODEL: wishes("network_isolation: false"), CLOUD: {"name: cloud": f"name: cloud\n{NETWORK}"}},
+    "open": {
+        MODEL: wishes("network_isolation: false"),
+        CLOUD: {"name: cloud": f"name: cloud\n{NETWORK}"},
+    },
     "everything": {
         MODEL: wishes(POOLS, CAPTURE, "latency_slo_ms: 50", "rollout: linear"),
         BESIDE: beside("{joins: example, weight: 0.2, instance_type: ml.g6.xlarge}"),
@@ -47,17 +69,29 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def hung(tmp_path_factory) -> dict[str, tuple[dict, Path]]:
-    """By kind: the pure template of every endpoint, and the file that one pass through the CDK wrote of it."""
+    """By kind: the pure template of every endpoint, and the file that one pass through the CDK
+    wrote of it.
+    """
     folder = tmp_path_factory.mktemp("hung")
-    app = App(outdir=str(folder / "out"), analytics_reporting=False, context={"@aws-cdk/core:enablePartitionLiterals": True})
+    app = App(
+        outdir=str(folder / "out"),
+        analytics_reporting=False,
+        context={"@aws-cdk/core:enablePartitionLiterals": True},
+    )
     pure = {}
     for kind, changes in KINDS.items():
         stage = Stage(app, kind.title().replace(" ", ""))
         for name, deployment in endpoints(folder / kind, changes).items():
             EndpointStack(stage, f"Endpoint-{name}", deployment=deployment, image_uris=IMAGES)
-            pure[f"{kind}: {name}"] = endpoint_template(deployment, IMAGES), f"{stage.node.id}Endpoint{name}"
+            pure[f"{kind}: {name}"] = (
+                endpoint_template(deployment, IMAGES),
+                f"{stage.node.id}Endpoint{name}",
+            )
     app.synth()
-    files = {path.name.split(".")[0][:-8].replace("-", ""): path for path in (folder / "out").glob("*/*.template.json")}
+    files = {
+        path.name.split(".")[0][:-8].replace("-", ""): path
+        for path in (folder / "out").glob("*/*.template.json")
+    }
     return {key: (template, files[stem]) for key, (template, stem) in pure.items()}
 
 
@@ -65,14 +99,22 @@ def test_cdk_hangs_exactly_the_template(hung):
     assert len(hung) == 2 * len(KINDS)
     for template, path in hung.values():
         written = json.loads(path.read_text(encoding="utf-8"))
-        own_rules = {key: rule for key, rule in written.get("Rules", {}).items() if key != "CheckBootstrapVersion"}
-        assert {key: written[key] for key in ("Description", "Resources", "Outputs")} == template and own_rules == {}
+        own_rules = {
+            key: rule
+            for key, rule in written.get("Rules", {}).items()
+            if key != "CheckBootstrapVersion"
+        }
+        assert {
+            key: written[key] for key in ("Description", "Resources", "Outputs")
+        } == template and own_rules == {}
 
 
 def test_every_kind_of_endpoint_passes_cfn_lint(hung):
     paths = {path.read_text(encoding="utf-8"): key for key, (_, path) in hung.items()}
     config = ManualArgs(regions=["us-east-1"])
-    found = [f"{key}: {match}" for text, key in paths.items() for match in cfn_lint(text, config=config)]
+    found = [
+        f"{key}: {match}" for text, key in paths.items() for match in cfn_lint(text, config=config)
+    ]
     assert found == []
 
 

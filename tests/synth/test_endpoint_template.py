@@ -42,7 +42,9 @@ SAGEMAKER_MODEL = "AWS::SageMaker::Model"
 
 
 def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_own(tmp_path):
-    joined = beside("{joins: example, weight: 0.25, instance_type: ml.g5.2xlarge, scaling: {min: 3, max: 3}}")
+    joined = beside(
+        "{joins: example, weight: 0.25, instance_type: ml.g5.2xlarge, scaling: {min: 3, max: 3}}"
+    )
     found = template(tmp_path, {BESIDE: joined})
     own, other = variants(found)["AllTraffic"], variants(found)["beside"]
     assert (own["InitialVariantWeight"], other["InitialVariantWeight"]) == (1, 0.25)
@@ -53,7 +55,10 @@ def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_
         "Model": own["ModelName"],
         "ModelBeside": other["ModelName"],
     }
-    environments = [each["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] for each in models.values()]
+    environments = [
+        each["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"]
+        for each in models.values()
+    ]
     assert environments == ["example", "beside"]
 
 
@@ -75,10 +80,15 @@ def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images(tm
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
     found = template(tmp_path, changes)
-    images = {key: each["PrimaryContainer"]["Image"] for key, each in of_type(found, SAGEMAKER_MODEL).items()}
+    images = {
+        key: each["PrimaryContainer"]["Image"]
+        for key, each in of_type(found, SAGEMAKER_MODEL).items()
+    }
     assert images == {"Model": IMAGES["python-server"], "ModelBeside": IMAGES["python-server-gpu"]}
     assert "InferenceAmiVersion" not in variants(found)["AllTraffic"]
-    assert variants(found)["beside"]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
+    assert (
+        variants(found)["beside"]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
+    )
     pulled = statements(found)["PullImage"]["Resource"]
     assert [each.rsplit("/", 1)[-1] for each in pulled] == ["python-server", "python-server-gpu"]
 
@@ -90,7 +100,9 @@ def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine(tmp_path):
     def slowed(target):
         seconds = 150.0 if target.engine_key == slow else 2.5
         manifest = target.lock_entry.manifest.model_copy(update={"load_seconds": seconds})
-        return dataclasses.replace(target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest}))
+        return dataclasses.replace(
+            target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest})
+        )
 
     found = variants(endpoint_template(deployment.with_targets(slowed), IMAGES))
     assert found["AllTraffic"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 660
@@ -108,8 +120,16 @@ def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu(tmp_pat
     assert variant["RoutingConfig"] == {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
     assert variant["InstancePools"] == [
         {"InstanceType": "ml.g5.xlarge", "Priority": 1},
-        {"InstanceType": "ml.g6.xlarge", "Priority": 2, "ModelNameOverride": models["PoolModelG6Xlarge"]["ModelName"]},
-        {"InstanceType": "ml.g4dn.xlarge", "Priority": 3, "ModelNameOverride": models["PoolModelG4dnXlarge"]["ModelName"]},
+        {
+            "InstanceType": "ml.g6.xlarge",
+            "Priority": 2,
+            "ModelNameOverride": models["PoolModelG6Xlarge"]["ModelName"],
+        },
+        {
+            "InstanceType": "ml.g4dn.xlarge",
+            "Priority": 3,
+            "ModelNameOverride": models["PoolModelG4dnXlarge"]["ModelName"],
+        },
     ]
     assert variant["ModelName"] == models["Model"]["ModelName"]
     keys = [pool.targets[0].engine_key for pool in deployment.own.pools]
@@ -121,23 +141,40 @@ def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu(tmp_pat
 def test_pools_of_one_engine_share_its_model(tmp_path):
     found = template(tmp_path, {MODEL: wishes("instance_pools: [{instance_type: ml.g5.2xlarge}]")})
     assert set(of_type(found, SAGEMAKER_MODEL)) == {"Model"}
-    assert all("ModelNameOverride" not in pool for pool in variants(found)["AllTraffic"]["InstancePools"])
+    assert all(
+        "ModelNameOverride" not in pool for pool in variants(found)["AllTraffic"]["InstancePools"]
+    )
 
 
 def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_there(tmp_path):
-    first = template(tmp_path / "a", {MODEL: wishes("instance_pools: [{instance_type: ml.g6.xlarge}]")})
+    first = template(
+        tmp_path / "a", {MODEL: wishes("instance_pools: [{instance_type: ml.g6.xlarge}]")}
+    )
     second = template(
-        tmp_path / "b", {MODEL: {"ml.g5.xlarge": "ml.g6.xlarge", **wishes("instance_pools: [{instance_type: ml.g5.xlarge}]")}}
+        tmp_path / "b",
+        {
+            MODEL: {
+                "ml.g5.xlarge": "ml.g6.xlarge",
+                **wishes("instance_pools: [{instance_type: ml.g5.xlarge}]"),
+            }
+        },
     )
     before, after = (of_type(each, SAGEMAKER_MODEL) for each in (first, second))
-    engines = [{each["PrimaryContainer"]["ModelDataUrl"] for each in found.values()} for found in (before, after)]
+    engines = [
+        {each["PrimaryContainer"]["ModelDataUrl"] for each in found.values()}
+        for found in (before, after)
+    ]
     assert engines[0] == engines[1]
-    assert not {each["ModelName"] for each in before.values()} & {each["ModelName"] for each in after.values()}
+    assert not {each["ModelName"] for each in before.values()} & {
+        each["ModelName"] for each in after.values()
+    }
 
 
 def test_pools_behind_a_queue_are_routed_by_load_too(tmp_path):
     found = template(tmp_path, {MODEL: wishes(QUEUE, POOLS)})
-    assert variants(found)["AllTraffic"]["RoutingConfig"] == {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+    assert variants(found)["AllTraffic"]["RoutingConfig"] == {
+        "RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"
+    }
 
 
 # --- names
@@ -155,23 +192,42 @@ def test_unchanged_deployment_has_the_same_template(tmp_path):
         (wishes(CAPTURE), wishes("data_capture: {percent: 30}")),
         ({}, wishes(QUEUE)),
         ({}, wishes(POOLS)),
-        (wishes(POOLS), wishes("instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type: ml.g4dn.xlarge}]")),
+        (
+            wishes(POOLS),
+            wishes(
+                "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type: ml.g4dn.xlarge}]"
+            ),
+        ),
         (wishes("weight: 2"), wishes("weight: 3")),
         ({}, {"min: 1": "min: 2"}),
     ],
 )
 def test_changed_config_has_another_name_and_is_taken_up(tmp_path, before, after):
-    first, second = template(tmp_path / "a", {MODEL: before}), template(tmp_path / "b", {MODEL: after})
+    first, second = (
+        template(tmp_path / "a", {MODEL: before}),
+        template(tmp_path / "b", {MODEL: after}),
+    )
     assert config(first)["EndpointConfigName"] != config(second)["EndpointConfigName"]
-    assert properties(second, "Endpoint")["EndpointConfigName"] == config(second)["EndpointConfigName"]
+    assert (
+        properties(second, "Endpoint")["EndpointConfigName"] == config(second)["EndpointConfigName"]
+    )
 
 
 def test_network_isolation_is_on_unless_it_is_switched_off_and_then_said(tmp_path):
-    on, off = example(tmp_path / "a", {}), example(tmp_path / "b", {MODEL: wishes("network_isolation: false")})
-    isolated = [properties(endpoint_template(each, IMAGES), "Model")["EnableNetworkIsolation"] for each in (on, off)]
+    on, off = (
+        example(tmp_path / "a", {}),
+        example(tmp_path / "b", {MODEL: wishes("network_isolation: false")}),
+    )
+    isolated = [
+        properties(endpoint_template(each, IMAGES), "Model")["EnableNetworkIsolation"]
+        for each in (on, off)
+    ]
     assert isolated == [True, False]
     assert not any("network_isolation" in warning for warning in endpoint_warnings(on))
-    assert any("reach the internet, since network_isolation is false" in warning for warning in endpoint_warnings(off))
+    assert any(
+        "reach the internet, since network_isolation is false" in warning
+        for warning in endpoint_warnings(off)
+    )
 
 
 def test_content_name_of_a_trimmed_prefix_tells_endpoints_apart():
@@ -187,14 +243,20 @@ def test_refuses_variants_that_answer_otherwise(tmp_path):
 
     def with_output(target):
         size = 384 if target.model.name == "example" else 768
-        tensors = {"inputs": (_tensor("TEXT", "BYTES", -1, 1),), "outputs": (_tensor("EMBEDDING", "FP32", -1, size),)}
+        tensors = {
+            "inputs": (_tensor("TEXT", "BYTES", -1, 1),),
+            "outputs": (_tensor("EMBEDDING", "FP32", -1, size),),
+        }
         manifest = target.lock_entry.manifest.model_copy(update=tensors)
-        return dataclasses.replace(target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest}))
+        return dataclasses.replace(
+            target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest})
+        )
 
     assert endpoint_faults(deployment) == ()
     (fault,) = endpoint_faults(deployment.with_targets(with_output))
     assert (
-        "'beside' answers beside 'example', and its outputs are EMBEDDING FP32 [-1, 768], not EMBEDDING FP32 [-1, 384]" in fault
+        "'beside' answers beside 'example', and its outputs are EMBEDDING FP32 [-1, 768], not EMBEDDING FP32 [-1, 384]"
+        in fault
     )
     assert fault.endswith("describe an endpoint of its own.")
 
@@ -208,7 +270,9 @@ def test_refuses_an_engine_that_any_variant_or_pool_lacks(tmp_path, missing):
     deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     last = [target.engine_key for target in deployment.targets if target.model.name == missing][-1]
     without = deployment.with_targets(
-        lambda target: dataclasses.replace(target, lock_entry=None) if target.engine_key == last else target
+        lambda target: (
+            dataclasses.replace(target, lock_entry=None) if target.engine_key == last else target
+        )
     )
     (fault,) = endpoint_faults(without)
     assert last in fault and fault.endswith(f"run: roundhouse build --env cloud --model {missing}")
@@ -220,35 +284,66 @@ def test_refuses_an_engine_that_any_variant_or_pool_lacks(tmp_path, missing):
 
 def test_models_of_two_pull_requests_touch_nobody_elses_stack(tmp_path):
     alone = endpoints(tmp_path / "0", {})
-    one_more = endpoints(tmp_path / "1", {"models/a-1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a-1")})
-    other_more = endpoints(tmp_path / "2", {"models/a1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a1")})
+    one_more = endpoints(
+        tmp_path / "1", {"models/a-1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a-1")}
+    )
+    other_more = endpoints(
+        tmp_path / "2", {"models/a1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a1")}
+    )
     names = {"models/a-1.yaml": "a-1", "models/a1.yaml": "a1"}
-    both = endpoints(tmp_path / "3", {file: beside("{instance_type: ml.g5.xlarge}", name=name) for file, name in names.items()})
-    for name, separate in (("example", alone), ("shared", alone), ("a-1", one_more), ("a1", other_more)):
+    both = endpoints(
+        tmp_path / "3",
+        {file: beside("{instance_type: ml.g5.xlarge}", name=name) for file, name in names.items()},
+    )
+    for name, separate in (
+        ("example", alone),
+        ("shared", alone),
+        ("a-1", one_more),
+        ("a1", other_more),
+    ):
         assert endpoint_template(both[name], IMAGES) == endpoint_template(separate[name], IMAGES)
     made = [
-        each["ModelName"] for name in both for each in of_type(endpoint_template(both[name], IMAGES), SAGEMAKER_MODEL).values()
+        each["ModelName"]
+        for name in both
+        for each in of_type(endpoint_template(both[name], IMAGES), SAGEMAKER_MODEL).values()
     ]
     assert len(made) == len(set(made))
 
 
 def test_model_that_joins_touches_only_the_endpoint_that_it_joins(tmp_path):
-    alone, joined = endpoints(tmp_path / "0", {}), endpoints(tmp_path / "1", {BESIDE: beside("{joins: example}")})
-    touched = {name for name in joined if endpoint_template(joined[name], IMAGES) != endpoint_template(alone[name], IMAGES)}
+    alone, joined = (
+        endpoints(tmp_path / "0", {}),
+        endpoints(tmp_path / "1", {BESIDE: beside("{joins: example}")}),
+    )
+    touched = {
+        name
+        for name in joined
+        if endpoint_template(joined[name], IMAGES) != endpoint_template(alone[name], IMAGES)
+    }
     assert touched == {"example"} and joined.keys() == alone.keys()
-    before, after = (of_type(endpoint_template(each["example"], IMAGES), SAGEMAKER_MODEL) for each in (alone, joined))
+    before, after = (
+        of_type(endpoint_template(each["example"], IMAGES), SAGEMAKER_MODEL)
+        for each in (alone, joined)
+    )
     assert before["Model"] == after["Model"]
 
 
 def test_output_ids_of_unlike_names_are_those_names_in_pascal_case():
     ids = target_model_ids(["sentence-embedder-fp32", "a1"])
-    assert ids == {"sentence-embedder-fp32": "TargetModelSentenceEmbedderFp32", "a1": "TargetModelA1"}
+    assert ids == {
+        "sentence-embedder-fp32": "TargetModelSentenceEmbedderFp32",
+        "a1": "TargetModelA1",
+    }
     assert output_id("sentence-embedder-fp32") == "TargetModelSentenceEmbedderFp32"
 
 
 def test_output_ids_of_names_that_pascal_case_cannot_tell_apart_differ():
     ids = target_model_ids(["a-1", "a1", "b"])
-    assert len(set(ids.values())) == 3 and "TargetModelA1" not in ids.values() and ids["b"] == "TargetModelB"
+    assert (
+        len(set(ids.values())) == 3
+        and "TargetModelA1" not in ids.values()
+        and ids["b"] == "TargetModelB"
+    )
     assert all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids.values())
     assert target_model_ids(["a1", "a-1"]) == {key: ids[key] for key in ("a1", "a-1")}
 
@@ -261,16 +356,32 @@ engine: {{precision: fp16, optimization_profiles: [{{batch: [1, 1, 1]}}]}}
 accuracy: {{dataset: models/data/arrays.npz}}
 endpoint: shared
 """
-    found = endpoints(tmp_path, {f"models/{name}.yaml": text.format(name=name) for name in ("a-1", "a1")})["shared"]
-    values = {each["Value"] for each in endpoint_template(found, IMAGES)["Outputs"].values() if isinstance(each["Value"], str)}
-    assert values == {f"{target.engine_key}/model.tar.gz" for target in found.targets} and len(values) == 3
+    found = endpoints(
+        tmp_path, {f"models/{name}.yaml": text.format(name=name) for name in ("a-1", "a1")}
+    )["shared"]
+    values = {
+        each["Value"]
+        for each in endpoint_template(found, IMAGES)["Outputs"].values()
+        if isinstance(each["Value"], str)
+    }
+    assert (
+        values == {f"{target.engine_key}/model.tar.gz" for target in found.targets}
+        and len(values) == 3
+    )
 
 
 def test_start_up_timeout_grows_with_the_measured_load_and_stays_in_bounds():
     (entry,) = (target.lock_entry for target in one("dev", "sentence-embedder").targets)
-    manifests = [entry.manifest.model_copy(update={"load_seconds": seconds}) for seconds in (0.0, 30.0, 120.0, 5000.0)]
+    manifests = [
+        entry.manifest.model_copy(update={"load_seconds": seconds})
+        for seconds in (0.0, 30.0, 120.0, 5000.0)
+    ]
     assert [start_up_timeout_seconds([manifest]) for manifest in manifests] == [480, 480, 540, 3600]
 
 
 def test_download_timeout_grows_with_the_archive_and_stays_in_bounds():
-    assert [download_timeout_seconds([mib * 2**20]) for mib in (0, 2000, 1_000_000)] == [60, 160, 3600]
+    assert [download_timeout_seconds([mib * 2**20]) for mib in (0, 2000, 1_000_000)] == [
+        60,
+        160,
+        3600,
+    ]

@@ -44,56 +44,95 @@ FIXED = {"max: 2": "max: 1"}
         ("rolling", 20, 25),
     ],
 )
-def test_step_of_a_rollout_is_one_instance_or_more_and_half_at_most(tmp_path, rollout, fewest, percent):
-    changes = {MODEL: wishes(f"rollout: {rollout}", **{"min: 1": f"min: {fewest}", "max: 2": "max: 40"})}
+def test_step_of_a_rollout_is_one_instance_or_more_and_half_at_most(
+    tmp_path, rollout, fewest, percent
+):
+    changes = {
+        MODEL: wishes(f"rollout: {rollout}", **{"min: 1": f"min: {fewest}", "max: 2": "max: 40"})
+    }
     deployment = properties(template(tmp_path, changes), "Endpoint")["DeploymentConfig"]
-    policy = deployment.get("RollingUpdatePolicy") or deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
-    size = policy[{"canary": "CanarySize", "linear": "LinearStepSize", "rolling": "MaximumBatchSize"}[rollout]]
+    policy = (
+        deployment.get("RollingUpdatePolicy")
+        or deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
+    )
+    size = policy[
+        {"canary": "CanarySize", "linear": "LinearStepSize", "rolling": "MaximumBatchSize"}[rollout]
+    ]
     assert size == {"Type": "CAPACITY_PERCENT", "Value": percent}
     assert percent == 50 or fewest * percent / 100 >= 1
     assert len({"BlueGreenUpdatePolicy", "RollingUpdatePolicy"} & deployment.keys()) == 1
 
 
 def test_step_of_a_rollout_counts_the_smallest_variant(tmp_path):
-    changes = {MODEL: {"min: 1": "min: 20", "max: 2": "max: 40"}, BESIDE: beside("{joins: example, scaling: {min: 4, max: 4}}")}
-    routing = properties(template(tmp_path, changes), "Endpoint")["DeploymentConfig"]["BlueGreenUpdatePolicy"]
+    changes = {
+        MODEL: {"min: 1": "min: 20", "max: 2": "max: 40"},
+        BESIDE: beside("{joins: example, scaling: {min: 4, max: 4}}"),
+    }
+    routing = properties(template(tmp_path, changes), "Endpoint")["DeploymentConfig"][
+        "BlueGreenUpdatePolicy"
+    ]
     assert routing["TrafficRoutingConfiguration"]["CanarySize"]["Value"] == 25
 
 
 def test_rollout_all_at_once_has_no_step_and_keeps_the_alarms(tmp_path):
-    deployment = properties(template(tmp_path, {MODEL: wishes("rollout: all-at-once")}), "Endpoint")["DeploymentConfig"]
+    deployment = properties(
+        template(tmp_path, {MODEL: wishes("rollout: all-at-once")}), "Endpoint"
+    )["DeploymentConfig"]
     routing = deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
-    assert set(routing) == {"Type", "WaitIntervalInSeconds"} and deployment["AutoRollbackConfiguration"]["Alarms"]
+    assert (
+        set(routing) == {"Type", "WaitIntervalInSeconds"}
+        and deployment["AutoRollbackConfiguration"]["Alarms"]
+    )
 
 
 @pytest.mark.parametrize("rollout", ["canary", "linear", "rolling", "all-at-once"])
 @pytest.mark.parametrize("load_seconds", [0.5, 200.0, 5000.0])
 def test_rollout_has_time_for_every_wait_and_every_start(rollout, load_seconds):
-    deployment = with_endpoint(with_locks(one("dev", "sentence-embedder"), load_seconds=load_seconds), rollout=rollout)
+    deployment = with_endpoint(
+        with_locks(one("dev", "sentence-embedder"), load_seconds=load_seconds), rollout=rollout
+    )
     found = endpoint_template(deployment, IMAGES)
     rolled = properties(found, "Endpoint")["DeploymentConfig"]
     policy = rolled.get("RollingUpdatePolicy") or rolled["BlueGreenUpdatePolicy"]
     routing = policy.get("TrafficRoutingConfiguration", policy)
-    percent = next((routing[key]["Value"] for key in ("LinearStepSize", "MaximumBatchSize") if key in routing), 100)
+    percent = next(
+        (routing[key]["Value"] for key in ("LinearStepSize", "MaximumBatchSize") if key in routing),
+        100,
+    )
     steps, variant = -(-100 // percent), variants(found)["AllTraffic"]
-    start = variant["ContainerStartupHealthCheckTimeoutInSeconds"] + variant["ModelDataDownloadTimeoutInSeconds"]
-    least = steps * routing["WaitIntervalInSeconds"] + policy.get("TerminationWaitInSeconds", 0) + start
+    start = (
+        variant["ContainerStartupHealthCheckTimeoutInSeconds"]
+        + variant["ModelDataDownloadTimeoutInSeconds"]
+    )
+    least = (
+        steps * routing["WaitIntervalInSeconds"] + policy.get("TerminationWaitInSeconds", 0) + start
+    )
     assert least < policy["MaximumExecutionTimeoutInSeconds"] <= 28800
 
 
 def alarm_period(alarm):
     """Of an alarm on metric math the longest of its metrics'."""
     queries = alarm.get("Metrics", [])
-    return max([query["MetricStat"]["Period"] for query in queries if "MetricStat" in query], default=alarm.get("Period"))
+    return max(
+        [query["MetricStat"]["Period"] for query in queries if "MetricStat" in query],
+        default=alarm.get("Period"),
+    )
 
 
 def test_alarms_can_trip_before_the_next_step(tmp_path):
     found = template(tmp_path, {MODEL: wishes("rollout: linear", "latency_slo_ms: 50")})
     rolled = properties(found, "Endpoint")["DeploymentConfig"]
     watched = {each["AlarmName"] for each in rolled["AutoRollbackConfiguration"]["Alarms"]}
-    alarms = [each for each in of_type(found, "AWS::CloudWatch::Alarm").values() if each["AlarmName"] in watched]
+    alarms = [
+        each
+        for each in of_type(found, "AWS::CloudWatch::Alarm").values()
+        if each["AlarmName"] in watched
+    ]
     needed = max(alarm_period(each) * each["DatapointsToAlarm"] for each in alarms)
-    assert needed <= rolled["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["WaitIntervalInSeconds"]
+    assert (
+        needed
+        <= rolled["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["WaitIntervalInSeconds"]
+    )
 
 
 def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_said():
@@ -111,20 +150,35 @@ def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_said()
 def test_update_keeps_moving_counts_and_takes_the_weights(tmp_path):
     endpoint = properties(template(tmp_path, {}), "Endpoint")
     assert endpoint["RetainAllVariantProperties"] is True
-    assert endpoint["ExcludeRetainedVariantProperties"] == [{"VariantPropertyType": "DesiredWeight"}]
+    assert endpoint["ExcludeRetainedVariantProperties"] == [
+        {"VariantPropertyType": "DesiredWeight"}
+    ]
 
 
 def test_update_of_a_fixed_count_takes_the_count(tmp_path):
-    first, second = template(tmp_path / "a", {MODEL: FIXED}), template(tmp_path / "b", {MODEL: {"min: 1": "min: 2"}})
-    assert not {"RetainAllVariantProperties", "ExcludeRetainedVariantProperties"} & properties(first, "Endpoint").keys()
-    assert [variants(each)["AllTraffic"]["InitialInstanceCount"] for each in (first, second)] == [1, 2]
+    first, second = (
+        template(tmp_path / "a", {MODEL: FIXED}),
+        template(tmp_path / "b", {MODEL: {"min: 1": "min: 2"}}),
+    )
+    assert (
+        not {"RetainAllVariantProperties", "ExcludeRetainedVariantProperties"}
+        & properties(first, "Endpoint").keys()
+    )
+    assert [variants(each)["AllTraffic"]["InitialInstanceCount"] for each in (first, second)] == [
+        1,
+        2,
+    ]
     assert of_type(first, TARGET) == {} == of_type(second, TARGET)
 
 
 def test_update_keeps_counts_that_a_schedule_moves(tmp_path):
-    schedule = {"    max: 2": "    max: 1\n    schedule: [{schedule: 'cron(0 6 * * ? *)', min: 2, max: 3}]"}
+    schedule = {
+        "    max: 2": "    max: 1\n    schedule: [{schedule: 'cron(0 6 * * ? *)', min: 2, max: 3}]"
+    }
     found = template(tmp_path, {MODEL: schedule})
-    assert properties(found, "Endpoint")["RetainAllVariantProperties"] is True and of_type(found, TARGET)
+    assert properties(found, "Endpoint")["RetainAllVariantProperties"] is True and of_type(
+        found, TARGET
+    )
 
 
 def test_fixed_count_beside_a_moving_one_is_held_by_its_bounds(tmp_path):
@@ -139,13 +193,22 @@ def test_fixed_count_beside_a_moving_one_is_held_by_its_bounds(tmp_path):
 
 def test_held_target_keeps_its_logical_id_when_the_variant_begins_to_scale(tmp_path):
     held = template(tmp_path / "a", {BESIDE: beside("{joins: example, scaling: {min: 3, max: 3}}")})
-    scaled = template(tmp_path / "b", {BESIDE: beside("{joins: example, scaling: {min: 3, max: 6}}")})
-    resource_ids = [of_type(each, TARGET)["ScalableTargetBeside"]["ResourceId"] for each in (held, scaled)]
+    scaled = template(
+        tmp_path / "b", {BESIDE: beside("{joins: example, scaling: {min: 3, max: 6}}")}
+    )
+    resource_ids = [
+        of_type(each, TARGET)["ScalableTargetBeside"]["ResourceId"] for each in (held, scaled)
+    ]
     assert resource_ids[0] == resource_ids[1]
 
 
 def test_shadow_beside_a_moving_count_says_that_its_own_stays(tmp_path):
     deployment = example(tmp_path / "a", {BESIDE: beside("{joins: example, role: shadow}")})
-    assert any("shadow beside begins with 1 instance and keeps that count" in each for each in endpoint_warnings(deployment))
-    fixed = example(tmp_path / "b", {MODEL: FIXED, BESIDE: beside("{joins: example, role: shadow}")})
+    assert any(
+        "shadow beside begins with 1 instance and keeps that count" in each
+        for each in endpoint_warnings(deployment)
+    )
+    fixed = example(
+        tmp_path / "b", {MODEL: FIXED, BESIDE: beside("{joins: example, role: shadow}")}
+    )
     assert not any("shadow" in each for each in endpoint_warnings(fixed))

@@ -30,8 +30,16 @@ STATEFUL_IDS = {
     "Alarms": "AWS::SNS::Topic",
     "AlarmsPolicy": "AWS::SNS::TopicPolicy",
 }
-"""A changed logical id is another resource to CloudFormation: it would make a second bucket of one name, and fail."""
-RETAINED = ("AWS::KMS::Key", "AWS::KMS::Alias", "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::ECR::Repository")
+"""A changed logical id is another resource to CloudFormation: it would make a second bucket of one
+name, and fail.
+"""
+RETAINED = (
+    "AWS::KMS::Key",
+    "AWS::KMS::Alias",
+    "AWS::S3::Bucket",
+    "AWS::S3::BucketPolicy",
+    "AWS::ECR::Repository",
+)
 FOREIGN_KEY = "arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e"
 NETWORK = NetworkSpec(
     vpc_id="vpc-0123456789abcdef0",
@@ -66,11 +74,19 @@ def bucket_rules(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_logical_ids_never_change(stack):
-    assert {key: value["Type"] for key, value in stack.template["Resources"].items()} == STATEFUL_IDS
+    assert {
+        key: value["Type"] for key, value in stack.template["Resources"].items()
+    } == STATEFUL_IDS
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"alarm_email": "team@example.com"}, {"network": NETWORK}, {"unreferenced_engine_days": 5}]
+    "changes",
+    [
+        {},
+        {"alarm_email": "team@example.com"},
+        {"network": NETWORK},
+        {"unreferenced_engine_days": 5},
+    ],
 )
 def test_settings_of_an_environment_add_resources_and_rename_none(changes):
     found = {key: value["Type"] for key, value in foundation(**changes)["Resources"].items()}
@@ -85,20 +101,38 @@ def test_the_logical_ids_of_another_environment_are_the_same(tmp_path):
 def test_stateful_resources_survive_their_stack(stack):
     for key, resource in stack.template["Resources"].items():
         if resource["Type"] in RETAINED:
-            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain"), key
+            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (
+                "Retain",
+                "Retain",
+            ), key
 
 
 def test_engines_and_networks_expire_under_the_mark_alone(stack):
     rules = bucket_rules(stack.template)
     mark = [{"Key": "roundhouse", "Value": "unreferenced"}]
-    assert {id for id, rule in rules.items() if rule.get("TagFilters") == mark} == {"UnreferencedEngines", "UnreferencedNetworks"}
-    reached = [rule for rule in rules.values() if "ExpirationInDays" in rule and "TagFilters" not in rule]
-    assert sorted(rule["Prefix"] for rule in reached) == ["answers/", "captures/", "jobs/", "requests/", "sources/"]
+    assert {id for id, rule in rules.items() if rule.get("TagFilters") == mark} == {
+        "UnreferencedEngines",
+        "UnreferencedNetworks",
+    }
+    reached = [
+        rule for rule in rules.values() if "ExpirationInDays" in rule and "TagFilters" not in rule
+    ]
+    assert sorted(rule["Prefix"] for rule in reached) == [
+        "answers/",
+        "captures/",
+        "jobs/",
+        "requests/",
+        "sources/",
+    ]
 
 
 def test_the_environment_says_how_long_a_marked_engine_stays():
     rules = bucket_rules(foundation(unreferenced_engine_days=7))
-    assert rules["UnreferencedEngines"]["ExpirationInDays"] == rules["UnreferencedNetworks"]["ExpirationInDays"] == 7
+    assert (
+        rules["UnreferencedEngines"]["ExpirationInDays"]
+        == rules["UnreferencedNetworks"]["ExpirationInDays"]
+        == 7
+    )
     assert rules["Sources"]["ExpirationInDays"] == 90
 
 
@@ -113,10 +147,15 @@ def test_what_users_sent_stays_days_and_its_versions_one_day(stack):
 
 def test_repositories_keep_the_newest_images_and_no_untagged_ones(stack):
     for repository in of_type(stack.template, "AWS::ECR::Repository").values():
-        rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
+        rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])[
+            "rules"
+        ]
         chosen = {rule["selection"]["tagStatus"]: rule["selection"] for rule in rules}
         assert chosen["untagged"]["countNumber"] == 7 and chosen["untagged"]["countUnit"] == "days"
-        assert (chosen["tagged"]["countType"], chosen["tagged"]["countNumber"]) == ("imageCountMoreThan", 50)
+        assert (chosen["tagged"]["countType"], chosen["tagged"]["countNumber"]) == (
+            "imageCountMoreThan",
+            50,
+        )
 
 
 def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
@@ -124,7 +163,11 @@ def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
     assert topic["Properties"]["KmsMasterKeyId"] == {"Fn::GetAtt": ["Key961B73FD", "Arn"]}
     (key,) = of_type(stack.template, "AWS::KMS::Key").values()
     statements = key["Properties"]["KeyPolicy"]["Statement"]
-    (alarms,) = (each for each in statements if each.get("Principal") == {"Service": "cloudwatch.amazonaws.com"})
+    (alarms,) = (
+        each
+        for each in statements
+        if each.get("Principal") == {"Service": "cloudwatch.amazonaws.com"}
+    )
     assert alarms["Action"] == ["kms:Decrypt", "kms:GenerateDataKey*"]
     assert alarms["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
 
@@ -133,10 +176,18 @@ def test_a_key_of_the_account_encrypts_bucket_and_topic_and_says_what_its_policy
     spec = environment("dev").model_copy(update={"kms_key_arn": FOREIGN_KEY})
     template = synthesized(tmp_path, spec, ())["Foundation"].template
     assert of_type(template, "AWS::KMS::Key") == {}
-    (bucket,), (topic,) = (of_type(template, kind).values() for kind in ("AWS::S3::Bucket", "AWS::SNS::Topic"))
+    (bucket,), (topic,) = (
+        of_type(template, kind).values() for kind in ("AWS::S3::Bucket", "AWS::SNS::Topic")
+    )
     (rule,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    assert rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"] == topic["Properties"]["KmsMasterKeyId"] == FOREIGN_KEY
-    said = [entry for path in tmp_path.rglob("*.json") for entry in infos(json.loads(path.read_text()))]
+    assert (
+        rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"]
+        == topic["Properties"]["KmsMasterKeyId"]
+        == FOREIGN_KEY
+    )
+    said = [
+        entry for path in tmp_path.rglob("*.json") for entry in infos(json.loads(path.read_text()))
+    ]
     assert any(FOREIGN_KEY in text and "docs/security.md" in text for text in said)
 
 
@@ -153,13 +204,20 @@ def test_isolated_subnets_get_their_endpoints():
         value["Properties"]["ServiceName"]: value["Properties"]
         for value in of_type(foundation(network=NETWORK), ENDPOINT).values()
     }
-    assert set(found) == {f"com.amazonaws.us-east-1.{service}" for service in ("s3", *INTERFACES.values())}
+    assert set(found) == {
+        f"com.amazonaws.us-east-1.{service}" for service in ("s3", *INTERFACES.values())
+    }
     gateway = found["com.amazonaws.us-east-1.s3"]
-    assert (gateway["VpcEndpointType"], gateway["RouteTableIds"]) == ("Gateway", ["rtb-0123456789abcdef0"])
+    assert (gateway["VpcEndpointType"], gateway["RouteTableIds"]) == (
+        "Gateway",
+        ["rtb-0123456789abcdef0"],
+    )
     artifacts, layers, agent = gateway["PolicyDocument"]["Statement"]
     assert artifacts["Resource"][0] == "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
     assert layers["Resource"] == ["arn:aws:s3:::prod-us-east-1-starport-layer-bucket/*"]
-    assert agent["Resource"] == ["arn:aws:s3:::codefactory-us-east-1-prod-default-build-agent-executor/*"]
+    assert agent["Resource"] == [
+        "arn:aws:s3:::codefactory-us-east-1-prod-default-build-agent-executor/*"
+    ]
     assert layers["Action"] == agent["Action"] == ["s3:GetObject"]
     for service in INTERFACES.values():
         interface = found[f"com.amazonaws.us-east-1.{service}"]

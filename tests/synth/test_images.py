@@ -1,4 +1,6 @@
-"""The image project: one that owns a Docker daemon, and may do nothing but read sources and push the environment's images."""
+"""The image project: one that owns a Docker daemon, and may do nothing but read sources and push
+the environment's images.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import pytest
 import yaml
 
 from onboarding.platform import serving_platforms
-from stacks.images.builds import DOCKERFILES, base_image, base_image_uri, build_arguments, needed_images
+from stacks.images.builds import (
+    DOCKERFILES,
+    base_image,
+    base_image_uri,
+    build_arguments,
+    needed_images,
+)
 from stacks.images.tag import IMAGE_CONTENTS, read_image_files
 from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
 from tests.synth.deployments import ROOT, environment, locked
@@ -25,7 +33,10 @@ def stack(tmp_path_factory):
 def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
     project = stack.only("AWS::CodeBuild::Project")
     assert project["Name"] == "roundhouse-dev-build-images"
-    assert (project["Environment"]["Type"], project["Environment"]["PrivilegedMode"]) == ("LINUX_CONTAINER", True)
+    assert (project["Environment"]["Type"], project["Environment"]["PrivilegedMode"]) == (
+        "LINUX_CONTAINER",
+        True,
+    )
     assert project["Environment"]["ImagePullCredentialsType"] == "CODEBUILD"
     assert project["Source"] == {"Type": "NO_SOURCE", "BuildSpec": IMAGES_BUILDSPEC.read_text()}
     (command,) = yaml.safe_load(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
@@ -37,7 +48,9 @@ def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
 def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack):
     (policy,) = stack.only("AWS::IAM::Role")["Policies"]
     found = {each["Sid"]: each["Resource"] for each in policy["PolicyDocument"]["Statement"]}
-    assert found["PullBaseImage"] == ["arn:aws:ecr:us-east-1:763104351884:repository/sagemaker-tritonserver"]
+    assert found["PullBaseImage"] == [
+        "arn:aws:ecr:us-east-1:763104351884:repository/sagemaker-tritonserver"
+    ]
     own = "arn:aws:ecr:us-east-1:111122223333:repository/roundhouse-dev/"
     assert sorted(found["PushImages"]) == sorted(f"{own}{image}" for image in IMAGE_CONTENTS)
     assert found["ReadObjects"] == ["arn:aws:s3:::roundhouse-dev-111122223333-us-east-1/sources/*"]
@@ -47,19 +60,29 @@ def test_a_platform_on_nvidias_image_pulls_nothing_from_aws_account(tmp_path):
     newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
     (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
     assert "PullBaseImage" not in {each["Sid"] for each in policy["PolicyDocument"]["Statement"]}
-    assert base_image_uri(newer, serving_platforms()["triton-26.06"]) == "nvcr.io/nvidia/tritonserver:26.06-py3"
+    assert (
+        base_image_uri(newer, serving_platforms()["triton-26.06"])
+        == "nvcr.io/nvidia/tritonserver:26.06-py3"
+    )
 
 
 def test_the_log_group_ends_and_is_made_before_the_first_build(stack):
     group = stack.only("AWS::Logs::LogGroup")
     assert group["RetentionInDays"] == 90
-    assert group["LogGroupName"] == stack.only("AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]["GroupName"]
+    assert (
+        group["LogGroupName"]
+        == stack.only("AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]["GroupName"]
+    )
 
 
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
     """And no argument is given that its Dockerfile does not ask for."""
-    lines = [line.split()[1] for line in (ROOT / DOCKERFILES[image]).read_text().splitlines() if line.startswith("ARG ")]
+    lines = [
+        line.split()[1]
+        for line in (ROOT / DOCKERFILES[image]).read_text().splitlines()
+        if line.startswith("ARG ")
+    ]
     needed = {line for line in lines if "=" not in line}
     given = set(build_arguments(environment("dev"), serving_platforms()["triton-26.05"], image))
     assert needed <= given <= {line.split("=")[0] for line in lines}
@@ -70,19 +93,28 @@ def copied(dockerfile: str, tensorrt: str) -> list[str]:
     """What a Dockerfile copies out of its build context."""
     text = re.sub(r"\\\n\s*", "", dockerfile).replace("${TENSORRT}", tensorrt)
     lines = [
-        [word for word in shlex.split(line)[1:] if not word.startswith("--")] for line in text.splitlines() if "COPY" in line[:4]
+        [word for word in shlex.split(line)[1:] if not word.startswith("--")]
+        for line in text.splitlines()
+        if "COPY" in line[:4]
     ]
     return [source for *sources, _ in lines for source in sources]
 
 
-@pytest.mark.parametrize("platform", [each for each in serving_platforms().values() if each.tensorrt is not None])
+@pytest.mark.parametrize(
+    "platform", [each for each in serving_platforms().values() if each.tensorrt is not None]
+)
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, platform):
-    """And nothing else, but other TensorRTs' bindings: each file more would change the tag, and every endpoint, for nothing."""
+    """And nothing else, but other TensorRTs' bindings: each file more would change the tag, and
+    every endpoint, for nothing.
+    """
     held = read_image_files(ROOT)[image]
     sources = copied(held[DOCKERFILES[image]].decode(), platform.tensorrt)
     assert sources
-    of = {source: [path for path in held if path == source or path.startswith(f"{source}/")] for source in sources}
+    of = {
+        source: [path for path in held if path == source or path.startswith(f"{source}/")]
+        for source in sources
+    }
     assert [source for source, paths in of.items() if not paths] == []
     more = set(held) - {DOCKERFILES[image], *(path for paths in of.values() for path in paths)}
     assert [path for path in more if not path.startswith("requirements/bindings-")] == []
@@ -92,14 +124,22 @@ def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, p
 def test_images_on_a_distributions_python_install_over_what_it_installed(image):
     """pip refuses to remove what apt put there: "Cannot uninstall …, RECORD file not found"."""
     text = (ROOT / DOCKERFILES[image]).read_text()
-    steps = [step for step in re.sub(r"\\\n\s*", "", text).splitlines() if step.startswith("RUN") and "--require-hashes" in step]
+    steps = [
+        step
+        for step in re.sub(r"\\\n\s*", "", text).splitlines()
+        if step.startswith("RUN") and "--require-hashes" in step
+    ]
     assert len(steps) == 1
     assert ("--ignore-installed" in steps[0]) == ("FROM ${TRITON_IMAGE}" in text)
 
 
 def test_refuses_a_gpu_image_of_a_platform_without_tensorrt():
-    with pytest.raises(ValueError, match=r"platform triton-24.10-cpu has no TensorRT for the image builder-gpu"):
-        build_arguments(environment("local"), serving_platforms()["triton-24.10-cpu"], "builder-gpu")
+    with pytest.raises(
+        ValueError, match=r"platform triton-24.10-cpu has no TensorRT for the image builder-gpu"
+    ):
+        build_arguments(
+            environment("local"), serving_platforms()["triton-24.10-cpu"], "builder-gpu"
+        )
 
 
 def test_platforms_start_from_different_images():
@@ -108,4 +148,8 @@ def test_platforms_start_from_different_images():
 
 
 def test_a_cpu_environment_needs_no_gpu_builder():
-    assert needed_images(serving_platforms()["triton-24.10-cpu"], locked("local")) == ("builder-cpu", "python-server", "triton")
+    assert needed_images(serving_platforms()["triton-24.10-cpu"], locked("local")) == (
+        "builder-cpu",
+        "python-server",
+        "triton",
+    )

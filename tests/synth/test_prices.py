@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from roundhouse.status.endpoints import endpoint_state
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
 from stacks.dashboards.prices import Prices, instance_prices
 from stacks.dashboards.tables import promises
 from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, named, titled
 from tests.synth.scaled import with_own_pools
-from workbench.status.endpoints import endpoint_state
 
 pytestmark = pytest.mark.synth
 
@@ -27,7 +27,9 @@ def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
     assert instance_prices(POOLED.own) == Prices(least=1.4084, most=7.09)
     body = endpoint_dashboard_body(POOLED)
     assert lines(body, "Estimated cost") == {"4 instances of sentence-embedder": 28.36}
-    assert expressions(titled(body, "Estimated cost")) == ["FILL(FLOOR(requests / each + 0.5), REPEAT) * 7.09"]
+    assert expressions(titled(body, "Estimated cost")) == [
+        "FILL(FLOOR(requests / each + 0.5), REPEAT) * 7.09"
+    ]
     assert "| 1.41 to 7.09 | 1 to 4 | 1.41 to 28.36 |" in promises([POOLED], counts=True)
 
 
@@ -39,14 +41,24 @@ def test_type_without_a_price_leaves_the_cost_unknown():
 
 @pytest.mark.parametrize("deployment", [OWN, SHARED, POOLED, UNPRICED])
 def test_cost_is_the_one_that_status_tells(deployment):
-    prices, (told,) = instance_prices(deployment.own), (each.usd_per_hour for each in endpoint_state(deployment).variants)
+    prices, (told,) = (
+        instance_prices(deployment.own),
+        (each.usd_per_hour for each in endpoint_state(deployment).variants),
+    )
     most = deployment.own.scaling.max
-    expected = (None, None) if prices is None else (round(prices.least, 4), round(most * prices.most, 4))
+    expected = (
+        (None, None) if prices is None else (round(prices.least, 4), round(most * prices.most, 4))
+    )
     assert (told.least, told.most) == expected
 
 
 def test_cost_of_all_endpoints_has_queues_too():
-    graph = titled(dashboard_body([OWN, named(QUEUED, "waiting")]), "Estimated cost of all endpoints")
-    assert expressions(graph) == ["FILL(FLOOR(requests0 / each0 + 0.5), REPEAT) * 1.4084", "reported3 * 1.4084"]
+    graph = titled(
+        dashboard_body([OWN, named(QUEUED, "waiting")]), "Estimated cost of all endpoints"
+    )
+    assert expressions(graph) == [
+        "FILL(FLOOR(requests0 / each0 + 0.5), REPEAT) * 1.4084",
+        "reported3 * 1.4084",
+    ]
     assert graph["metrics"][3][:2] == ["/aws/sagemaker/Endpoints", "MemoryUtilization"]
     assert graph["metrics"][4][-1]["label"] == "dev-waiting"

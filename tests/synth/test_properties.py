@@ -23,18 +23,33 @@ def test_content_name_is_trimmed_to_what_sagemaker_allows():
 def test_image_tag_follows_paths_bytes_and_base():
     tag = image_tag({"a": b"1", "b": b"2"}, "base:1")
     assert tag == image_tag({"b": b"2", "a": b"1"}, "base:1")
-    swapped, rebased = image_tag({"a": b"2", "b": b"1"}, "base:1"), image_tag({"a": b"1", "b": b"2"}, "base:2")
+    swapped, rebased = (
+        image_tag({"a": b"2", "b": b"1"}, "base:1"),
+        image_tag({"a": b"1", "b": b"2"}, "base:2"),
+    )
     assert len({tag, swapped, rebased, image_tag({"a": b"1"}, "base:1")}) == 4
 
 
 def test_base_image_matters_only_to_images_made_from_it():
     files = {image: {"f": b""} for image in IMAGE_CONTENTS}
     before, after = image_tags(files, "base:1"), image_tags(files, "base:2")
-    assert {image for image in files if before[image] != after[image]} == {"triton", "python-server-gpu", "builder-gpu"}
+    assert {image for image in files if before[image] != after[image]} == {
+        "triton",
+        "python-server-gpu",
+        "builder-gpu",
+    }
 
 
 def test_image_files_are_sources_and_locked_requirements(tmp_path):
-    for name in ("container/server/a.py", "container/server/__pycache__/a.pyc", "requirements/server.txt", "stacks/b.py"):
+    for name in (
+        "container/server/a.py",
+        "container/server/__pycache__/a.pyc",
+        "requirements/server.txt",
+        "stacks/b.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
-    assert set(read_image_files(tmp_path)["python-server"]) == {"container/server/a.py", "requirements/server.txt"}
+    assert set(read_image_files(tmp_path)["python-server"]) == {
+        "container/server/a.py",
+        "requirements/server.txt",
+    }

@@ -32,14 +32,20 @@ def records(draw: st.DrawFn) -> tuple[BenchmarkRecord, ...]:
 
 def target(deployment, measured=(), slo=None, copies=1):
     """The invocations target; 0 when there is none."""
-    found = with_endpoint(with_serving(with_locks(deployment, benchmark=measured), instances_per_gpu=copies), latency_slo_ms=slo)
+    found = with_endpoint(
+        with_serving(with_locks(deployment, benchmark=measured), instances_per_gpu=copies),
+        latency_slo_ms=slo,
+    )
     value = invocations_target(found, found.own)
     return 0.0 if value is None else value.value
 
 
 def served_target(measured, slo, rate, served_slo):
     """The invocations target with a load test beside the benchmark."""
-    found = with_endpoint(with_served(with_locks(EMBEDDER, benchmark=measured), rate, slo_ms=served_slo), latency_slo_ms=slo)
+    found = with_endpoint(
+        with_served(with_locks(EMBEDDER, benchmark=measured), rate, slo_ms=served_slo),
+        latency_slo_ms=slo,
+    )
     value = invocations_target(found, found.own)
     assert value is not None
     return value.value
@@ -49,16 +55,29 @@ def is_stricter(slo, other):
     return other is None or (slo is not None and slo <= other)
 
 
-@given(measured=records(), slo=SLOS, copies=COPIES, speedups=st.lists(st.floats(1, 100), min_size=5, max_size=5))
+@given(
+    measured=records(),
+    slo=SLOS,
+    copies=COPIES,
+    speedups=st.lists(st.floats(1, 100), min_size=5, max_size=5),
+)
 def test_faster_engine_never_lowers_the_target(measured, slo, copies, speedups):
     faster = tuple(
-        each.model_copy(update={"p99_ms": each.p99_ms / times, "rows_per_second": each.rows_per_second * times})
+        each.model_copy(
+            update={"p99_ms": each.p99_ms / times, "rows_per_second": each.rows_per_second * times}
+        )
         for each, times in zip(measured, speedups, strict=False)
     )
     assert target(EMBEDDER, faster, slo, copies) >= target(EMBEDDER, measured, slo, copies)
 
 
-@given(measured=records(), slo=SLOS, gpus=st.integers(1, 8), more=st.integers(0, 8), server=st.sampled_from(["triton", "python"]))
+@given(
+    measured=records(),
+    slo=SLOS,
+    gpus=st.integers(1, 8),
+    more=st.integers(0, 8),
+    server=st.sampled_from(["triton", "python"]),
+)
 def test_more_gpus_never_lower_a_target(measured, slo, gpus, more, server):
     deployment = dataclasses.replace(EMBEDDER, server=server)
     few, many = (with_instance_type(deployment, gpu_count=count) for count in (gpus, gpus + more))
@@ -77,12 +96,16 @@ def test_stricter_slo_never_raises_the_target(measured, slos, copies):
 def test_stricter_slo_never_raises_the_target_of_what_was_served(measured, slos, rate, served_slo):
     one_slo, other = slos
     strict, loose = (one_slo, other) if is_stricter(one_slo, other) else (other, one_slo)
-    assert served_target(measured, strict, rate, served_slo) <= served_target(measured, loose, rate, served_slo)
+    assert served_target(measured, strict, rate, served_slo) <= served_target(
+        measured, loose, rate, served_slo
+    )
 
 
 @given(measured=records(), slo=SLOS, rate=RATES, times=st.floats(1, 100), served_slo=MILLISECONDS)
 def test_higher_served_rate_never_lowers_the_target(measured, slo, rate, times, served_slo):
-    assert served_target(measured, slo, rate * times, served_slo) >= served_target(measured, slo, rate, served_slo)
+    assert served_target(measured, slo, rate * times, served_slo) >= served_target(
+        measured, slo, rate, served_slo
+    )
 
 
 @given(measured=records(), slo=SLOS, copies=COPIES)
@@ -93,4 +116,6 @@ def test_more_copies_on_a_gpu_never_raise_the_target(measured, slo, copies):
 @given(measured=records(), slo=SLOS)
 def test_target_is_never_above_what_was_measured(measured, slo):
     most = max(each.rows_per_second for each in measured)
-    assert target(EMBEDDER, measured, slo) <= max(1.0, most * 60 * EMBEDDER.own.scaling.safety_factor)
+    assert target(EMBEDDER, measured, slo) <= max(
+        1.0, most * 60 * EMBEDDER.own.scaling.safety_factor
+    )

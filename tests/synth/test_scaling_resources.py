@@ -47,11 +47,16 @@ def test_own_variant_scales_under_ids_that_never_change():
 def test_policies_wait_for_the_target_and_the_target_for_the_endpoint():
     resources = scaling_resources(embedder())
     assert resources["ScalableTarget"]["DependsOn"] == ["Endpoint"]
-    assert all(resources[each]["DependsOn"] == ["ScalableTarget"] for each in ("InvocationsPolicy", "GpuPolicy"))
+    assert all(
+        resources[each]["DependsOn"] == ["ScalableTarget"]
+        for each in ("InvocationsPolicy", "GpuPolicy")
+    )
 
 
 def test_cool_downs_are_those_of_the_file():
-    resources = scaling_resources(with_scaling(embedder(), scale_out_cooldown_seconds=0, scale_in_cooldown_seconds=900))
+    resources = scaling_resources(
+        with_scaling(embedder(), scale_out_cooldown_seconds=0, scale_in_cooldown_seconds=900)
+    )
     for policy in ("InvocationsPolicy", "GpuPolicy"):
         found = tracking(resources, policy)
         assert (found["ScaleOutCooldown"], found["ScaleInCooldown"]) == (0, 900)
@@ -60,10 +65,15 @@ def test_cool_downs_are_those_of_the_file():
 def test_each_policy_has_one_metric_of_its_own_variant():
     resources = scaling_resources(embedder())
     invocations, gpu = tracking(resources, "InvocationsPolicy"), tracking(resources, "GpuPolicy")
-    assert invocations["PredefinedMetricSpecification"] == {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+    assert invocations["PredefinedMetricSpecification"] == {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
     assert "CustomizedMetricSpecification" not in invocations
     metric = gpu["CustomizedMetricSpecification"]
-    assert (metric["Namespace"], metric["MetricName"]) == ("/aws/sagemaker/Endpoints", "GPUUtilization")
+    assert (metric["Namespace"], metric["MetricName"]) == (
+        "/aws/sagemaker/Endpoints",
+        "GPUUtilization",
+    )
     assert metric["Dimensions"] == [
         {"Name": "EndpointName", "Value": "dev-sentence-embedder"},
         {"Name": "VariantName", "Value": "AllTraffic"},
@@ -72,16 +82,26 @@ def test_each_policy_has_one_metric_of_its_own_variant():
 
 def test_derivation_stands_at_each_policy():
     resources = scaling_resources(with_served(embedder(), 310.0, gpu_utilization_percent=80.0))
-    assert "310 requests/s served" in resources["InvocationsPolicy"]["Metadata"]["Derivation"]["TargetValue"]
-    assert "80 % (measured at the knee" in resources["GpuPolicy"]["Metadata"]["Derivation"]["TargetValue"]
+    assert (
+        "310 requests/s served"
+        in resources["InvocationsPolicy"]["Metadata"]["Derivation"]["TargetValue"]
+    )
+    assert (
+        "80 % (measured at the knee"
+        in resources["GpuPolicy"]["Metadata"]["Derivation"]["TargetValue"]
+    )
 
 
 def test_fixed_count_has_no_scaling_and_a_schedule_has():
     fixed = with_scaling(embedder(), min=2, max=2)
     assert scaling_resources(fixed) == {}
-    floor = ScheduledFloorSpec(schedule="cron(0 7 ? * MON-FRI *)", min=4, max=6, timezone="Europe/Berlin")
+    floor = ScheduledFloorSpec(
+        schedule="cron(0 7 ? * MON-FRI *)", min=4, max=6, timezone="Europe/Berlin"
+    )
     night = ScheduledFloorSpec(schedule="cron(0 19 ? * MON-FRI *)", min=2)
-    target = properties(scaling_resources(with_scaling(fixed, schedule=(floor, night))), "ScalableTarget")
+    target = properties(
+        scaling_resources(with_scaling(fixed, schedule=(floor, night))), "ScalableTarget"
+    )
     assert target["ScheduledActions"] == [
         {
             "ScheduledActionName": "floor-1",
@@ -112,7 +132,9 @@ def test_joined_variant_scales_by_itself_and_a_shadow_does_not():
     assert resources["GpuPolicyNewModel"]["DependsOn"] == ["ScalableTargetNewModel"]
     metric = tracking(resources, "GpuPolicyNewModel")["CustomizedMetricSpecification"]
     assert metric["Dimensions"][1] == {"Name": "VariantName", "Value": "new-model"}
-    policies = [each["Properties"]["PolicyName"] for each in resources.values() if each["Type"] == POLICY]
+    policies = [
+        each["Properties"]["PolicyName"] for each in resources.values() if each["Type"] == POLICY
+    ]
     assert len(set(policies)) == len(policies)
 
 
@@ -135,16 +157,23 @@ def test_unmeasured_engine_has_no_invocations_policy_and_a_warning():
 
 def test_unmeasured_variant_that_joins_is_told_of_and_a_shadow_is_not():
     unmeasured = with_locks(embedder(), benchmark=()).own.pools
-    deployment = with_variant(with_variant(embedder(), "b", pools=unmeasured), "c", pools=unmeasured, role="shadow")
+    deployment = with_variant(
+        with_variant(embedder(), "b", pools=unmeasured), "c", pools=unmeasured, role="shadow"
+    )
     (warning,) = scaling_warnings(deployment)
     assert "variant b" in warning
 
 
 def test_schedule_that_nothing_takes_back_is_told_of():
-    day, night = (ScheduledFloorSpec(schedule=f"cron(0 {hour} * * ? *)", min=count) for hour, count in ((7, 4), (19, 1)))
+    day, night = (
+        ScheduledFloorSpec(schedule=f"cron(0 {hour} * * ? *)", min=count)
+        for hour, count in ((7, 4), (19, 1))
+    )
     cpu = with_locks(one("local", "sentence-embedder"), benchmark=())
     (_, told) = scaling_warnings(with_scaling(cpu, min=1, max=6, schedule=(day, night)))
-    assert "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back" in told
+    assert (
+        "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back" in told
+    )
     lowered = night.model_copy(update={"max": 1})
     for spared in (
         with_scaling(cpu, min=1, max=6, schedule=(day, lowered)),
@@ -160,7 +189,10 @@ def test_asynchronous_endpoint_scales_on_its_queue_alone():
     assert list(resources) == ["ScalableTarget", "BacklogPolicy"]
     found = tracking(resources, "BacklogPolicy")
     metric = found["CustomizedMetricSpecification"]
-    assert (metric["Namespace"], metric["MetricName"]) == ("AWS/SageMaker", "ApproximateBacklogSizePerInstance")
+    assert (metric["Namespace"], metric["MetricName"]) == (
+        "AWS/SageMaker",
+        "ApproximateBacklogSizePerInstance",
+    )
     assert metric["Dimensions"] == [{"Name": "EndpointName", "Value": "dev-sentence-embedder"}]
     assert found["TargetValue"] == 400 * 60 * 0.5
 
@@ -170,8 +202,13 @@ def test_asynchronous_endpoint_comes_up_from_zero_by_a_step():
     assert list(resources) == ["ScalableTarget", "BacklogPolicy", "FromZeroPolicy", "FromZeroAlarm"]
     assert properties(resources, "ScalableTarget")["MinCapacity"] == 0
     step = properties(resources, "FromZeroPolicy")
-    assert step["PolicyType"] == "StepScaling" and "TargetTrackingScalingPolicyConfiguration" not in step
-    assert step["StepScalingPolicyConfiguration"]["StepAdjustments"] == [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}]
+    assert (
+        step["PolicyType"] == "StepScaling"
+        and "TargetTrackingScalingPolicyConfiguration" not in step
+    )
+    assert step["StepScalingPolicyConfiguration"]["StepAdjustments"] == [
+        {"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}
+    ]
     alarm = properties(resources, "FromZeroAlarm")
     assert (alarm["MetricName"], alarm["Threshold"]) == ("HasBacklogWithoutCapacity", 1)
     assert alarm["AlarmActions"] == [{"Ref": "FromZeroPolicy"}]
@@ -184,9 +221,16 @@ def test_asynchronous_endpoint_that_a_schedule_empties_comes_up_too():
 
 def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
     deployment = with_locks(asynchronous(min=0, max=4), benchmark=())
-    assert list(scaling_resources(deployment)) == ["ScalableTarget", "FromZeroPolicy", "FromZeroAlarm"]
+    assert list(scaling_resources(deployment)) == [
+        "ScalableTarget",
+        "FromZeroPolicy",
+        "FromZeroAlarm",
+    ]
     unmeasured, stays = scaling_warnings(deployment)
-    assert "no benchmark" in unmeasured and "brings one instance, and nothing takes it back to 0" in stays
+    assert (
+        "no benchmark" in unmeasured
+        and "brings one instance, and nothing takes it back to 0" in stays
+    )
     assert scaling_warnings(asynchronous(min=0, max=4)) == ()
 
 
@@ -198,15 +242,21 @@ def test_cpu_endpoint_scales_on_invocations_alone():
 def test_resources_are_what_cloudformation_receives(tmp_path):
     floor = ScheduledFloorSpec(schedule="cron(0 7 ? * MON-FRI *)", min=2, timezone="Europe/Berlin")
     deployment = with_scaling(with_served(embedder(), 310.0), schedule=(floor,))
-    stack = synthesized(tmp_path, deployment.environment, [deployment])["Endpoint-sentence-embedder"]
+    stack = synthesized(tmp_path, deployment.environment, [deployment])[
+        "Endpoint-sentence-embedder"
+    ]
     expected = scaling_resources(deployment)
     for logical_id, resource in expected.items():
         found = stack.template["Resources"][logical_id]
         assert found["Type"] == resource["Type"]
         assert found["Properties"] == resource["Properties"]
-        assert {key: found.get("Metadata", {})[key] for key in resource.get("Metadata", {})} == resource.get("Metadata", {})
+        assert {
+            key: found.get("Metadata", {})[key] for key in resource.get("Metadata", {})
+        } == resource.get("Metadata", {})
         dependencies = found["DependsOn"]
-        assert ([dependencies] if isinstance(dependencies, str) else dependencies) == resource["DependsOn"]
+        assert ([dependencies] if isinstance(dependencies, str) else dependencies) == resource[
+            "DependsOn"
+        ]
 
 
 def test_resources_are_plain_json():

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
-from tests.synth.deployments import benchmark, changed, of_targets, one, with_instance_type, with_locks, with_scaling
+from tests.synth.deployments import (
+    benchmark,
+    changed,
+    of_targets,
+    one,
+    with_instance_type,
+    with_locks,
+    with_scaling,
+)
 from tests.synth.scaled import served_capacity, with_own, with_own_pools, with_served, with_variant
 
 pytestmark = pytest.mark.synth
@@ -45,7 +53,9 @@ def test_derivation_says_every_digit_of_a_large_target():
     served = with_served(embedder(), 46160.7)
     target = invocations_target(served, served.own)
     assert target is not None and target.value == 1384821.0
-    assert "46160.7 requests/s served" in target.derivation and target.derivation.endswith("= 1384821 invocations a minute")
+    assert "46160.7 requests/s served" in target.derivation and target.derivation.endswith(
+        "= 1384821 invocations a minute"
+    )
 
 
 def test_invocations_target_is_at_least_one_and_says_so():
@@ -56,8 +66,15 @@ def test_invocations_target_is_at_least_one_and_says_so():
 
 
 def test_invocations_target_is_of_each_variants_own_scaling():
-    both = with_variant(embedder(), "candidate", scaling=embedder().own.scaling.model_copy(update={"safety_factor": 0.8}))
-    assert [value(invocations_target(both, each)) for each in both.variants] == [400 * 60 * 0.5, 400 * 60 * 0.8]
+    both = with_variant(
+        embedder(),
+        "candidate",
+        scaling=embedder().own.scaling.model_copy(update={"safety_factor": 0.8}),
+    )
+    assert [value(invocations_target(both, each)) for each in both.variants] == [
+        400 * 60 * 0.5,
+        400 * 60 * 0.8,
+    ]
 
 
 def test_invocations_target_is_unknown_without_a_measurement():
@@ -71,7 +88,9 @@ def test_backlog_target_is_the_work_of_a_minute():
     assert target.derivation.endswith("= 12000 requests waiting for each instance")
 
 
-@pytest.mark.parametrize(("gpus", "server", "expected"), [(1, "triton", 70), (4, "triton", 280), (4, "python", 70)])
+@pytest.mark.parametrize(
+    ("gpus", "server", "expected"), [(1, "triton", 70), (4, "triton", 280), (4, "python", 70)]
+)
 def test_gpu_target_is_the_percent_times_the_gpus_that_the_server_uses(gpus, server, expected):
     deployment = changed(with_instance_type(embedder(), gpu_count=gpus), server=server)
     target = gpu_target(deployment, deployment.own)
@@ -100,14 +119,20 @@ def test_gpu_target_is_the_wish_where_the_gpu_rested_at_the_knee(percent):
     resting = with_served(embedder(), 300.0, gpu_utilization_percent=percent)
     target = gpu_target(resting, resting.own)
     assert target is not None and target.value == 70
-    assert target.derivation.startswith("70 % (scaling.gpu_utilization_percent, as the GPU rested: roundhouse bench 0.1.0, ")
+    assert target.derivation.startswith(
+        "70 % (scaling.gpu_utilization_percent, as the GPU rested: roundhouse bench 0.1.0, "
+    )
 
 
 def test_gpu_target_of_several_models_is_the_least_and_only_if_all_were_measured():
     deployment = one("dev", "text-shared")
     first, second = deployment.targets
-    (low,) = with_served(of_targets(deployment, (first,)), 100.0, gpu_utilization_percent=60.0).targets
-    (high,) = with_served(of_targets(deployment, (second,)), 100.0, gpu_utilization_percent=90.0).targets
+    (low,) = with_served(
+        of_targets(deployment, (first,)), 100.0, gpu_utilization_percent=60.0
+    ).targets
+    (high,) = with_served(
+        of_targets(deployment, (second,)), 100.0, gpu_utilization_percent=90.0
+    ).targets
     both, one_only = of_targets(deployment, (low, high)), of_targets(deployment, (low, second))
     assert value(gpu_target(both, both.own)) == 60
     assert value(gpu_target(one_only, one_only.own)) == 70

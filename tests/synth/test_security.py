@@ -1,4 +1,6 @@
-"""Every template of every kind of environment, with everything switched on, and faults that each check must refuse."""
+"""Every template of every kind of environment, with everything switched on, and faults that each
+check must refuse.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.synth
 
 
 @pytest.fixture(
-    scope="module", params=[("everything", ""), ("queue", OWN_KEY), ("pools", ""), ("volume", "")], ids=lambda each: each[0]
+    scope="module",
+    params=[("everything", ""), ("queue", OWN_KEY), ("pools", ""), ("volume", "")],
+    ids=lambda each: each[0],
 )
 def stage(request, tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
     kind, key = request.param
@@ -40,7 +44,11 @@ def queue(tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
 
 def test_no_template_has_a_fault(stage):
     environment, stacks = stage
-    assert {name: found for name, stack in stacks.items() if (found := security.faults(stack.template, environment))} == {}
+    assert {
+        name: found
+        for name, stack in stacks.items()
+        if (found := security.faults(stack.template, environment))
+    } == {}
 
 
 def test_foundation_and_images_pass_cfn_lint_with_every_setting(stage):
@@ -50,12 +58,20 @@ def test_foundation_and_images_pass_cfn_lint_with_every_setting(stage):
 def test_the_smallest_environment_has_no_fault(tmp_path):
     environment, stacks = everything(tmp_path, "name: cloud\n", {})
     assert environment.permissions_boundary_arn is environment.network is None
-    assert {name: found for name, stack in stacks.items() if (found := security.faults(stack.template, environment))} == {}
+    assert {
+        name: found
+        for name, stack in stacks.items()
+        if (found := security.faults(stack.template, environment))
+    } == {}
 
 
 def test_the_templates_hold_what_the_checks_look_for(full):
     _, stacks = full
-    found = {resource["Type"] for stack in stacks.values() for resource in stack.template["Resources"].values()}
+    found = {
+        resource["Type"]
+        for stack in stacks.values()
+        for resource in stack.template["Resources"].values()
+    }
     assert found >= security.KNOWN_TYPES - {"AWS::SNS::Subscription"}
     assert sum(1 for stack in stacks.values() for _ in security.allowing(stack.template)) > 40
 
@@ -65,9 +81,16 @@ def test_every_reasoned_wildcard_is_needed(full, queue):
     needed: set[str] = set()
     for stack in (*full[1].values(), *queue[1].values()):
         for resource_type, _, statement in security.allowing(stack.template):
-            actions, keys = tuple(security.listed(statement["Action"])), security.condition_keys(statement)
+            actions, keys = (
+                tuple(security.listed(statement["Action"])),
+                security.condition_keys(statement),
+            )
             for resource in map(security.text, security.listed(statement["Resource"])):
-                needed |= {each.why for each in REASONED if each.covers(resource_type, actions, resource, keys)}
+                needed |= {
+                    each.why
+                    for each in REASONED
+                    if each.covers(resource_type, actions, resource, keys)
+                }
     assert {each.why for each in REASONED} - needed == set()
 
 
@@ -85,23 +108,36 @@ def test_refuses(full, fault):
 def test_refuses_answers_that_are_not_encrypted(queue):
     environment, stacks = queue
     template = copy.deepcopy(stacks[ENDPOINT].template)
-    without(of(template, "AWS::SageMaker::EndpointConfig")["Properties"]["AsyncInferenceConfig"]["OutputConfig"], "KmsKeyId")
-    assert [each.split(": ")[0] for each in security.faults(template, environment)] == ["unencrypted"]
+    without(
+        of(template, "AWS::SageMaker::EndpointConfig")["Properties"]["AsyncInferenceConfig"][
+            "OutputConfig"
+        ],
+        "KmsKeyId",
+    )
+    assert [each.split(": ")[0] for each in security.faults(template, environment)] == [
+        "unencrypted"
+    ]
 
 
 def test_a_log_group_is_named_as_iam_knows_it(full):
-    """IAM asks for `log-group:NAME:log-stream:` where a group is made or searched: the plain name is no match."""
+    """IAM asks for `log-group:NAME:log-stream:` where a group is made or searched: the plain name
+    is no match.
+    """
     of_groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
     found = [each for stack in full[1].values() for _, _, each in security.allowing(stack.template)]
     named = [each["Resource"] for each in found if of_groups & set(security.listed(each["Action"]))]
     assert len(named) >= 2
     for resources in named:
-        groups = {each for each in resources if ":log-stream:" not in each and not each.endswith(":*")}
+        groups = {
+            each for each in resources if ":log-stream:" not in each and not each.endswith(":*")
+        }
         assert groups and {f"{each}:*" for each in groups} <= set(resources)
 
 
 def test_every_check_refuses_a_mutation():
-    assert {check.__name__ for check in security.CHECKS} == {check for _, check, _ in MUTATIONS.values()}
+    assert {check.__name__ for check in security.CHECKS} == {
+        check for _, check, _ in MUTATIONS.values()
+    }
 
 
 def test_a_network_is_isolated_by_default_and_open_only_when_asked_for(tmp_path):
@@ -121,17 +157,36 @@ def test_the_document_names_every_statement_of_every_role(tmp_path):
 
 
 def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path_factory):
-    """A key's policy that hands the account fewer actions than a role has makes the rest of the role's a dead letter."""
-    (policy,) = re.findall(r"```json\n(.*?)```", role_table.DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    (given,) = (set(each["Action"]) for each in json.loads(policy) if each["Sid"] == "RolesOfThisAccount")
-    stages = [everything(tmp_path_factory.mktemp(kind), SETTINGS + OWN_KEY, KINDS[kind])[1] for kind in KINDS]
+    """A key's policy that hands the account fewer actions than a role has makes the rest of the
+    role's a dead letter.
+    """
+    (policy,) = re.findall(
+        r"```json\n(.*?)```", role_table.DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
+    )
+    (given,) = (
+        set(each["Action"]) for each in json.loads(policy) if each["Sid"] == "RolesOfThisAccount"
+    )
+    stages = [
+        everything(tmp_path_factory.mktemp(kind), SETTINGS + OWN_KEY, KINDS[kind])[1]
+        for kind in KINDS
+    ]
     templates = [stack.template for stacks in stages for stack in stacks.values()]
     statements = [
-        each for template in templates for kind, _, each in security.allowing(template) if kind.startswith("AWS::IAM::")
+        each
+        for template in templates
+        for kind, _, each in security.allowing(template)
+        if kind.startswith("AWS::IAM::")
     ]
-    asked = {action for each in statements for action in security.listed(each["Action"]) if action.startswith("kms:")}
+    asked = {
+        action
+        for each in statements
+        for action in security.listed(each["Action"])
+        if action.startswith("kms:")
+    }
     assert asked == given
 
 
 def test_settings_name_a_whole_network():
-    assert set(NetworkSpec.model_fields) <= {line.split(":")[0].strip() for line in SETTINGS.splitlines()}
+    assert set(NetworkSpec.model_fields) <= {
+        line.split(":")[0].strip() for line in SETTINGS.splitlines()
+    }

@@ -17,7 +17,9 @@ BATCHES, WAITS = st.integers(1, 256), st.floats(0, 1e6, allow_nan=False)
 
 
 def longest_but_few(batch, load):
-    """The latency, in runs of a batch, that one request in BEYOND exceeds: Poisson arrivals, every batch of one run's length."""
+    """The latency, in runs of a batch, that one request in BEYOND exceeds: Poisson arrivals, every
+    batch of one run's length.
+    """
     chance, now = random.Random(batch), 0.0
     arrivals = [now := now + chance.expovariate(load * batch) for _ in range(REQUESTS)]
     latencies, free, place = [], 0.0, 0
@@ -36,7 +38,9 @@ def test_usual_share_of_what_counts_keeps_the_slo(batch, waits):
     assert longest_but_few(batch, counted_share(batch, waits) * USUAL_SHARE) <= (waits + 1) * 1.02
 
 
-@pytest.mark.parametrize(("batch", "waits"), [(1, 1.5), (1, 2.0), (1, 3.0), (2, 1.5), (2, 2.0), (3, 1.5), (4, 1.2)])
+@pytest.mark.parametrize(
+    ("batch", "waits"), [(1, 1.5), (1, 2.0), (1, 3.0), (2, 1.5), (2, 2.0), (3, 1.5), (4, 1.2)]
+)
 def test_what_does_not_count_would_break_the_slo(batch, waits):
     share = counted_share(batch, waits)
     assert LEAST_COUNTED < share < 1
@@ -46,7 +50,8 @@ def test_what_does_not_count_would_break_the_slo(batch, waits):
 def test_bearable_load_of_single_requests_by_hand():
     # e^(-3 theta) = 1 / 100: theta = 1.535; 1.535 / (e^1.535 - 1) = 0.4216.
     assert bearable_load(1, 3.0) == pytest.approx(0.4216, abs=1e-4)
-    # A batch of 4 leaves 4 x (1.5 - 0.5) = 4 requests ahead: theta = 1.1513, 1.1513 / (e^1.1513 - 1) = 0.5324.
+    # A batch of 4 leaves 4 x (1.5 - 0.5) = 4 requests ahead: theta = 1.1513, 1.1513 / (e^1.1513 -
+    # 1) = 0.5324.
     assert bearable_load(4, 1.5) == pytest.approx(0.5324, abs=1e-4)
     assert bearable_load(1, 0.0) == 0.0
 

@@ -1,4 +1,6 @@
-"""The table of alarms in docs/watching.md, made by the code it explains: `python -m tests.synth.watching_example --write`."""
+"""The table of alarms in docs/watching.md, made by the code it explains: `python -m
+tests.synth.watching_example --write`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ HEADS = ("Alarm", "Watches", "Trips when", "Takes a version back", "Example")
 def examples() -> tuple[Deployment, ...]:
     """A Triton endpoint of one model, a multi-model one, a Python server's, and a queue."""
     queue = with_endpoint(one("dev", "sentence-embedder"), asynchronous=AsynchronousSpec())
-    return one("dev", "sentence-embedder"), one("dev", "text-shared"), one("local", "sentence-embedder"), queue
+    return (
+        one("dev", "sentence-embedder"),
+        one("dev", "text-shared"),
+        one("local", "sentence-embedder"),
+        queue,
+    )
 
 
 def table() -> str:
@@ -43,21 +50,40 @@ def written(text: str) -> str:
 
 def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
     condition = alarm.condition
-    sign, missing = SIGNS.get(condition.comparison, "<"), ", or not there," if condition.missing == "breaching" else ""
-    trips = f"{sign} {condition.threshold:,.10g}{missing} in {condition.points} of {condition.periods}"
-    takes = {frozenset({True}): "yes", frozenset({False}): "no"}.get(frozenset(back), "of Triton's multi-model endpoints")
-    return f"`{alarm.kind}`", _watched(alarm.watched), f"{trips} x {_period(alarm.watched)} s", takes, alarm.told
+    sign, missing = (
+        SIGNS.get(condition.comparison, "<"),
+        ", or not there," if condition.missing == "breaching" else "",
+    )
+    trips = (
+        f"{sign} {condition.threshold:,.10g}{missing} in {condition.points} of {condition.periods}"
+    )
+    takes = {frozenset({True}): "yes", frozenset({False}): "no"}.get(
+        frozenset(back), "of Triton's multi-model endpoints"
+    )
+    return (
+        f"`{alarm.kind}`",
+        _watched(alarm.watched),
+        f"{trips} x {_period(alarm.watched)} s",
+        takes,
+        alarm.told,
+    )
 
 
 def _watched(watched: Metric | Computed) -> str:
     if isinstance(watched, Metric):
         return f"{watched.name}, {watched.statistic}"
-    of = ", ".join(f"{name}: {metric.name} {metric.statistic}" for name, metric in watched.metrics.items())
+    of = ", ".join(
+        f"{name}: {metric.name} {metric.statistic}" for name, metric in watched.metrics.items()
+    )
     return f"`{watched.expression}` ({of})"
 
 
 def _period(watched: Metric | Computed) -> int:
-    return watched.period if isinstance(watched, Metric) else max(each.period for each in watched.metrics.values())
+    return (
+        watched.period
+        if isinstance(watched, Metric)
+        else max(each.period for each in watched.metrics.values())
+    )
 
 
 def main(path: Path = DOCUMENT) -> None:

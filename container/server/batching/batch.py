@@ -16,7 +16,9 @@ class Batch:
     __slots__ = ("_parts", "_places", "padded_tokens", "queue_seconds", "rows", "tokens")
 
     def __init__(self, places: Sequence[Place], *, longest: int, now: float) -> None:
-        """`places` by number; `longest`: what rows are padded to; `now`: the time at which they leave the queue."""
+        """`places` by number; `longest`: what rows are padded to; `now`: the time at which they
+        leave the queue.
+        """
         self._places = places
         self.rows: list[Any] = [job.rows[number - job.base] for _, number, job in places]
         self.tokens = sum(map(len, self.rows))
@@ -44,7 +46,10 @@ class Batch:
 
     def alone(self) -> list[Alone]:
         """The batch request by request."""
-        return [Alone(job, self._places[start:stop], self.rows[start:stop]) for job, start, stop in self._parts]
+        return [
+            Alone(job, self._places[start:stop], self.rows[start:stop])
+            for job, start, stop in self._parts
+        ]
 
 
 class Alone:
@@ -64,7 +69,9 @@ class Alone:
         if len(self._places) == self.job.size:
             self.job.finish(answers)
         else:
-            self.job.put([place[1] - self.job.base for place in self._places], answers, signature(answers))
+            self.job.put(
+                [place[1] - self.job.base for place in self._places], answers, signature(answers)
+            )
 
 
 def _parts(places: Sequence[Place]) -> list[tuple[Job, int, int]]:

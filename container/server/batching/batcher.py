@@ -1,4 +1,6 @@
-"""The batcher: runs what waits as soon as a slot of the engine is idle, and hands every row back to its request."""
+"""The batcher: runs what waits as soon as a slot of the engine is idle, and hands every row back to
+its request.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from time import monotonic
 from typing import Any
 
 from container.server.batching.batch import Batch
-from container.server.batching.choice import Pick, Room, choice, least_reach, reach_rows, row_edges, total_rows
+from container.server.batching.choice import (
+    Pick,
+    Room,
+    choice,
+    least_reach,
+    reach_rows,
+    row_edges,
+    total_rows,
+)
 from container.server.batching.costs import Costs, LinearCosts
 from container.server.batching.deadlines import Deadlines
 from container.server.batching.fair_queue import FairQueue, Head
@@ -24,7 +34,14 @@ from container.server.batching.slot_thread import Thread
 from container.server.batching.slots import Landed, Outcome, Slots
 from container.server.batching.watch import Watch
 from container.server.engines.engine import Engine
-from container.server.types import Arrays, DeadlinePassed, MemoryShort, OutOfMemory, RequestFault, Unavailable
+from container.server.types import (
+    Arrays,
+    DeadlinePassed,
+    MemoryShort,
+    OutOfMemory,
+    RequestFault,
+    Unavailable,
+)
 
 USUAL_LENGTH = 16
 """Tokens of a short text."""
@@ -37,13 +54,17 @@ class Limits:
     max_tokens: int
     queue_rows: int
     run_seconds: float = math.inf
-    """How long an engine may run one batch before it counts as broken: it hangs, and nobody waits any more."""
+    """How long an engine may run one batch before it counts as broken: it hangs, and nobody waits
+    any more.
+    """
 
 
 class Batcher:
-    """A bounded queue before an engine's slots; every method is called on the event loop, and none blocks.
+    """A bounded queue before an engine's slots; every method is called on the event loop, and none
+    blocks.
 
-    An engine of one slot is given its next batch while one runs, if that batch is full. The engine's answers are handed on
+    An engine of one slot is given its next batch while one runs, if that batch is full. The
+    engine's answers are handed on
     as views: it never writes into them again.
     """
 
@@ -60,16 +81,22 @@ class Batcher:
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a batch; `threads`: one a slot.
+        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a
+        batch; `threads`: one a slot.
 
-        `shortage`: what a request hears that the engine has no memory for. `clock`: the event loop's time, but finer than
+        `shortage`: what a request hears that the engine has no memory for. `clock`: the event
+        loop's time, but finer than
         uvloop's, which is one of whole milliseconds.
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
         self._observer: Observer = Unobserved() if observer is None else observer
         self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
-        longest = limits.max_tokens // engine.max_rows if engine.sequence_buckets is None else engine.sequence_buckets[-1]
+        longest = (
+            limits.max_tokens // engine.max_rows
+            if engine.sequence_buckets is None
+            else engine.sequence_buckets[-1]
+        )
         self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
         usual = USUAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
         self._least_reach = least_reach(self._costs, max_rows=engine.max_rows, length=usual)
@@ -83,7 +110,9 @@ class Batcher:
         self._in_hand = False
         self._dispatching = False
         self._look_from: float = math.inf
-        """Rows that must wait before another look whether they make a full batch; infinite while one is in hand."""
+        """Rows that must wait before another look whether they make a full batch; infinite while
+        one is in hand.
+        """
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._drainers: list[asyncio.Future[None]] = []
@@ -94,10 +123,13 @@ class Batcher:
         """Rows that no batch holds yet."""
         return self._queue.live
 
-    def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
+    def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
         """The answers to come, one array per output, rows in order; cancelling takes the rows out.
 
-        `deadline` is a time of the event loop. Raises QueueFull, TooLarge, DeadlinePassed, Unavailable; the future may fail
+        `deadline` is a time of the event loop. Raises QueueFull, TooLarge, DeadlinePassed,
+        Unavailable; the future may fail
         with DeadlinePassed, EngineRefused, Unavailable.
         """
         loop = self._event_loop
@@ -105,7 +137,12 @@ class Batcher:
             loop = self._event_loop = asyncio.get_running_loop()
         now, size = self._clock(), len(rows)
         late = deadline is not None and deadline <= now
-        if late or self.broken or self.closed or not 0 < size <= self._limits.queue_rows - self._queue.live:
+        if (
+            late
+            or self.broken
+            or self.closed
+            or not 0 < size <= self._limits.queue_rows - self._queue.live
+        ):
             raise self._refusal(size)
         job = Job(rows, self._rows_ever, now, self._left, loop)
         self._rows_ever += size
@@ -119,7 +156,9 @@ class Batcher:
         return job
 
     def refuse(self, rows: int) -> None:
-        """Raises what `submit` would raise now of so many rows: what is refused need not be tokenized first."""
+        """Raises what `submit` would raise now of so many rows: what is refused need not be
+        tokenized first.
+        """
         if self.broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
             raise self._refusal(rows)
 
@@ -142,7 +181,9 @@ class Batcher:
         if not rows:
             return RequestFault("The request holds no rows; send one at least.")
         waiting, most = self._queue.live, self._limits.queue_rows
-        reason, fault = obstacle(rows, waiting=waiting, most=most, broken=self.broken, closed=self.closed)
+        reason, fault = obstacle(
+            rows, waiting=waiting, most=most, broken=self.broken, closed=self.closed
+        )
         self._observer.dropped(reason=reason, rows=rows)
         return fault
 
@@ -158,7 +199,12 @@ class Batcher:
 
     def _deadline_passed(self, job: Job) -> None:
         waited = self._clock() - job.submitted_at
-        job.fail(DeadlinePassed(f"The request waited {waited:.3g} s, as long as it may; try again in a second."), "deadline")
+        job.fail(
+            DeadlinePassed(
+                f"The request waited {waited:.3g} s, as long as it may; try again in a second."
+            ),
+            "deadline",
+        )
 
     def _dispatch(self) -> None:
         """Keeps every slot busy and, of an engine of one slot, the hand full."""
@@ -167,12 +213,15 @@ class Batcher:
             head = self._queue.head()
             self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
         self._look_from = math.inf
-        # This may be the second look in one turn: a batch landed before what came with it was looked at.
+        # This may be the second look in one turn: a batch landed before what came with it was
+        # looked at.
         if self._may_hold and not (self._slots.idle or self._in_hand):
             self._hold()
 
     def _hold(self) -> None:
-        """Sends the next batch after the running one, if it is full, or no newcomer could be within its reach."""
+        """Sends the next batch after the running one, if it is full, or no newcomer could be within
+        its reach.
+        """
         if not self._queue.live:
             self._look_from = 1
             return
@@ -186,18 +235,24 @@ class Batcher:
             self._start(self._batch(head, picks), 0)
 
     def _shared(self, head: Head) -> list[Pick]:
-        """The head's batch, or its part where that, spread over the idle slots, is faster than one slot."""
+        """The head's batch, or its part where that, spread over the idle slots, is faster than one
+        slot.
+        """
         picks = self._picks(head, self._room)
         rows, longest = total_rows(picks), picks[-1].length
         share = -(-self._queue.live // len(self._slots.idle))
-        if share >= rows or self._costs.seconds(share, longest) >= self._costs.seconds(rows, longest):
+        if share >= rows or self._costs.seconds(share, longest) >= self._costs.seconds(
+            rows, longest
+        ):
             return picks
         return self._picks(head, Room(max_rows=share, max_tokens=self._room.max_tokens))
 
     def _picks(self, head: Head, room: Room) -> list[Pick]:
         reach = reach_rows(self._least_reach, self._queue.live)
         count = partial(self._queue.count, head.shelf, before=head.place[1] + reach)
-        return choice(head.shelf.lengths, head.at, count, room=room, costs=self._costs, edges=self._edges)
+        return choice(
+            head.shelf.lengths, head.at, count, room=room, costs=self._costs, edges=self._edges
+        )
 
     def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
         return Batch(self._queue.take(head, picks), longest=picks[-1].length, now=self._clock())
@@ -215,7 +270,9 @@ class Batcher:
             if not self._slots.running:
                 self._wake_drainers()
 
-    def _run(self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]) -> None:
+    def _run(
+        self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]
+    ) -> None:
         self._slots.run(slot, rows, landed, over)
         if self._watch.resting:
             self._watch.begin()
@@ -270,15 +327,20 @@ class Batcher:
             blame([(part.job, fault) for part in batch.alone()], None)
         else:
             run = partial(self._run, slot)
-            Isolation(batch, fault, run=run, probe=self._probe, failed=self._failed, over=blame).proceed()
+            Isolation(
+                batch, fault, run=run, probe=self._probe, failed=self._failed, over=blame
+            ).proceed()
 
     def _failed(self, fault: Exception, rows: int) -> None:
         self._observer.engine_failed(fault=fault, rows=rows)
 
     def _blame(self, slot: int, blamed: Sequence[Blamed], probed: Exception | None) -> None:
         """Ends the requests that failed alone; when the engine is broken, all that wait too."""
-        # Memory that other models have is no fault of this engine: it may be there again when they are gone.
-        self.broken = self.broken or not (probed is None or (self._shortage is OutOfMemory and is_shortage(probed)))
+        # Memory that other models have is no fault of this engine: it may be there again when they
+        # are gone.
+        self.broken = self.broken or not (
+            probed is None or (self._shortage is OutOfMemory and is_shortage(probed))
+        )
         for job, fault in blamed:
             reason, told = refusal(fault, broken=self.broken, shortage=self._shortage)
             job.fail(told, reason)

@@ -11,7 +11,9 @@ from container.server.batching.job import Job
 
 
 class Deadlines:
-    """A heap of deadlines; those of requests that are over are swept out before they outnumber the others."""
+    """A heap of deadlines; those of requests that are over are swept out before they outnumber the
+    others.
+    """
 
     def __init__(self, passed: Callable[[Job], None]) -> None:
         """`passed` is called for every request that is not over at its deadline."""

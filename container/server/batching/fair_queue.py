@@ -1,9 +1,13 @@
 """What waits, by kind and length, and whose turn it is.
 
-Start-time fair queueing in units of a batch. A request's n-th batchful of rows is tagged n units after the virtual time at
-which the request came; the lowest tag is next, of equal ones the oldest. The virtual time follows the tags that run, less than
-a unit ahead of them. So before a new request comes at most one batchful of every request that waits, however many rows those
-have; and because the virtual time moves on with every batch, no stream of newcomers keeps a tag from its turn.
+Start-time fair queueing in units of a batch. A request's n-th batchful of rows is tagged n units
+after the virtual time at
+which the request came; the lowest tag is next, of equal ones the oldest. The virtual time follows
+the tags that run, less than
+a unit ahead of them. So before a new request comes at most one batchful of every request that
+waits, however many rows those
+have; and because the virtual time moves on with every batch, no stream of newcomers keeps a tag
+from its turn.
 """
 
 from __future__ import annotations
@@ -33,20 +37,31 @@ class Head(NamedTuple):
 
 
 class FairQueue:
-    """Rows that no batch holds yet. Rows of requests that are over leave lazily, before they outnumber the others."""
+    """Rows that no batch holds yet.
+
+    Rows of requests that are over leave lazily, before they outnumber the others.
+    """
 
     def __init__(
-        self, *, room: Room, buckets: Sequence[int] | None = None, kind: Callable[[Any], Hashable] | None = None
+        self,
+        *,
+        room: Room,
+        buckets: Sequence[int] | None = None,
+        kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
-        """`buckets`: lengths that rows are padded to, ascending; `kind`: only rows of one kind share a batch."""
+        """`buckets`: lengths that rows are padded to, ascending; `kind`: only rows of one kind
+        share a batch.
+        """
         self._room = room
         self._kind = kind
         self._padded = () if buckets is None else _padded_lengths(buckets)
         self._shelves: dict[Hashable, Shelf] = {}
         self._fronts: list[Front] = []
-        """A heap that holds the first row of every lane: whose turn it is takes no look at all lanes, which are many of tensors.
+        """A heap that holds the first row of every lane: whose turn it is takes no look at all
+        lanes, which are many of tensors.
 
-        It also holds rows that were first and ran in the company of others, until their own turn would have come.
+        It also holds rows that were first and ran in the company of others, until their own turn
+        would have come.
         """
         self._virtual_time = 0
         self.live = 0
@@ -93,7 +108,9 @@ class FairQueue:
         return Head(shelf, bisect_left(shelf.lengths, length), lane[0])
 
     def count(self, shelf: Shelf, length: int, before: float = math.inf) -> int:
-        """A lane's first rows that are numbered below `before`; counting stops at a full batch, and they all wait."""
+        """A lane's first rows that are numbered below `before`; counting stops at a full batch, and
+        they all wait.
+        """
         lane = shelf.lanes[length]
         rows = self._living(lane) if self.dead else min(len(lane), self._room.max_rows)
         if not rows or lane[rows - 1][1] < before:
@@ -106,7 +123,9 @@ class FairQueue:
         for length, rows in picks:
             places += head.shelf.lanes[length][:rows]
             self._cut(head.shelf, length, rows)
-        self._virtual_time = max(head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1))
+        self._virtual_time = max(
+            head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1)
+        )
         self.live -= len(places)
         places.sort(key=_second)
         return places
@@ -121,8 +140,12 @@ class FairQueue:
             shelf = self._shelves[kind] = Shelf(kind, self._fronts)
         return shelf
 
-    def _add_by_kind(self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job) -> None:
-        for number, (row, length, tag) in enumerate(zip(job.rows, lengths, tags, strict=True), job.base):
+    def _add_by_kind(
+        self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job
+    ) -> None:
+        for number, (row, length, tag) in enumerate(
+            zip(job.rows, lengths, tags, strict=True), job.base
+        ):
             self._shelf(kind(row)).add(length, (tag, number, job))
 
     def _tags(self, lengths: Sequence[int]) -> list[int]:

@@ -1,4 +1,6 @@
-"""What follows when the engine fails on a batch: each of its requests alone, and then, if none succeeds, the probe."""
+"""What follows when the engine fails on a batch: each of its requests alone, and then, if none
+succeeds, the probe.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,15 @@ class Isolation:
     ) -> None:
         """`fault` is the batch's; `failed` is called for every failure on the way, with its rows.
 
-        `over` is called once, at the end, with the requests that failed alone, and the probe's fault, if it failed too.
+        `over` is called once, at the end, with the requests that failed alone, and the probe's
+        fault, if it failed too.
         """
         alone = batch.alone()
         self._run, self._probe, self._failed, self._over = run, probe, failed, over
         self._to_run = alone[::-1] if len(alone) > 1 else []
-        self._blamed: list[Blamed] = [(part.job, fault) for part in alone] if len(alone) == 1 else []
+        self._blamed: list[Blamed] = (
+            [(part.job, fault) for part in alone] if len(alone) == 1 else []
+        )
         self._answered = False
 
     def proceed(self) -> None:

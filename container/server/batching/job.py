@@ -17,20 +17,44 @@ Signature = list[tuple[tuple[int, ...], np.dtype[Any]]]
 
 Leave = Callable[["Job", Drop | None], None]
 _future = asyncio.Future.__init__
-"""`super()` and keywords would take as long again as all the rest of making a job (0.64 against 0.36 microseconds)."""
+"""`super()` and keywords would take as long again as all the rest of making a job (0.64 against
+0.36 microseconds).
+"""
 
 
 class Job(asyncio.Future[Arrays]):
-    """The future that the client awaits; however it ends, its rows leave the queue in the same moment."""
+    """The future that the client awaits; however it ends, its rows leave the queue in the same
+    moment.
+    """
 
-    __slots__ = ("_answers", "_leave", "_missing", "_signature", "base", "left_at", "queued", "rows", "size", "submitted_at")
+    __slots__ = (
+        "_answers",
+        "_leave",
+        "_missing",
+        "_signature",
+        "base",
+        "left_at",
+        "queued",
+        "rows",
+        "size",
+        "submitted_at",
+    )
     _missing: int
     _signature: Signature
     left_at: float
     """When its latest row left the queue."""
 
-    def __init__(self, rows: Sequence[Any], base: int, now: float, leave: Leave, loop: asyncio.AbstractEventLoop) -> None:
-        """`base`: the number of its first row among all rows ever; `leave` is called once, when it ends."""
+    def __init__(
+        self,
+        rows: Sequence[Any],
+        base: int,
+        now: float,
+        leave: Leave,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`base`: the number of its first row among all rows ever; `leave` is called once, when it
+        ends.
+        """
         _future(self, loop=loop)
         self.rows = rows
         self.base = base
@@ -86,7 +110,9 @@ def signature(answers: Arrays) -> Signature:
 
 def _differing(one: Signature, other: Signature) -> str:
     """Why answers that look so unlike cannot be one request's."""
-    written = [", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)]
+    written = [
+        ", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)
+    ]
     return (
         f"The engine's answers to the rows of this request do not fit together: {written[0]} for some rows, "
         f"{written[1]} for others; send such rows in requests of their own."

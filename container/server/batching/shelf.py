@@ -20,7 +20,9 @@ class Shelf:
     __slots__ = ("_fronts", "kind", "lanes", "lengths")
 
     def __init__(self, kind: Hashable, fronts: list[Front]) -> None:
-        """`fronts`: a heap that hears of every row that becomes the first of its lane, and of none that ceases to be."""
+        """`fronts`: a heap that hears of every row that becomes the first of its lane, and of none
+        that ceases to be.
+        """
         self.kind = kind
         self._fronts = fronts
         self.lanes: dict[int, list[Place]] = {}
@@ -68,7 +70,10 @@ class Shelf:
 
     def sweep(self) -> None:
         """Drops every row of a request that is over; tells no front."""
-        self.lanes = {length: [place for place in lane if not place[2].done()] for length, lane in self.lanes.items()}
+        self.lanes = {
+            length: [place for place in lane if not place[2].done()]
+            for length, lane in self.lanes.items()
+        }
         self.lanes = {length: lane for length, lane in self.lanes.items() if lane}
         self.lengths = sorted(self.lanes)
 

@@ -23,7 +23,10 @@ class Thread(Protocol):
 
 
 def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread]:
-    """One a slot, `first` among them. Raises RuntimeError when the machine gives no more; those that run then end."""
+    """One a slot, `first` among them.
+
+    Raises RuntimeError when the machine gives no more; those that run then end.
+    """
     threads = [] if first is None else [first]
     try:
         while len(threads) < slots:
@@ -36,7 +39,9 @@ def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread
 
 
 class SlotThread:
-    """A thread of our own: handing it work costs half of what an executor costs (10 against 19 microseconds)."""
+    """A thread of our own: handing it work costs half of what an executor costs (10 against 19
+    microseconds).
+    """
 
     def __init__(self, name: str) -> None:
         self._works: SimpleQueue[Work | None] = SimpleQueue()

@@ -1,4 +1,6 @@
-"""The engine's slots: rows are prepared on the event loop, run in a slot's thread or right there, and land on the event loop."""
+"""The engine's slots: rows are prepared on the event loop, run in a slot's thread or right there,
+and land on the event loop.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ from container.server.engines.engine import Engine
 from container.server.types import Arrays
 
 Outcome = Arrays | Exception | None
-"""What became of some rows: their answers, the engine's fault, or nothing, because nobody waited any more."""
+"""What became of some rows: their answers, the engine's fault, or nothing, because nobody waited
+any more.
+"""
 Landed = Callable[[Outcome, float], None]
-"""Called on the event loop with what became of some rows, and the seconds that the engine had them."""
+"""Called on the event loop with what became of some rows, and the seconds that the engine had them.
+"""
 
 
 class Slots:
@@ -41,17 +46,23 @@ class Slots:
         return {slot: self._ended[slot] for slot in range(self.count) if slot not in self.idle}
 
     def run(self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]) -> None:
-        """Runs rows on a slot, after what runs there; `over` says, when it comes to that, whether nobody waits any more."""
+        """Runs rows on a slot, after what runs there; `over` says, when it comes to that, whether
+        nobody waits any more.
+        """
         loop = asyncio.get_running_loop()
         try:
             prepared = self._engine.prepare(rows)
         except Exception as fault:
             loop.call_soon(landed, fault, 0.0)
         else:
-            self._threads[slot].put(partial(self._work, prepared, len(rows), slot, landed, over, loop))
+            self._threads[slot].put(
+                partial(self._work, prepared, len(rows), slot, landed, over, loop)
+            )
 
     def run_inline(self, slot: int, rows: Sequence[Any]) -> tuple[Arrays | Exception, float]:
-        """Runs rows now, on the event loop's thread, in a slot whose own thread rests; what became of them, and the seconds."""
+        """Runs rows now, on the event loop's thread, in a slot whose own thread rests; what became
+        of them, and the seconds.
+        """
         begin = perf_counter()
         try:
             prepared = self._engine.prepare(rows)
@@ -75,7 +86,13 @@ class Slots:
                 self._threads[slot].close()
 
     def _work(
-        self, prepared: Any, rows: int, slot: int, landed: Landed, over: Callable[[], bool], loop: asyncio.AbstractEventLoop
+        self,
+        prepared: Any,
+        rows: int,
+        slot: int,
+        landed: Landed,
+        over: Callable[[], bool],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """In the slot's thread."""
         begin = perf_counter()
@@ -87,7 +104,9 @@ class Slots:
         self._ended[slot] += 1
         try:
             loop.call_soon_threadsafe(landed, outcome, perf_counter() - begin)
-        except RuntimeError:  # the event loop is closed: nobody waits any more, and nobody will free this slot
+        except (
+            RuntimeError
+        ):  # the event loop is closed: nobody waits any more, and nobody will free this slot
             self._threads[slot].close()
 
 
@@ -95,5 +114,7 @@ def _checked(answers: Arrays, rows: int) -> Arrays:
     """The answers. Raises RuntimeError when they are not one per row."""
     for place, answer in enumerate(answers):
         if not answer.ndim or len(answer) != rows:
-            raise RuntimeError(f"the engine gave output {place} the shape {list(answer.shape)} for {rows} rows")
+            raise RuntimeError(
+                f"the engine gave output {place} the shape {list(answer.shape)} for {rows} rows"
+            )
     return answers

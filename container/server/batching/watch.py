@@ -1,4 +1,6 @@
-"""Slots that never come back: an engine that hangs fails on nothing, so nothing else would tell of it."""
+"""Slots that never come back: an engine that hangs fails on nothing, so nothing else would tell of
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,21 @@ import math
 from collections.abc import Callable, Mapping
 
 SECOND_LOOK_SECONDS = 1.0
-"""A whole process may have stood still, and its timers ring first: a batch that is done has this long to say so."""
+"""A whole process may have stood still, and its timers ring first: a batch that is done has this
+long to say so.
+"""
 
 
 class Watch:
     """One timer while anything runs; a batch costs it nothing."""
 
-    def __init__(self, under_way: Callable[[], Mapping[int, int]], *, seconds: float, hangs: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        under_way: Callable[[], Mapping[int, int]],
+        *,
+        seconds: float,
+        hangs: Callable[[], None],
+    ) -> None:
         """`under_way`: by busy slot, how many runs it has ended; infinite seconds: nobody looks.
 
         `hangs` is called once, when a run has lasted `seconds`, or up to twice as long.

@@ -1,1 +1,4 @@
-"""Bytes to requests and answers to bytes: KServe v2 JSON, its binary extension, plain texts. Pure."""
+"""Bytes to requests and answers to bytes: KServe v2 JSON, its binary extension, plain texts.
+
+Pure.
+"""

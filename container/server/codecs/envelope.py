@@ -1,4 +1,6 @@
-"""What every KServe v2 request and answer has around its tensors: JSON header, binary tail, id, wanted outputs. Pure."""
+"""What every KServe v2 request and answer has around its tensors: JSON header, binary tail, id,
+wanted outputs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from container.server.types import RequestFault, UnsupportedEncoding
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
-READ_TYPES = frozenset({"", JSON_TYPE, BINARY_TYPE, "application/octet-stream", "application/x-www-form-urlencoded"})
+READ_TYPES = frozenset(
+    {"", JSON_TYPE, BINARY_TYPE, "application/octet-stream", "application/x-www-form-urlencoded"}
+)
 """Content types of JSON: its own, none, and what clients send that name none (boto3, curl)."""
 _HEADER_SIZE = "json-header-size="
 _LONGEST_TIMEOUT_US = 2**53
@@ -35,7 +39,9 @@ def opened_document(header: bytes) -> dict[str, Any]:
     try:
         document = orjson.loads(header)
     except orjson.JSONDecodeError as fault:
-        raise RequestFault(f"The request is not JSON: {fault.msg} at character {fault.pos}.") from fault
+        raise RequestFault(
+            f"The request is not JSON: {fault.msg} at character {fault.pos}."
+        ) from fault
     if not isinstance(document, dict):
         raise RequestFault(f"The request must be a JSON object, not {kind(document)}.")
     return document
@@ -50,28 +56,39 @@ def identity(document: Mapping[str, Any]) -> str | None:
 
 
 def timeout_seconds(document: Mapping[str, Any]) -> float | None:
-    """How long the client waits: `parameters.timeout`, whole microseconds as Triton has it; 0 and none are no limit."""
+    """How long the client waits: `parameters.timeout`, whole microseconds as Triton has it; 0 and
+    none are no limit.
+    """
     if "parameters" not in document:
         return None
     found = _parameters(document).get("timeout", 0)
     if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
-        raise RequestFault(f'"timeout" is {shown(found)}; it must be a whole number of microseconds, 0 being no limit.')
+        raise RequestFault(
+            f'"timeout" is {shown(found)}; it must be a whole number of microseconds, 0 being no limit.'
+        )
     return found / 1e6 if found else None
 
 
-def wanted_outputs(document: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[int, bool], ...]:
-    """Which outputs the client wants, by place, and whether each is to be binary; all of them when it names none.
+def wanted_outputs(
+    document: Mapping[str, Any], names: Sequence[str]
+) -> tuple[tuple[int, bool], ...]:
+    """Which outputs the client wants, by place, and whether each is to be binary; all of them when
+    it names none.
 
     Each may be asked for once: a request cannot make its answer larger than the model's.
     """
-    default = "parameters" in document and _boolean(_parameters(document), "binary_data_output", default=False)
+    default = "parameters" in document and _boolean(
+        _parameters(document), "binary_data_output", default=False
+    )
     outputs = document.get("outputs")
     if outputs is None or outputs == []:
         return tuple([(place, default) for place in range(len(names))])
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
         raise RequestFault('"outputs" must be a list of objects with a "name".')
     if len(outputs) > len(names):
-        raise RequestFault(f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be asked for once.')
+        raise RequestFault(
+            f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be asked for once.'
+        )
     wanted = tuple((_place(output, names), _is_binary(output, default)) for output in outputs)
     if len({place for place, _ in wanted}) != len(wanted):
         raise RequestFault('"outputs" asks for the same output twice.')
@@ -79,7 +96,8 @@ def wanted_outputs(document: Mapping[str, Any], names: Sequence[str]) -> tuple[t
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:
-    """A document; numpy arrays are lists in it, and null where they hold NaN or an infinity, for which JSON has no word.
+    """A document; numpy arrays are lists in it, and null where they hold NaN or an infinity, for
+    which JSON has no word.
 
     The binary extension carries those as they are.
     """
@@ -117,15 +135,22 @@ def _split(body: bytes, content_type: str) -> tuple[bytes, bytes]:
     base, _, parameters = content_type.partition(";")
     named = base.strip().lower()
     if named not in READ_TYPES:
-        raise UnsupportedEncoding(f"Content-Type is {base[:60]!r}; {JSON_TYPE} and {BINARY_TYPE} are read.")
+        raise UnsupportedEncoding(
+            f"Content-Type is {base[:60]!r}; {JSON_TYPE} and {BINARY_TYPE} are read."
+        )
     if named != BINARY_TYPE:
         return body, b""
     stripped = (part.strip() for part in parameters.split(";"))
-    size = next((part.removeprefix(_HEADER_SIZE) for part in stripped if part.startswith(_HEADER_SIZE)), None)
+    size = next(
+        (part.removeprefix(_HEADER_SIZE) for part in stripped if part.startswith(_HEADER_SIZE)),
+        None,
+    )
     if size is None:
         return body, b""
     if not size.isascii() or not size.isdigit() or len(size) > 12 or int(size) > len(body):
-        raise RequestFault(f"json-header-size is {size[:20]!r}; it must be a number of bytes from 0 to the body's {len(body)}.")
+        raise RequestFault(
+            f"json-header-size is {size[:20]!r}; it must be a number of bytes from 0 to the body's {len(body)}."
+        )
     return body[: int(size)], body[int(size) :]
 
 

@@ -66,28 +66,47 @@ def decoded(body: bytes, content_type: str, signature: TensorSignature) -> Tenso
     document, tail = opened(body, content_type)
     tensors = _tensors(document["inputs"], signature)
     pieces = _pieces(document["inputs"], tail)
-    arrays = [_array(tensors[record.name], pieces.get(record.name), record) for record in signature.inputs]
-    counts = {record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)}
+    arrays = [
+        _array(tensors[record.name], pieces.get(record.name), record) for record in signature.inputs
+    ]
+    counts = {
+        record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)
+    }
     if len(set(counts.values())) != 1:
         told = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         raise RequestFault(f"The inputs have different numbers of rows: {told}.")
     wanted = wanted_outputs(document, [record.name for record in signature.outputs])
-    return TensorRequest(rows=TensorRows(arrays), wanted=wanted, id=identity(document), timeout_seconds=timeout_seconds(document))
+    return TensorRequest(
+        rows=TensorRows(arrays),
+        wanted=wanted,
+        id=identity(document),
+        timeout_seconds=timeout_seconds(document),
+    )
 
 
-def encoded(arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature) -> tuple[bytes, str]:
+def encoded(
+    arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature
+) -> tuple[bytes, str]:
     """Body and content type of an answer; `arrays` are all outputs, rows on axis 0, contiguous."""
     outputs, tails = [], []
     for place, is_binary in request.wanted:
         record, array = signature.outputs[place], arrays[place]
-        output: dict[str, Any] = {"name": record.name, "datatype": record.datatype, "shape": list(array.shape)}
+        output: dict[str, Any] = {
+            "name": record.name,
+            "datatype": record.datatype,
+            "shape": list(array.shape),
+        }
         if is_binary:
             tails.append(array.astype(DATATYPES[record.datatype], copy=False).tobytes())
             output["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
             output["data"] = array.reshape(-1)
         outputs.append(output)
-    document = {"model_name": signature.model, "model_version": signature.version, "outputs": outputs}
+    document = {
+        "model_name": signature.model,
+        "model_version": signature.version,
+        "outputs": outputs,
+    }
     document |= {} if request.id is None else {"id": request.id}
     return binary_answer(document, tails) if tails else (json_bytes(document), JSON_TYPE)
 
@@ -95,15 +114,21 @@ def encoded(arrays: Sequence[Array], request: TensorRequest, signature: TensorSi
 def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[str, Any]]:
     """The client's tensors by name: exactly the model's inputs."""
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
-        raise RequestFault('"inputs" must be a list of tensors, each with "name", "shape", "datatype" and "data".')
+        raise RequestFault(
+            '"inputs" must be a list of tensors, each with "name", "shape", "datatype" and "data".'
+        )
     names = [record.name for record in signature.inputs]
     takes = ", ".join(map(repr, names))
     for tensor in inputs:
         if tensor.get("name") not in names:
-            raise RequestFault(f"Unknown input {shown(tensor.get('name'))}; the model takes {takes}.")
+            raise RequestFault(
+                f"Unknown input {shown(tensor.get('name'))}; the model takes {takes}."
+            )
     tensors = {tensor["name"]: tensor for tensor in inputs}
     if len(tensors) != len(names) or len(inputs) != len(names):
-        raise RequestFault(f"The request has {len(inputs)} inputs; the model takes each of these once: {takes}.")
+        raise RequestFault(
+            f"The request has {len(inputs)} inputs; the model takes each of these once: {takes}."
+        )
     return tensors
 
 
@@ -117,11 +142,15 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
             continue
         if type(size) is not int or not 0 <= size <= len(tail) - offset:
             carried = f"the body carries {len(tail) - offset} more bytes after its header"
-            raise RequestFault(f"Input {tensor['name']!r} has binary_data_size {shown(size)} but {carried}.")
+            raise RequestFault(
+                f"Input {tensor['name']!r} has binary_data_size {shown(size)} but {carried}."
+            )
         pieces[tensor["name"]] = tail[offset : offset + size]
         offset += size
     if offset != len(tail):
-        raise RequestFault(f"The body carries {len(tail) - offset} bytes after its header that no input claims.")
+        raise RequestFault(
+            f"The body carries {len(tail) - offset} bytes after its header that no input claims."
+        )
     return pieces
 
 
@@ -129,31 +158,47 @@ def _array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord)
     """One input, in the shape that the client says and the model takes."""
     if tensor.get("datatype") != record.datatype:
         found = shown(tensor.get("datatype"))
-        raise RequestFault(f"Input {record.name!r} has datatype {found}; it must be {record.datatype!r}.")
+        raise RequestFault(
+            f"Input {record.name!r} has datatype {found}; it must be {record.datatype!r}."
+        )
     shape = _shape(tensor.get("shape"), record)
-    values: Array = _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
+    values: Array = (
+        _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
+    )
     if values.size != math.prod(shape):
-        raise RequestFault(f"Input {record.name!r} has shape {list(shape)} but {values.size} values.")
+        raise RequestFault(
+            f"Input {record.name!r} has shape {list(shape)} but {values.size} values."
+        )
     try:
         shaped: Array = values.reshape(shape)
-    except ValueError as fault:  # Nothing times anything is nothing, but numpy has no arrays of 2**62 x 0.
-        raise RequestFault(f"Input {record.name!r} has shape {list(shape)}, larger than any array.") from fault
+    except (
+        ValueError
+    ) as fault:  # Nothing times anything is nothing, but numpy has no arrays of 2**62 x 0.
+        raise RequestFault(
+            f"Input {record.name!r} has shape {list(shape)}, larger than any array."
+        ) from fault
     return shaped
 
 
 def _shape(shape: object, record: TensorRecord) -> tuple[int, ...]:
     whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not isinstance(shape, list) or not whole or len(shape) != len(record.shape):
-        raise RequestFault(f"Input {record.name!r} has shape {shown(shape)}; it must be {list(record.shape)}, -1 being any size.")
+        raise RequestFault(
+            f"Input {record.name!r} has shape {shown(shape)}; it must be {list(record.shape)}, -1 being any size."
+        )
     if any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True)):
-        raise RequestFault(f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being any size.")
+        raise RequestFault(
+            f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being any size."
+        )
     return tuple(shape)
 
 
 def _binary_values(piece: bytes, record: TensorRecord) -> Array:
     dtype = DATATYPES[record.datatype]
     if len(piece) % dtype.itemsize:
-        raise RequestFault(f"Input {record.name!r} has {len(piece)} bytes, no whole number of {record.datatype} values.")
+        raise RequestFault(
+            f"Input {record.name!r} has {len(piece)} bytes, no whole number of {record.datatype} values."
+        )
     values: Array = np.frombuffer(piece, dtype)
     return values
 
@@ -165,12 +210,20 @@ def _json_values(data: object, record: TensorRecord) -> Array:
     dtype = DATATYPES[record.datatype]
     flat, kinds = _flattened(data, record)
     if not kinds <= TAKES[dtype.kind]:
-        raise RequestFault(f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}.")
+        raise RequestFault(
+            f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}."
+        )
     try:
         with np.errstate(over="raise"):
-            values: Array = np.array(flat, np.float64).astype(dtype) if dtype.kind == "f" else np.array(flat, dtype)
+            values: Array = (
+                np.array(flat, np.float64).astype(dtype)
+                if dtype.kind == "f"
+                else np.array(flat, dtype)
+            )
     except (FloatingPointError, OverflowError) as fault:
-        raise RequestFault(f"Input {record.name!r} holds a number that {record.datatype} cannot.") from fault
+        raise RequestFault(
+            f"Input {record.name!r} holds a number that {record.datatype} cannot."
+        ) from fault
     return values
 
 

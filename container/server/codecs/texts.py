@@ -1,4 +1,6 @@
-"""Texts in, float32 rows out, as bytes: KServe v2 JSON, its binary extension, and plain `{"inputs": ["text"]}`. Pure."""
+"""Texts in, float32 rows out, as bytes: KServe v2 JSON, its binary extension, and plain `{"inputs":
+["text"]}`. Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,22 @@ def decoded(body: bytes, content_type: str, signature: Signature) -> TextRequest
     return _kserve(document, tail, signature)
 
 
-def encoded(rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature) -> tuple[bytes, str]:
+def encoded(
+    rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature
+) -> tuple[bytes, str]:
     """Body and content type of an answer; `rows` is float32 [texts, ...], contiguous."""
     if request.dialect == "plain":
         return json_bytes({"outputs": rows}), JSON_TYPE
-    output: dict[str, Any] = {"name": signature.output_name, "datatype": "FP32", "shape": list(rows.shape)}
-    document: dict[str, Any] = {"model_name": signature.model, "model_version": signature.version, "outputs": [output]}
+    output: dict[str, Any] = {
+        "name": signature.output_name,
+        "datatype": "FP32",
+        "shape": list(rows.shape),
+    }
+    document: dict[str, Any] = {
+        "model_name": signature.model,
+        "model_version": signature.version,
+        "outputs": [output],
+    }
     if request.id is not None:
         document["id"] = request.id
     if not request.binary:
@@ -55,25 +67,41 @@ def _are_texts(items: list[Any]) -> bool:
 def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> TextRequest:
     inputs = document["inputs"]
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise RequestFault(f'"inputs" must be a list of texts or a list of one tensor named {signature.input_name!r}.')
+        raise RequestFault(
+            f'"inputs" must be a list of texts or a list of one tensor named {signature.input_name!r}.'
+        )
     tensor = inputs[0]
     if tensor.get("name") != signature.input_name:
-        raise RequestFault(f"Unknown input {shown(tensor.get('name'))}; the model takes {signature.input_name!r}.")
+        raise RequestFault(
+            f"Unknown input {shown(tensor.get('name'))}; the model takes {signature.input_name!r}."
+        )
     if tensor.get("datatype") != "BYTES":
-        raise RequestFault(f"Input {signature.input_name!r} has datatype {shown(tensor.get('datatype'))}; it must be 'BYTES'.")
+        raise RequestFault(
+            f"Input {signature.input_name!r} has datatype {shown(tensor.get('datatype'))}; it must be 'BYTES'."
+        )
     rows = _row_count(tensor.get("shape"), signature.input_name)
     texts = _texts(tensor, tail, signature.input_name)
     if len(texts) != rows:
-        raise RequestFault(f"Input {signature.input_name!r} has shape {tensor['shape']} but {len(texts)} texts.")
+        raise RequestFault(
+            f"Input {signature.input_name!r} has shape {tensor['shape']} but {len(texts)} texts."
+        )
     binary = wanted_outputs(document, (signature.output_name,))[0][1]
     return TextRequest(
-        texts=texts, dialect="kserve", binary=binary, id=identity(document), timeout_seconds=timeout_seconds(document)
+        texts=texts,
+        dialect="kserve",
+        binary=binary,
+        id=identity(document),
+        timeout_seconds=timeout_seconds(document),
     )
 
 
 def _row_count(shape: object, name: str) -> int:
     """Rows of shape [n] or [n, 1]."""
-    if isinstance(shape, list) and len(shape) in (1, 2) and (len(shape) == 1 or (type(shape[1]) is int and shape[1] == 1)):
+    if (
+        isinstance(shape, list)
+        and len(shape) in (1, 2)
+        and (len(shape) == 1 or (type(shape[1]) is int and shape[1] == 1))
+    ):
         rows = shape[0]
         if type(rows) is int and rows >= 0:
             return rows
@@ -94,7 +122,9 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
 
 def _refuse_tail(tail: bytes) -> None:
     if tail:
-        raise RequestFault(f"The body carries {len(tail)} bytes after its header that no input claims with binary_data_size.")
+        raise RequestFault(
+            f"The body carries {len(tail)} bytes after its header that no input claims with binary_data_size."
+        )
 
 
 def _listed(data: object, name: str) -> list[Any]:
@@ -118,7 +148,9 @@ def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
         end = offset + 4
         size = struct.unpack_from("<I", tail, offset)[0] if end <= len(tail) else len(tail)
         if end + size > len(tail):
-            raise RequestFault(f"Input {name!r} ends inside a text: byte {offset} announces more bytes than the body carries.")
+            raise RequestFault(
+                f"Input {name!r} ends inside a text: byte {offset} announces more bytes than the body carries."
+            )
         try:
             yield tail[end : end + size].decode("utf-8")
         except UnicodeDecodeError as fault:

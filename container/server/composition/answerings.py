@@ -18,14 +18,22 @@ from container.server.settings import Settings
 
 
 def model_answering(
-    plane: Plane, model: Model, settings: Settings, samples: Samples, log: FailureLog, *, metrics: Metrics | None = None
+    plane: Plane,
+    model: Model,
+    settings: Settings,
+    samples: Samples,
+    log: FailureLog,
+    *,
+    metrics: Metrics | None = None,
 ) -> Answering:
     """Answers for one model; `metrics` None are those of `samples`."""
     told = _told(settings, samples, log, model=model.name, metrics=metrics)
     return answering(plane, platform=model.platform, **told)
 
 
-def models_answering(models: Models, settings: Settings, samples: Samples, log: FailureLog) -> Answering:
+def models_answering(
+    models: Models, settings: Settings, samples: Samples, log: FailureLog
+) -> Answering:
     """Answers for several models."""
     return multi_model_answering(models, **_told(settings, samples, log))
 
@@ -40,7 +48,14 @@ class _Told(TypedDict):
     observer: RequestMetrics
 
 
-def _told(settings: Settings, samples: Samples, log: FailureLog, *, model: str = "", metrics: Metrics | None = None) -> _Told:
+def _told(
+    settings: Settings,
+    samples: Samples,
+    log: FailureLog,
+    *,
+    model: str = "",
+    metrics: Metrics | None = None,
+) -> _Told:
     async def own() -> bytes:
         return exposition(samples.snapshot())
 

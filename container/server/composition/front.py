@@ -1,6 +1,8 @@
-"""One HTTP process before the engine's owner: `python -m container.server.composition.front LINK DOOR`, two inherited sockets.
+"""One HTTP process before the engine's owner: `python -m container.server.composition.front LINK
+DOOR`, two inherited sockets.
 
-Started by the owner, and never by hand. Exit codes: 0 drained; 1 the owner is gone; 3 the archive cannot be read.
+Started by the owner, and never by hand. Exit codes: 0 drained; 1 the owner is gone; 3 the archive
+cannot be read.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ LAST_SECONDS = 1.0
 
 def main(arguments: list[str]) -> int:
     """The exit code of one HTTP process."""
-    # A terminal's Ctrl-C and a supervisor's SIGTERM reach the whole group; only the owner says when fronts drain.
+    # A terminal's Ctrl-C and a supervisor's SIGTERM reach the whole group; only the owner says when
+    # fronts drain.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     end, door = (socket.socket(fileno=int(number)) for number in arguments)
@@ -43,7 +46,11 @@ def main(arguments: list[str]) -> int:
     try:
         model = model_of(_archive(settings), settings, _no_engine)
     except Exception as fault:  # whatever a tokenizer's file makes its library raise
-        print(f"An HTTP process cannot read the archive: {type(fault).__name__}: {fault}", file=sys.stderr, flush=True)
+        print(
+            f"An HTTP process cannot read the archive: {type(fault).__name__}: {fault}",
+            file=sys.stderr,
+            flush=True,
+        )
         return ARCHIVE
     exit_code: int = uvloop.run(_serve(settings, model, end, door))
     return exit_code
@@ -79,7 +86,9 @@ class Front:
         most = settings.queue_rows + settings.max_request_rows
         self._link = Link(max_rows=most, changed=self._changed, samples=self._samples.snapshot)
         plane = _OneOfSeveral(self._plane, self._link)
-        answering = model_answering(plane, model, settings, self._samples, log, metrics=self._metrics)
+        answering = model_answering(
+            plane, model, settings, self._samples, log, metrics=self._metrics
+        )
         self._server = HttpServer(answering, limits=limits_of(settings))
         gauge(self._samples, "roundhouse_connections", lambda: self._server.connections)
         self._taking: set[asyncio.Task[None]] = set()
@@ -133,11 +142,17 @@ class Front:
 
 
 class _OneOfSeveral:
-    """A data plane that is healthy once the owner says that every process answers, and while it says anything."""
+    """A data plane that is healthy once the owner says that every process answers, and while it
+    says anything.
+    """
 
     def __init__(self, plane: DataPlane, link: Link) -> None:
         self._plane, self._link = plane, link
-        self.signature, self.submit, self.submit_short = plane.signature, plane.submit, plane.submit_short
+        self.signature, self.submit, self.submit_short = (
+            plane.signature,
+            plane.submit,
+            plane.submit_short,
+        )
 
     @property
     def ready(self) -> bool:

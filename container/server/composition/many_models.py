@@ -28,13 +28,23 @@ Load = Callable[[EngineArchive], Engine]
 
 
 async def serve_many_models(
-    settings: Settings, listener: socket.socket, *, verify: Verify, load: Load, log: FailureLog, say: Say
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    verify: Verify,
+    load: Load,
+    log: FailureLog,
+    say: Say,
 ) -> None:
-    """Serves whatever models requests load, until a signal drains it; healthy from the start, as SageMaker wants it."""
+    """Serves whatever models requests load, until a signal drains it; healthy from the start, as
+    SageMaker wants it.
+    """
     share_interpreter()
     samples, stop = Samples(), stop_on_signals()
     models = _models(settings, samples, verify=verify, load=load, log=log)
-    server = HttpServer(models_answering(models, settings, samples, log), limits=limits_of(settings))
+    server = HttpServer(
+        models_answering(models, settings, samples, log), limits=limits_of(settings)
+    )
     gauge(samples, "roundhouse_connections", lambda: server.connections)
     gauge(samples, "roundhouse_models_loaded", lambda: len(models))
     await server.start(listener)
@@ -44,21 +54,27 @@ async def serve_many_models(
     await models.close()
 
 
-def _models(settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog) -> Models:
+def _models(
+    settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog
+) -> Models:
     known: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
 
     def planned(archive: EngineArchive) -> DataPlane:
         try:
             model = model_of(archive, settings, lambda: load(archive))
         except Exception as fault:
-            raise ArchiveRefused(f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again.") from fault
+            raise ArchiveRefused(
+                f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
+            ) from fault
         plane = plane_of(model, settings)
         known[plane] = model
         return plane
 
     def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
         count_truncated(plane, known[plane], samples, name=name)
-        return batcher_of(known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log))
+        return batcher_of(
+            known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log)
+        )
 
     return Models(
         verify=verify,

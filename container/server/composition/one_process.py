@@ -5,7 +5,14 @@ from __future__ import annotations
 import socket
 
 from container.server.composition.answerings import model_answering
-from container.server.composition.parts import Say, StoppedLoading, limits_of, place_of, stop_on_signals, unless_stopped
+from container.server.composition.parts import (
+    Say,
+    StoppedLoading,
+    limits_of,
+    place_of,
+    stop_on_signals,
+    unless_stopped,
+)
 from container.server.http.server import HttpServer
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.interpreter import share_interpreter
@@ -15,12 +22,19 @@ from container.server.serving.samples import Samples
 from container.server.settings import Settings
 
 
-async def serve_one_process(settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say) -> None:
-    """Serves until a signal drains it: /ping answers 503 while the engine loads. Raises Unloadable and StoppedLoading."""
+async def serve_one_process(
+    settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
+) -> None:
+    """Serves until a signal drains it: /ping answers 503 while the engine loads.
+
+    Raises Unloadable and StoppedLoading.
+    """
     share_interpreter()
     samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
     count_truncated(plane, model, samples)
-    server = HttpServer(model_answering(plane, model, settings, samples, log), limits=limits_of(settings))
+    server = HttpServer(
+        model_answering(plane, model, settings, samples, log), limits=limits_of(settings)
+    )
     gauge(samples, "roundhouse_connections", lambda: server.connections)
     gauge(samples, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)

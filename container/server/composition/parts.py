@@ -1,4 +1,6 @@
-"""What every composition needs: signals, limits, the place, and the faults that end a server before it serves."""
+"""What every composition needs: signals, limits, the place, and the faults that end a server before
+it serves.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def stop_on_signals() -> asyncio.Event:
 
 
 async def unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """What loading comes to. Raises StoppedLoading, and Unloadable with the first line of whatever loading raises."""
+    """What loading comes to.
+
+    Raises StoppedLoading, and Unloadable with the first line of whatever loading raises.
+    """
     coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
     await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -52,7 +57,9 @@ async def loaded(coming: Awaitable[T]) -> T:
 def limits_of(settings: Settings) -> HttpLimits:
     """What HTTP puts up with."""
     return HttpLimits(
-        body_bytes=settings.max_body_bytes, request_seconds=settings.request_seconds, max_connections=settings.max_connections
+        body_bytes=settings.max_body_bytes,
+        request_seconds=settings.request_seconds,
+        max_connections=settings.max_connections,
     )
 
 

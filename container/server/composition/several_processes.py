@@ -16,9 +16,18 @@ from container.server.settings import Settings
 
 
 async def serve_several_processes(
-    settings: Settings, model: Model, listener: socket.socket, fronts: FrontSpec, *, log: FailureLog, say: Say
+    settings: Settings,
+    model: Model,
+    listener: socket.socket,
+    fronts: FrontSpec,
+    *,
+    log: FailureLog,
+    say: Say,
 ) -> int:
-    """The exit code: serves until a signal drains it, or its HTTP processes die all the time. Raises Unloadable."""
+    """The exit code: serves until a signal drains it, or its HTTP processes die all the time.
+
+    Raises Unloadable.
+    """
     samples, stop, batchers = Samples(), stop_on_signals(), ExitStack()
     gauge(samples, "roundhouse_models_loaded", lambda: int(bool(serving) and not serving[0].broken))
     serving: list[Backend] = []

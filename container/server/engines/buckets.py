@@ -1,4 +1,6 @@
-"""The sizes that a GPU engine runs at: batches are filled up to one of them, so that each can be a recorded graph. Pure."""
+"""The sizes that a GPU engine runs at: batches are filled up to one of them, so that each can be a
+recorded graph. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from container.server.batching.costs import BucketCosts
 from onboarding.manifest import ProfileRecord
 
 MOST = 64
-"""Sizes at most, but for a model that declares more itself: each takes a graph's memory and a moment of warm-up."""
+"""Sizes at most, but for a model that declares more itself: each takes a graph's memory and a
+moment of warm-up.
+"""
 Range = tuple[int, int, int]
 
 
@@ -27,7 +31,9 @@ class Bucket:
 
     def takes(self, rows: int, tokens: int | None) -> bool:
         """True when a batch of these rows, the longest of `tokens`, can be filled up to it."""
-        return self.rows >= rows and (self.tokens is None or tokens is None or self.tokens >= tokens)
+        return self.rows >= rows and (
+            self.tokens is None or tokens is None or self.tokens >= tokens
+        )
 
 
 class Buckets:
@@ -35,7 +41,11 @@ class Buckets:
 
     def __init__(self, sizes: Iterable[Bucket], profiles: Sequence[ProfileRecord]) -> None:
         """Raises ValueError when there is none."""
-        self.sizes = tuple(sorted(set(sizes), key=lambda each: (each.rows, -1 if each.tokens is None else each.tokens)))
+        self.sizes = tuple(
+            sorted(
+                set(sizes), key=lambda each: (each.rows, -1 if each.tokens is None else each.tokens)
+            )
+        )
         if not self.sizes:
             raise ValueError("the engine has no size at which a batch could run")
         self._profiles = tuple(profiles)
@@ -50,14 +60,17 @@ class Buckets:
     @property
     def sequences(self) -> tuple[int, ...] | None:
         """Lengths, ascending; `None` where rows have none."""
-        return tuple(sorted({each.tokens for each in self.sizes if each.tokens is not None})) or None
+        return (
+            tuple(sorted({each.tokens for each in self.sizes if each.tokens is not None})) or None
+        )
 
     def only(self, runs: Callable[[Bucket], bool]) -> Buckets:
         """Those that also pass a test. Raises ValueError when none does."""
         return Buckets(filter(runs, self.sizes), self._profiles)
 
     def parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
-        """How many rows go into which bucket, in order: one, unless no profile takes so many rows of such a length.
+        """How many rows go into which bucket, in order: one, unless no profile takes so many rows
+        of such a length.
 
         Raises ValueError when no bucket takes a row so long.
         """
@@ -67,27 +80,41 @@ class Buckets:
         return found
 
     def exact_parts(self, rows: int, tokens: int) -> tuple[tuple[int, Bucket], ...]:
-        """The same for rows whose length must stay as it is. Raises ValueError when no profile takes it."""
+        """The same for rows whose length must stay as it is.
+
+        Raises ValueError when no profile takes it.
+        """
         exact = self._exact.get(tokens)
         if exact is None:
             batches = {each.rows for each in self.sizes}
-            sizes = [Bucket(rows=batch, tokens=tokens) for batch in batches if _is_taken(self._profiles, batch, tokens)]
+            sizes = [
+                Bucket(rows=batch, tokens=tokens)
+                for batch in batches
+                if _is_taken(self._profiles, batch, tokens)
+            ]
             if not sizes:
-                raise ValueError(f"no optimization profile takes a length of {tokens}; allowed: {_lengths(self._profiles)}")
+                raise ValueError(
+                    f"no optimization profile takes a length of {tokens}; allowed: {_lengths(self._profiles)}"
+                )
             exact = self._exact[tokens] = Buckets(sizes, self._profiles)
         return exact.parts(rows, tokens)
 
     def _parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
         long_enough = [each for each in self.sizes if each.takes(1, tokens)]
         if not long_enough:
-            raise ValueError(f"no optimization profile takes {tokens} tokens; allowed: {_lengths(self._profiles)}")
+            raise ValueError(
+                f"no optimization profile takes {tokens} tokens; allowed: {_lengths(self._profiles)}"
+            )
         most = max(each.rows for each in long_enough)
         counts = [min(most, rows - begin) for begin in range(0, rows, most)]
         return tuple((count, _smallest(long_enough, count, tokens)) for count in counts)
 
 
 def ladder(profiles: Sequence[ProfileRecord], *, max_rows: int) -> Buckets:
-    """Every profile's own sizes and rungs between them, as fine as MOST allows. Raises ValueError."""
+    """Every profile's own sizes and rungs between them, as fine as MOST allows.
+
+    Raises ValueError.
+    """
     finest: list[set[Bucket]] = [_sizes(profiles, max_rows, *rungs) for rungs in RUNGS]
     fitting = next((sizes for sizes in finest if len(sizes) <= MOST), finest[-1])
     return Buckets(fitting, profiles)
@@ -98,7 +125,9 @@ def bucket_costs(buckets: Buckets, seconds: Mapping[Bucket, float]) -> BucketCos
     rows = tuple(sorted({each.rows for each in buckets.sizes}))
     lengths = buckets.sequences
     measured = {
-        (count, 1 if length is None else length): sum(seconds[bucket] for _, bucket in buckets.parts(count, length))
+        (count, 1 if length is None else length): sum(
+            seconds[bucket] for _, bucket in buckets.parts(count, length)
+        )
         for count in rows
         for length in ((None,) if lengths is None else lengths)
     }
@@ -122,12 +151,23 @@ RUNGS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 """Batches and sequences between a profile's own, from fine to none."""
 
 
-def _sizes(profiles: Sequence[ProfileRecord], max_rows: int, batches: tuple[int, ...], sequences: tuple[int, ...]) -> set[Bucket]:
+def _sizes(
+    profiles: Sequence[ProfileRecord],
+    max_rows: int,
+    batches: tuple[int, ...],
+    sequences: tuple[int, ...],
+) -> set[Bucket]:
     found: set[Bucket] = set()
     for profile in profiles:
         low, opt, high = profile.batch
-        rows = [count for count in _within((low, opt, min(high, max_rows)), batches) if count <= max_rows]
-        lengths = [None] if profile.sequence is None else sorted(_within(profile.sequence, sequences))
+        rows = [
+            count
+            for count in _within((low, opt, min(high, max_rows)), batches)
+            if count <= max_rows
+        ]
+        lengths = (
+            [None] if profile.sequence is None else sorted(_within(profile.sequence, sequences))
+        )
         found |= {Bucket(rows=count, tokens=length) for count in rows for length in lengths}
     return found
 
@@ -137,15 +177,23 @@ def _within(sizes: Range, rungs: tuple[int, ...]) -> set[int]:
 
 
 def _smallest(sizes: Sequence[Bucket], rows: int, tokens: int | None) -> Bucket:
-    return min((each for each in sizes if each.takes(rows, tokens)), key=lambda each: (each.cells, each.rows))
+    return min(
+        (each for each in sizes if each.takes(rows, tokens)),
+        key=lambda each: (each.cells, each.rows),
+    )
 
 
 def _is_taken(profiles: Sequence[ProfileRecord], rows: int, tokens: int) -> bool:
     return any(
-        each.batch[0] <= rows <= each.batch[2] and (each.sequence is None or each.sequence[0] <= tokens <= each.sequence[2])
+        each.batch[0] <= rows <= each.batch[2]
+        and (each.sequence is None or each.sequence[0] <= tokens <= each.sequence[2])
         for each in profiles
     )
 
 
 def _lengths(profiles: Sequence[ProfileRecord]) -> str:
-    return ", ".join(f"{each.sequence[0]} to {each.sequence[2]}" for each in profiles if each.sequence is not None)
+    return ", ".join(
+        f"{each.sequence[0]} to {each.sequence[2]}"
+        for each in profiles
+        if each.sequence is not None
+    )

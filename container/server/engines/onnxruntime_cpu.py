@@ -1,6 +1,8 @@
-"""ONNX networks in ONNX Runtime on the CPU: one session, run by as many threads at once as there are slots.
+"""ONNX networks in ONNX Runtime on the CPU: one session, run by as many threads at once as there
+are slots.
 
-Two slots of one thread each did 574 to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of two threads 465 to 545.
+Two slots of one thread each did 574 to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of
+two threads 465 to 545.
 """
 
 from __future__ import annotations
@@ -42,13 +44,19 @@ class TokenEngine:
 
     sequence_buckets: tuple[int, ...] | None = None
 
-    def __init__(self, path: Path, *, slots: int, threads: int, max_rows: int, sizes: Iterable[Size] = ()) -> None:
-        """`threads` are one slot's; `sizes` are run at warm-up. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+    def __init__(
+        self, path: Path, *, slots: int, threads: int, max_rows: int, sizes: Iterable[Size] = ()
+    ) -> None:
+        """`threads` are one slot's; `sizes` are run at warm-up.
+
+        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        """
         self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
         self._session = session(path, threads)
         self._sizes = tuple(sizes)
         self._types = {
-            tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64 for tensor in self._session.get_inputs()
+            tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64
+            for tensor in self._session.get_inputs()
         }
         self._output = self._session.get_outputs()[0].name
 
@@ -57,8 +65,13 @@ class TokenEngine:
         return self._feed(padded(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1)))
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array, float32 [rows, ...]. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
-        return (np.ascontiguousarray(ran(self._session, [self._output], prepared)[0], dtype=np.float32),)
+        """One array, float32 [rows, ...].
+
+        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        """
+        return (
+            np.ascontiguousarray(ran(self._session, [self._output], prepared)[0], dtype=np.float32),
+        )
 
     def warm_up(self) -> Costs:
         """Runs unmasked tokens 0."""
@@ -98,7 +111,10 @@ class TensorEngine:
         outputs: Sequence[TensorRecord],
         sizes: Iterable[Size] = (),
     ) -> None:
-        """`threads` are one slot's; `sizes` are run at warm-up. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+        """`threads` are one slot's; `sizes` are run at warm-up.
+
+        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        """
         self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
         self._session = session(path, threads)
         self._sizes = tuple(sizes)
@@ -112,19 +128,29 @@ class TensorEngine:
         return self._feed([np.stack(column) for column in zip(*rows, strict=True)])
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array per output. Raises RuntimeError when an output's first axis is not the rows', and as TokenEngine does."""
+        """One array per output.
+
+        Raises RuntimeError when an output's first axis is not the rows', and as TokenEngine does.
+        """
         count = len(next(iter(prepared.values())))
         answers = ran(self._session, self._outputs, prepared)
         for name, answer in zip(self._outputs, answers, strict=True):
             if not answer.ndim or len(answer) != count:
-                raise RuntimeError(f"output {name!r} has shape {list(answer.shape)} for {count} rows")
+                raise RuntimeError(
+                    f"output {name!r} has shape {list(answer.shape)} for {count} rows"
+                )
         ranked = zip(answers, self._answer_ranks, strict=True)
         return tuple(answer[:, None] if answer.ndim < rank else answer for answer, rank in ranked)
 
     def warm_up(self) -> Costs:
         """Runs zeros; an axis of unknown size has one place."""
         few = next(iter(self._sizes), (1, None))[1]
-        return warmed(self._runner, self._sizes, timed={rows: (rows, few) for rows in (1, 4)}, slots=self.slots)
+        return warmed(
+            self._runner,
+            self._sizes,
+            timed={rows: (rows, few) for rows in (1, 4)},
+            slots=self.slots,
+        )
 
     def warm_up_inline(self) -> None:
         """A thread has nothing of its own here."""
@@ -138,7 +164,10 @@ class TensorEngine:
         return lambda: self._session.run(self._outputs, feed, shrinking())
 
     def _feed(self, arrays: Sequence[Array]) -> Feed:
-        return {record.name: self._fitted(record.name, array) for record, array in zip(self._records, arrays, strict=True)}
+        return {
+            record.name: self._fitted(record.name, array)
+            for record, array in zip(self._records, arrays, strict=True)
+        }
 
     def _fitted(self, name: str, array: Array) -> Array:
         """One value a row comes as [rows, 1], for servers know no tensor of the batch axis alone."""
@@ -146,7 +175,9 @@ class TensorEngine:
 
 
 def inline_rows(slots: int, max_rows: int) -> int:
-    """All of them before one slot; before several none, for a run on the event loop would keep requests from the others."""
+    """All of them before one slot; before several none, for a run on the event loop would keep
+    requests from the others.
+    """
     return max_rows if slots == 1 else 0
 
 
@@ -155,14 +186,17 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # A plan of memory for every shape: before texts of all lengths MiniLM takes 15 MB more for it, and runs no faster.
+    # A plan of memory for every shape: before texts of all lengths MiniLM takes 15 MB more for it,
+    # and runs no faster.
     options.enable_mem_pattern = False
     options.log_severity_level = 4
     try:
         made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as fault:
         if is_short_of_memory(fault):
-            raise EngineOutOfMemory(f"{path.name} does not fit the memory that is left: {fault}") from fault
+            raise EngineOutOfMemory(
+                f"{path.name} does not fit the memory that is left: {fault}"
+            ) from fault
         raise
     give_back()
     return made
@@ -174,13 +208,17 @@ def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Fee
         answers: list[Array] = session.run(outputs, feed)
     except Exception as fault:
         if is_short_of_memory(fault):
-            raise EngineOutOfMemory(f"A batch does not fit the memory that is left: {fault}") from fault
+            raise EngineOutOfMemory(
+                f"A batch does not fit the memory that is left: {fault}"
+            ) from fault
         raise
     return answers
 
 
 def shrinking() -> onnxruntime.RunOptions:
-    """A run that gives back what its size alone needed: MiniLM at 32 x 128 keeps 260 MB otherwise, for batches that are rare."""
+    """A run that gives back what its size alone needed: MiniLM at 32 x 128 keeps 260 MB otherwise,
+    for batches that are rare.
+    """
     options = onnxruntime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
@@ -191,11 +229,16 @@ def is_short_of_memory(fault: Exception) -> bool:
     return isinstance(fault, MemoryError) or say_short_of_memory(str(fault))
 
 
-def warmed(runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int) -> Costs:
-    """Runs what `warming` says, then fits a fixed cost and a cost per cell to the best runs of two small sizes.
+def warmed(
+    runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int
+) -> Costs:
+    """Runs what `warming` says, then fits a fixed cost and a cost per cell to the best runs of two
+    small sizes.
 
-    `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed: from a few hundred tokens on
-    a CPU's cost per token is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243
+    `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed:
+    from a few hundred tokens on
+    a CPU's cost per token is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at
+    8 x 16, 222 at 32 x 16, 243
     at 8 x 128). Raises EngineOutOfMemory.
     """
     if not sizes:
@@ -203,7 +246,9 @@ def warmed(runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mappi
     with ThreadPoolExecutor(slots, "warm up") as threads:
         for done in [threads.submit(_ran, runner, size) for size in warming(sizes, slots)]:
             done.result()
-    (few, first), (many, second) = sorted((cells, _best_seconds(runner(size))) for cells, size in timed.items())
+    (few, first), (many, second) = sorted(
+        (cells, _best_seconds(runner(size))) for cells, size in timed.items()
+    )
     give_back()
     slope = (second - first) / (many - few)
     if slope <= 0:
@@ -212,19 +257,28 @@ def warmed(runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mappi
 
 
 def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
-    """What runs at warm-up, `slots` at once, the largest first: memory that is too short is found at once.
+    """What runs at warm-up, `slots` at once, the largest first: memory that is too short is found
+    at once.
 
-    Every size, its rows spread over the slots as the batcher spreads them over idle ones: they need the memory of one batch, and
-    every core works. And every count of rows in one piece, at the shortest length: a network may take fewer than it declares.
+    Every size, its rows spread over the slots as the batcher spreads them over idle ones: they need
+    the memory of one batch, and
+    every core works. And every count of rows in one piece, at the shortest length: a network may
+    take fewer than it declares.
     """
     shortest = min(sizes, key=_cells)[1]
     whole = {(rows, shortest) for rows, _ in sizes if slots > 1}
-    parts = [(len(range(slot, rows, slots)), tokens) for rows, tokens in sizes for slot in range(min(slots, rows))]
+    parts = [
+        (len(range(slot, rows, slots)), tokens)
+        for rows, tokens in sizes
+        for slot in range(min(slots, rows))
+    ]
     return sorted([*whole, *parts], key=_cells, reverse=True)
 
 
 def give_back() -> None:
-    """Returns freed memory to the machine, where the C library can: of MiniLM's load and warm-up it keeps 40 MB otherwise."""
+    """Returns freed memory to the machine, where the C library can: of MiniLM's load and warm-up it
+    keeps 40 MB otherwise.
+    """
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -234,7 +288,9 @@ def _ran(runner: Callable[[Size], Run], size: Size) -> None:
         runner(size)()
     except Exception as fault:
         if is_short_of_memory(fault):
-            raise EngineOutOfMemory(f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}") from fault
+            raise EngineOutOfMemory(
+                f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}"
+            ) from fault
         raise
 
 

@@ -1,7 +1,10 @@
-"""ONNX networks in ONNX Runtime's CUDA provider: arrays stay where they are on the device, every bucket is a CUDA graph.
+"""ONNX networks in ONNX Runtime's CUDA provider: arrays stay where they are on the device, every
+bucket is a CUDA graph.
 
-Sources: onnxruntime.ai, CUDA execution provider, "Using CUDA Graphs"; onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
-cuda_execution_provider.h, PerThreadContext: a graph belongs to the thread that recorded it, so there is one slot, and warming up
+Sources: onnxruntime.ai, CUDA execution provider, "Using CUDA Graphs";
+onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
+cuda_execution_provider.h, PerThreadContext: a graph belongs to the thread that recorded it, so
+there is one slot, and warming up
 belongs in its thread; elsewhere the slot would record everything again, at its first requests.
 """
 
@@ -33,7 +36,9 @@ TYPES = {
 
 
 class OnnxRunner:
-    """One session on a device; on the CPU the same lines run without graphs, which is how they are tested."""
+    """One session on a device; on the CPU the same lines run without graphs, which is how they are
+    tested.
+    """
 
     slots = 1
 
@@ -49,23 +54,33 @@ class OnnxRunner:
         self._path, self._device, self._open_session = path, device, open_session
         with self._short_of_memory():
             self._session, self._records = self._opened(tell)
-        self.inputs = {each.name: Tensor(dtype=_type(each), rank=len(each.shape)) for each in self._session.get_inputs()}
+        self.inputs = {
+            each.name: Tensor(dtype=_type(each), rank=len(each.shape))
+            for each in self._session.get_inputs()
+        }
         self._types = {each.name: _type(each) for each in self._session.get_outputs()}
         self.outputs = tuple(self._types)
         self._wanted = self.outputs
         self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {}
 
     def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
-        """These shapes get arrays and a graph of their own when they first run; only these outputs are computed."""
+        """These shapes get arrays and a graph of their own when they first run; only these outputs
+        are computed.
+        """
         self._wanted = outputs
         self._lanes = {tuple(each.values()): None for each in shapes}
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
-        """The part's own rows of the outputs. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+        """The part's own rows of the outputs.
+
+        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        """
         key = tuple(part.shapes.values())
         with self._short_of_memory():
             if key not in self._lanes:
-                return ran_once(self._session, part, self._wanted, self._device, records=self._records)
+                return ran_once(
+                    self._session, part, self._wanted, self._device, records=self._records
+                )
             lane = self._lanes[key]
             if lane is None:
                 lane = self._lanes[key] = self._lane(part)
@@ -80,7 +95,9 @@ class OnnxRunner:
         graph = list(self._lanes).index(tuple(part.shapes.values())) + 1 if self._records else None
         outputs = {name: self._types[name] for name in self._wanted}
         types = {name: tensor.dtype for name, tensor in self.inputs.items()}
-        return Lane(self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph)
+        return Lane(
+            self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph
+        )
 
     def _opened(self, tell: Callable[[str], None]) -> tuple[Any, bool]:
         if self._device == "cpu":
@@ -99,7 +116,9 @@ class OnnxRunner:
     def _on_gpu(self, options: Mapping[str, str]) -> Any:
         session = self._session_on([(CUDA, {"device_id": "0", **options}), CPU])
         if CUDA not in session.get_providers():
-            raise ValueError(f"ONNX Runtime has no {CUDA} here, or its CUDA or cuDNN libraries do not load")
+            raise ValueError(
+                f"ONNX Runtime has no {CUDA} here, or its CUDA or cuDNN libraries do not load"
+            )
         return session
 
     def _session_on(self, providers: list[Any]) -> Any:
@@ -117,11 +136,15 @@ class OnnxRunner:
             raise
         except Exception as fault:
             if is_short_of_memory(fault):
-                raise EngineOutOfMemory(f"{self._path.name} does not fit the GPU memory that is left: {fault}") from fault
+                raise EngineOutOfMemory(
+                    f"{self._path.name} does not fit the GPU memory that is left: {fault}"
+                ) from fault
             raise
 
 
 def _type(tensor: Any) -> Any:
     if tensor.type not in TYPES:
-        raise ValueError(f"tensor {tensor.name} of the network is a {tensor.type}; allowed are {', '.join(TYPES)}")
+        raise ValueError(
+            f"tensor {tensor.name} of the network is a {tensor.type}; allowed are {', '.join(TYPES)}"
+        )
     return TYPES[tensor.type]

@@ -1,4 +1,6 @@
-"""One shape of a network in ONNX Runtime: arrays of its own on the device, bound once, and run as one recorded graph."""
+"""One shape of a network in ONNX Runtime: arrays of its own on the device, bound once, and run as
+one recorded graph.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ UNRECORDED = -1
 
 
 class Lane:
-    """Runs at one shape: inputs are copied to the same place each time, outputs come from the same place."""
+    """Runs at one shape: inputs are copied to the same place each time, outputs come from the same
+    place.
+    """
 
     def __init__(
         self,
@@ -29,10 +33,15 @@ class Lane:
         device: str,
         graph: int | None,
     ) -> None:
-        """Runs `part` once to see its outputs' shapes. `graph` numbers the CUDA graph; `None`: there is none."""
+        """Runs `part` once to see its outputs' shapes.
+
+        `graph` numbers the CUDA graph; `None`: there is none.
+        """
         self._session, self._on_cpu = session, device == "cpu"
         make = onnxruntime.OrtValue.ortvalue_from_shape_and_type
-        self._inputs = {name: make(list(shape), inputs[name], device, 0) for name, shape in part.shapes.items()}
+        self._inputs = {
+            name: make(list(shape), inputs[name], device, 0) for name, shape in part.shapes.items()
+        }
         self._zeros = {name: np.zeros(shape, inputs[name]) for name, shape in part.shapes.items()}
         self._blank: set[str] = set()
         """Inputs that hold zeros on the device."""
@@ -40,7 +49,9 @@ class Lane:
         for name, value in self._inputs.items():
             self._binding.bind_ortvalue_input(name, value)
         shapes = self._shapes(part, tuple(outputs), device, None if graph is None else UNRECORDED)
-        self._outputs = {name: make(list(shapes[name]), outputs[name], device, 0) for name in outputs}
+        self._outputs = {
+            name: make(list(shapes[name]), outputs[name], device, 0) for name in outputs
+        }
         for name, value in self._outputs.items():
             self._binding.bind_ortvalue_output(name, value)
         self._options = run_options(graph)
@@ -50,7 +61,8 @@ class Lane:
         self._send(part.feed)
         self._session.run_with_iobinding(self._binding, self._options)
         found = {name: value.numpy()[: part.rows] for name, value in self._outputs.items()}
-        # From a GPU these are copies; on the CPU they are the very memory that the next run writes to.
+        # From a GPU these are copies; on the CPU they are the very memory that the next run writes
+        # to.
         return {name: array.copy() for name, array in found.items()} if self._on_cpu else found
 
     def _send(self, feed: Mapping[str, Array | None]) -> None:
@@ -63,22 +75,32 @@ class Lane:
                 place.update_inplace(self._zeros[name])
                 self._blank.add(name)
 
-    def _shapes(self, part: Part, names: Sequence[str], device: str, graph: int | None) -> dict[str, Sequence[int]]:
+    def _shapes(
+        self, part: Part, names: Sequence[str], device: str, graph: int | None
+    ) -> dict[str, Sequence[int]]:
         self._send(part.feed)
         for name in names:
             self._binding.bind_output(name, device, 0)
         self._session.run_with_iobinding(self._binding, run_options(graph))
-        shapes = dict(zip(names, (value.shape() for value in self._binding.get_outputs()), strict=True))
+        shapes = dict(
+            zip(names, (value.shape() for value in self._binding.get_outputs()), strict=True)
+        )
         check_rows(shapes, part)
         self._binding.clear_binding_outputs()
         return shapes
 
 
-def ran_once(session: Any, part: Part, names: Sequence[str], device: str, *, records: bool) -> dict[str, Array]:
-    """The part's own rows of every output, at a shape that nobody declared, which only tensors have: nothing of it is kept."""
+def ran_once(
+    session: Any, part: Part, names: Sequence[str], device: str, *, records: bool
+) -> dict[str, Array]:
+    """The part's own rows of every output, at a shape that nobody declared, which only tensors
+    have: nothing of it is kept.
+    """
     binding = session.io_binding()
     for name in part.shapes:
-        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(part.feed[name], device, 0))
+        binding.bind_ortvalue_input(
+            name, onnxruntime.OrtValue.ortvalue_from_numpy(part.feed[name], device, 0)
+        )
     for name in names:
         binding.bind_output(name, device, 0)
     session.run_with_iobinding(binding, run_options(UNRECORDED if records else None))
@@ -101,4 +123,6 @@ def check_rows(shapes: Mapping[str, Sequence[int]], part: Part) -> None:
     rows = next(iter(part.shapes.values()))[0]
     for name, shape in shapes.items():
         if not len(shape) or shape[0] != rows:
-            raise ValueError(f"output {name} has shape {list(shape)} for {rows} rows; its first axis must be the batch")
+            raise ValueError(
+                f"output {name} has shape {list(shape)} for {rows} rows; its first axis must be the batch"
+            )

@@ -1,4 +1,6 @@
-"""From an archive to its engine: the manifest chooses the runtime, and this process says which it has."""
+"""From an archive to its engine: the manifest chooses the runtime, and this process says which it
+has.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,12 @@ def running(
         absences["onnxruntime"] = f"this build has no {CUDA}"
     try:
         trt, _ = installed()
-        pairs.append((RuntimeIdentity(name="tensorrt", version=str(trt.__version__)), found.compute_capability))
+        pairs.append(
+            (
+                RuntimeIdentity(name="tensorrt", version=str(trt.__version__)),
+                found.compute_capability,
+            )
+        )
     except NoBindings as fault:
         absences["tensorrt"] = str(fault)
     return Running(pairs=tuple(pairs), absences=absences)
@@ -67,15 +74,23 @@ def open_engine(
     tell: Tell = said,
     installed: Bindings = bindings,
 ) -> Engine:
-    """The engine of a verified archive, not yet warm. Raises EngineOutOfMemory, and whatever the runtime raises.
+    """The engine of a verified archive, not yet warm. Raises EngineOutOfMemory, and whatever the
+    runtime raises.
 
-    `slots` None: `cores` on a CPU, 2 for TensorRT; ONNX Runtime has one on a GPU. `threads` None: one, of each CPU slot.
+    `slots` None: `cores` on a CPU, 2 for TensorRT; ONNX Runtime has one on a GPU. `threads` None:
+    one, of each CPU slot.
     """
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
-        return plan_engine(archive, slots=PLAN_SLOTS if slots is None else slots, tell=tell, installed=installed)
+        return plan_engine(
+            archive, slots=PLAN_SLOTS if slots is None else slots, tell=tell, installed=installed
+        )
     if manifest.compute_capability == CPU:
-        return cpu_engine(archive, slots=cores if slots is None else slots, threads=1 if threads is None else threads)
+        return cpu_engine(
+            archive,
+            slots=cores if slots is None else slots,
+            threads=1 if threads is None else threads,
+        )
     return cuda_engine(archive, tell=tell)
 
 
@@ -84,7 +99,13 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
     manifest = archive.manifest
     sizes = warm_up_sizes(manifest)
     if archive.tokenizer is not None:
-        return TokenEngine(archive.engine, slots=slots, threads=threads, max_rows=manifest.max_batch_size, sizes=sizes)
+        return TokenEngine(
+            archive.engine,
+            slots=slots,
+            threads=threads,
+            max_rows=manifest.max_batch_size,
+            sizes=sizes,
+        )
     return TensorEngine(
         archive.engine,
         slots=slots,
@@ -96,7 +117,9 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
     )
 
 
-def cuda_engine(archive: EngineArchive, *, device: DeviceName = "cuda", tell: Tell = said) -> Engine:
+def cuda_engine(
+    archive: EngineArchive, *, device: DeviceName = "cuda", tell: Tell = said
+) -> Engine:
     """A network in ONNX Runtime on the GPU."""
     manifest = archive.manifest
     runner = OnnxRunner(archive.engine, device=device, tell=tell)
@@ -105,10 +128,14 @@ def cuda_engine(archive: EngineArchive, *, device: DeviceName = "cuda", tell: Te
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 
 
-def plan_engine(archive: EngineArchive, *, slots: int, tell: Tell = said, installed: Bindings = bindings) -> Engine:
+def plan_engine(
+    archive: EngineArchive, *, slots: int, tell: Tell = said, installed: Bindings = bindings
+) -> Engine:
     """A plan in TensorRT."""
     trt, cuda = installed()
-    runner = PlanRunner(archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, tell=tell)
+    runner = PlanRunner(
+        archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, tell=tell
+    )
     try:
         shaping = _shaping(archive.manifest, runner.inputs, runner.outputs, runner.takes)
         runner.open(_declared(shaping))
@@ -118,14 +145,24 @@ def plan_engine(archive: EngineArchive, *, slots: int, tell: Tell = said, instal
     return BucketEngine(runner, shaping, warm=archive.manifest.warm_up)
 
 
-def _shaping(manifest: Manifest, inputs: dict[str, Tensor], outputs: Sequence[str], takes: Callable[[Shapes], bool]) -> Shaping:
-    """How rows are shaped, in those of the manifest's sizes that the engine takes. Raises ValueError when it takes none."""
+def _shaping(
+    manifest: Manifest,
+    inputs: dict[str, Tensor],
+    outputs: Sequence[str],
+    takes: Callable[[Shapes], bool],
+) -> Shaping:
+    """How rows are shaped, in those of the manifest's sizes that the engine takes.
+
+    Raises ValueError when it takes none.
+    """
     buckets = ladder(manifest.optimization_profiles, max_rows=manifest.max_batch_size)
 
     def shaped(sizes: Any) -> Shaping:
         if manifest.tokenizer_file is not None:
             return TokenShaping(sizes, inputs=inputs, outputs=outputs)
-        return TensorShaping(sizes, inputs=inputs, records=manifest.inputs, outputs=manifest.outputs)
+        return TensorShaping(
+            sizes, inputs=inputs, records=manifest.inputs, outputs=manifest.outputs
+        )
 
     whole = shaped(buckets)
 
@@ -141,4 +178,8 @@ def _declared(shaping: Shaping) -> tuple[Shapes, ...]:
 
 def _wanted(manifest: Manifest, outputs: Sequence[str]) -> tuple[str, ...]:
     """The outputs that are computed: a text task answers with the first."""
-    return (outputs[0],) if manifest.tokenizer_file is not None else tuple(record.name for record in manifest.outputs)
+    return (
+        (outputs[0],)
+        if manifest.tokenizer_file is not None
+        else tuple(record.name for record in manifest.outputs)
+    )

@@ -30,7 +30,9 @@ class Tokens:
 
 
 class TextEncoder:
-    """The packaged tokenizer without its padding; a text longer than the engine's longest sequence is cut, or refused."""
+    """The packaged tokenizer without its padding; a text longer than the engine's longest sequence
+    is cut, or refused.
+    """
 
     def __init__(self, path: Path, *, max_tokens: int | None, truncates: bool = True) -> None:
         self._tokenizer = Tokenizer.from_file(str(path))
@@ -44,7 +46,10 @@ class TextEncoder:
         """Whether this tokenizer gives a single text's tokens types other than 0."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """One row of tokens per text; releases the interpreter while it works. Raises RequestFault for what it does not cut."""
+        """One row of tokens per text; releases the interpreter while it works.
+
+        Raises RequestFault for what it does not cut.
+        """
         found = self._tokenizer.encode_batch_fast(list(texts))
         truncated = self._cut(found) if self._truncates else self._uncut(found)
         return Encoded([self._row(each) for each in found], truncated)
@@ -61,13 +66,20 @@ class TextEncoder:
         return sum(map(len, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
 
     def _cut(self, found: Sequence[Encoding]) -> int:
-        """How many were cut. What was cut off is asked for only where a row is full, since asking copies it."""
+        """How many were cut.
+
+        What was cut off is asked for only where a row is full, since asking copies it.
+        """
         most = self._max_tokens
         return sum(1 for each in found if (most is None or len(each) == most) and each.overflowing)
 
     def _uncut(self, found: Sequence[Encoding]) -> int:
         """None is cut. Raises RequestFault for those that are too long."""
-        sentence = None if self._max_tokens is None else over_long([len(each) for each in found], self._max_tokens)
+        sentence = (
+            None
+            if self._max_tokens is None
+            else over_long([len(each) for each in found], self._max_tokens)
+        )
         if sentence is not None:
             raise RequestFault(sentence)
         return 0
@@ -78,8 +90,13 @@ class TextEncoder:
 
 
 def over_long(lengths: Sequence[int], most: int) -> str | None:
-    """What a client is told of texts of more than `most` tokens; None where there is none. Triton's models say the same."""
-    longer = [f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most]
+    """What a client is told of texts of more than `most` tokens; None where there is none.
+
+    Triton's models say the same.
+    """
+    longer = [
+        f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most
+    ]
     if not longer:
         return None
     told = ", ".join(longer[:TOLD])
@@ -88,15 +105,21 @@ def over_long(lengths: Sequence[int], most: int) -> str | None:
     return f"The request holds text of more than {takes}: {told}{more}; shorten or split what is longer."
 
 
-def padded(rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64) -> dict[str, Array]:
-    """The network's three inputs of `shape` (rows, tokens); places and rows beyond are masked, and their ids are 0.
+def padded(
+    rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64
+) -> dict[str, Array]:
+    """The network's three inputs of `shape` (rows, tokens); places and rows beyond are masked, and
+    their ids are 0.
 
-    Rows beyond the given ones have one unmasked token, so that no engine divides by a row's zero tokens.
+    Rows beyond the given ones have one unmasked token, so that no engine divides by a row's zero
+    tokens.
     """
     lengths: Array = np.zeros(shape[0], np.int64)
     lengths[: len(rows)] = [len(row) for row in rows]
     mask = np.arange(shape[1]) < lengths[:, None]
-    feed: dict[str, Array] = {name: np.zeros(shape, dtype) for name in ("input_ids", "token_type_ids")}
+    feed: dict[str, Array] = {
+        name: np.zeros(shape, dtype) for name in ("input_ids", "token_type_ids")
+    }
     feed["input_ids"][mask] = np.concatenate([row.ids for row in rows])
     if any(row.type_ids is not None for row in rows):
         feed["token_type_ids"][mask] = np.concatenate(

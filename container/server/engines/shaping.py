@@ -1,4 +1,6 @@
-"""Rows to the arrays that a GPU engine runs, filled up to a bucket, and its answers to what clients get."""
+"""Rows to the arrays that a GPU engine runs, filled up to a bucket, and its answers to what clients
+get.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Shaping(Protocol):
     buckets: Buckets
 
     def parts(self, rows: Sequence[Any]) -> tuple[Part, ...]:
-        """The runs that answer the rows, in order. Raises ValueError for sizes that no profile takes."""
+        """The runs that answer the rows, in order.
+
+        Raises ValueError for sizes that no profile takes.
+        """
         ...
 
     def warming(self, bucket: Bucket) -> Part:
@@ -57,11 +62,15 @@ class Shaping(Protocol):
 class TokenShaping:
     """Texts: tokens padded to the bucket and masked; the first output is the answer, as float32."""
 
-    def __init__(self, buckets: Buckets, *, inputs: Mapping[str, Tensor], outputs: Sequence[str]) -> None:
+    def __init__(
+        self, buckets: Buckets, *, inputs: Mapping[str, Tensor], outputs: Sequence[str]
+    ) -> None:
         """Raises ValueError for an engine that wants what texts do not give."""
         foreign = sorted(set(inputs) - set(TEXT_INPUTS))
         if foreign or "input_ids" not in inputs:
-            raise ValueError(f"the engine's inputs are {', '.join(inputs)}; a text model's are {', '.join(TEXT_INPUTS)}")
+            raise ValueError(
+                f"the engine's inputs are {', '.join(inputs)}; a text model's are {', '.join(TEXT_INPUTS)}"
+            )
         if buckets.sequences is None:
             raise ValueError("no optimization profile of the text model has a sequence axis")
         self.buckets = buckets
@@ -96,7 +105,9 @@ class TokenShaping:
 
 
 class TensorShaping:
-    """Tensors: rows of one shape, stacked and filled up by repeating the last; every output is answered."""
+    """Tensors: rows of one shape, stacked and filled up by repeating the last; every output is
+    answered.
+    """
 
     def __init__(
         self,
@@ -106,23 +117,35 @@ class TensorShaping:
         records: Sequence[TensorRecord],
         outputs: Sequence[TensorRecord],
     ) -> None:
-        """`records` and `outputs` are as clients see them. Raises ValueError when the engine has other inputs."""
+        """`records` and `outputs` are as clients see them.
+
+        Raises ValueError when the engine has other inputs.
+        """
         if {record.name for record in records} != set(inputs):
             names = ", ".join(record.name for record in records)
-            raise ValueError(f"the engine's inputs are {', '.join(inputs)}; its manifest says {names}")
+            raise ValueError(
+                f"the engine's inputs are {', '.join(inputs)}; its manifest says {names}"
+            )
         self.buckets = buckets
         self._inputs = dict(inputs)
         self._records = {record.name: record for record in records}
         self._places = {record.name: place for place, record in enumerate(records)}
         self._outputs = tuple(outputs)
-        self._long = [name for name, record in self._records.items() if len(record.shape) > 1 and record.shape[1] == -1]
+        self._long = [
+            name
+            for name, record in self._records.items()
+            if len(record.shape) > 1 and record.shape[1] == -1
+        ]
         """Inputs with a sequence axis."""
 
     def parts(self, rows: Sequence[TensorRow]) -> tuple[Part, ...]:
         """One part, unless no profile takes so many rows."""
         found, begin = [], 0
         for count, bucket in self._sizes(rows):
-            columns = {name: [row[place] for row in rows[begin : begin + count]] for name, place in self._places.items()}
+            columns = {
+                name: [row[place] for row in rows[begin : begin + count]]
+                for name, place in self._places.items()
+            }
             found.append(self._part(columns, count, bucket))
             begin += count
         return tuple(found)
@@ -130,7 +153,11 @@ class TensorShaping:
     def warming(self, bucket: Bucket) -> Part:
         """Zeros; an axis of unknown size has one place."""
         arrays = zeros(tuple(self._records.values()), bucket.rows, bucket.tokens)
-        return self._part({name: list(array) for name, array in zip(self._records, arrays, strict=True)}, bucket.rows, bucket)
+        return self._part(
+            {name: list(array) for name, array in zip(self._records, arrays, strict=True)},
+            bucket.rows,
+            bucket,
+        )
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
         """One array per output; one value a row comes as [rows, 1]."""
@@ -143,8 +170,13 @@ class TensorShaping:
         return self.buckets.exact_parts(len(rows), len(rows[0][self._places[self._long[0]]]))
 
     def _part(self, columns: Mapping[str, Sequence[Array]], rows: int, bucket: Bucket) -> Part:
-        feed = {name: self._filled(columns[name], tensor, bucket.rows) for name, tensor in self._inputs.items()}
-        return Part(rows=rows, shapes={name: array.shape for name, array in feed.items()}, feed=feed)
+        feed = {
+            name: self._filled(columns[name], tensor, bucket.rows)
+            for name, tensor in self._inputs.items()
+        }
+        return Part(
+            rows=rows, shapes={name: array.shape for name, array in feed.items()}, feed=feed
+        )
 
     def _filled(self, column: Sequence[Array], tensor: Tensor, rows: int) -> Array:
         array: Array = np.empty((rows, *column[0].shape), tensor.dtype)
@@ -154,13 +186,21 @@ class TensorShaping:
 
 
 def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
-    """A batch of zeros per input: a dynamic second axis has the sequence's size, any other one place."""
+    """A batch of zeros per input: a dynamic second axis has the sequence's size, any other one
+    place.
+    """
     known = 1 if sequence is None else sequence
     shapes = [
-        tuple(size if size != -1 else (known if axis == 0 else 1) for axis, size in enumerate(record.shape[1:]))
+        tuple(
+            size if size != -1 else (known if axis == 0 else 1)
+            for axis, size in enumerate(record.shape[1:])
+        )
         for record in records
     ]
-    return [np.zeros((batch, *shape), DATATYPES[record.datatype]) for record, shape in zip(records, shapes, strict=True)]
+    return [
+        np.zeros((batch, *shape), DATATYPES[record.datatype])
+        for record, shape in zip(records, shapes, strict=True)
+    ]
 
 
 def _typed(array: Array | None, dtype: Any) -> Array | None:

@@ -1,7 +1,10 @@
-"""Plans in TensorRT 10 and 11: page-locked host memory, a queue and contexts per slot, a CUDA graph per slot and bucket.
+"""Plans in TensorRT 10 and 11: page-locked host memory, a queue and contexts per slot, a CUDA graph
+per slot and bucket.
 
-No plan ever ran in it where this repository was made: there was no TensorRT library. Its lines run against recorded stand-ins
-for TensorRT and CUDA, and every name that they touch is in the real bindings of 10.16 and 11.4 (tests/bindings).
+No plan ever ran in it where this repository was made: there was no TensorRT library. Its lines run
+against recorded stand-ins
+for TensorRT and CUDA, and every name that they touch is in the real bindings of 10.16 and 11.4
+(tests/bindings).
 """
 
 from __future__ import annotations
@@ -34,14 +37,20 @@ class PlanRunner:
         host_code: bool = False,
         tell: Callable[[str], None] = print,
     ) -> None:
-        """`host_code` lets a version-compatible plan run the code inside it. Raises EngineOutOfMemory and DeviceFault."""
+        """`host_code` lets a version-compatible plan run the code inside it.
+
+        Raises EngineOutOfMemory and DeviceFault.
+        """
         self.slots = slots
         self._path, self._cuda, self._tell = path, cuda, tell
         with self._short_of_memory():
             self._plan = Plan(path, trt=trt, host_code=host_code)
         self._loaded = Loaded(plan=self._plan, types=self._plan.types, profiles=self._plan.profiles)
         ranks = {name: len(ranges.largest) for name, ranges in self._loaded.profiles[0].items()}
-        self.inputs = {name: Tensor(dtype=self._loaded.types[name], rank=ranks[name]) for name in self._plan.inputs}
+        self.inputs = {
+            name: Tensor(dtype=self._loaded.types[name], rank=ranks[name])
+            for name in self._plan.inputs
+        }
         self.outputs = self._plan.outputs
         self._slots: list[Slot] = []
         self._has_told = False
@@ -51,7 +60,10 @@ class PlanRunner:
         return nearest(shapes, self._loaded.profiles) is not None
 
     def open(self, declared: Sequence[Shapes]) -> None:
-        """Takes every slot's memory; `close` gives it back, also when one does not fit. Raises EngineOutOfMemory, DeviceFault."""
+        """Takes every slot's memory; `close` gives it back, also when one does not fit.
+
+        Raises EngineOutOfMemory, DeviceFault.
+        """
         with self._short_of_memory():
             for _ in range(self.slots):
                 self._slots.append(Slot(self._loaded, self._cuda, declared, tell=self._tell_once))
@@ -62,7 +74,10 @@ class PlanRunner:
             return self._slots[slot].run(part.feed, part.shapes, part.rows)
 
     def close(self) -> None:
-        """Gives graphs, contexts, memory and weights back, as much of them as the GPU still takes. Raises DeviceFault."""
+        """Gives graphs, contexts, memory and weights back, as much of them as the GPU still takes.
+
+        Raises DeviceFault.
+        """
         faults: list[DeviceFault] = []
         while self._slots:
             try:
@@ -83,4 +98,6 @@ class PlanRunner:
         try:
             yield
         except DeviceOutOfMemory as fault:
-            raise EngineOutOfMemory(f"{self._path.name} does not fit the GPU memory that is left: {fault}") from fault
+            raise EngineOutOfMemory(
+                f"{self._path.name} does not fit the GPU memory that is left: {fault}"
+            ) from fault

@@ -29,9 +29,22 @@ class Shared:
 
 
 class Connection(asyncio.Protocol):
-    """Reads while it answers, but no further than one request ahead; memory is bounded by two bodies and one read."""
+    """Reads while it answers, but no further than one request ahead; memory is bounded by two
+    bodies and one read.
+    """
 
-    __slots__ = ("_backlog", "_ending", "_loop", "_reader", "_reading", "_shared", "_since", "_stuck", "_task", "_transport")
+    __slots__ = (
+        "_backlog",
+        "_ending",
+        "_loop",
+        "_reader",
+        "_reading",
+        "_shared",
+        "_since",
+        "_stuck",
+        "_task",
+        "_transport",
+    )
 
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
@@ -46,7 +59,8 @@ class Connection(asyncio.Protocol):
         self._stuck = False
         """Whether the client does not read its answers."""
         self._since = shared.clock()
-        """When the present wait began: for a request, for the client to read, or for it to leave."""
+        """When the present wait began: for a request, for the client to read, or for it to leave.
+        """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Joins the others, or is refused when they are too many."""
@@ -55,7 +69,11 @@ class Connection(asyncio.Protocol):
         full = len(connections) >= most
         connections.add(self)
         if full:
-            self._say_last(fault_response(Unavailable(f"The server has {most} connections, as many as it takes.")))
+            self._say_last(
+                fault_response(
+                    Unavailable(f"The server has {most} connections, as many as it takes.")
+                )
+            )
         if len(connections) > 2 * most:
             transport.abort()  # type: ignore[attr-defined]
 
@@ -110,14 +128,23 @@ class Connection(asyncio.Protocol):
             return
         elif reader.begun is not None:
             if now - reader.begun > limits.request_seconds:
-                reader.refuse(TooSlow(f"The request did not arrive whole within {limits.request_seconds:g} seconds."))
+                reader.refuse(
+                    TooSlow(
+                        f"The request did not arrive whole within {limits.request_seconds:g} seconds."
+                    )
+                )
                 self._advance()
         elif now - self._since > limits.idle_seconds:
             self._say_nothing_more()
 
     @property
     def _idle(self) -> bool:
-        return self._task is None and self._reader.begun is None and not self._reader.arrived and not self._backlog
+        return (
+            self._task is None
+            and self._reader.begun is None
+            and not self._reader.arrived
+            and not self._backlog
+        )
 
     def _advance(self) -> None:
         """Answers in order, and reads as long as no request waits behind the one that is answered."""
@@ -160,7 +187,12 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             if self._ending:
                 raise
-            self._say(fault_response(Unavailable("The server stopped working on this request; try again.")), arrival)
+            self._say(
+                fault_response(
+                    Unavailable("The server stopped working on this request; try again.")
+                ),
+                arrival,
+            )
         except Exception:
             self._say(our_fault(), arrival)
             raise
@@ -174,7 +206,9 @@ class Connection(asyncio.Protocol):
             return
         ending = Ending.CLOSE if self._shared.draining else arrival.ending
         self._since = self._shared.clock()
-        self._transport.write(response_bytes(response, ending, with_body=arrival.request.method != "HEAD"))
+        self._transport.write(
+            response_bytes(response, ending, with_body=arrival.request.method != "HEAD")
+        )
         if ending is Ending.CLOSE:
             self._say_nothing_more()
         else:

@@ -17,7 +17,9 @@ Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 
 
 class Route(NamedTuple):
-    """A path: `kind` is its name in metrics, `methods` who answers which method, `model` the name in it."""
+    """A path: `kind` is its name in metrics, `methods` who answers which method, `model` the name
+    in it.
+    """
 
     kind: str
     methods: Mapping[str, Answer]
@@ -28,8 +30,12 @@ Found = Callable[[str], Route | None]
 """The route of a path."""
 
 
-def dispatching(found: Found, *, elsewhere: str, observer: Observer, failed: Callable[[BaseException], None]) -> Answering:
-    """Answers by route; `elsewhere` is the sentence of every other path, `failed` hears of faults that are no client's."""
+def dispatching(
+    found: Found, *, elsewhere: str, observer: Observer, failed: Callable[[BaseException], None]
+) -> Answering:
+    """Answers by route; `elsewhere` is the sentence of every other path, `failed` hears of faults
+    that are no client's.
+    """
 
     async def answer(request: Request) -> Response:
         begun = perf_counter()
@@ -38,7 +44,9 @@ def dispatching(found: Found, *, elsewhere: str, observer: Observer, failed: Cal
         kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
         how = None if route is None else route.methods.get(request.method)
         try:
-            response = _refused(route, request, elsewhere) if how is None else await how(request, stages)
+            response = (
+                _refused(route, request, elsewhere) if how is None else await how(request, stages)
+            )
         except RequestFault as fault:
             response = fault_response(fault)
         except asyncio.CancelledError:

@@ -17,5 +17,7 @@ def fault_response(fault: RequestFault) -> Response:
 
 
 def our_fault() -> Response:
-    """The answer to a request on which this server itself failed: 500, never by anything that a client sends."""
+    """The answer to a request on which this server itself failed: 500, never by anything that a
+    client sends.
+    """
     return Response(500, encoded_fault(OUR_FAULT), JSON_TYPE)

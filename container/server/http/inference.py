@@ -27,29 +27,46 @@ class Plane(Protocol):
         """True when a request would be answered now."""
         ...
 
-    def submit_short(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays] | None:
-        """Encodes the rows and gives their answers to come; `deadline` is a time of the event loop. Raises RequestFault.
+    def submit_short(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays] | None:
+        """Encodes the rows and gives their answers to come; `deadline` is a time of the event loop.
+        Raises RequestFault.
 
         None, when encoding them would hold up the event loop.
         """
         ...
 
-    async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
+    async def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
         """The same for any rows."""
         ...
 
 
 async def infer(
-    plane: Plane, request: Request, stages: dict[str, float], *, max_body_bytes: int, deadline_seconds: float
+    plane: Plane,
+    request: Request,
+    stages: dict[str, float],
+    *,
+    max_body_bytes: int,
+    deadline_seconds: float,
 ) -> Response:
-    """The answer of one request; `stages` gets the seconds of each stage that ends. Raises RequestFault."""
+    """The answer of one request; `stages` gets the seconds of each stage that ends.
+
+    Raises RequestFault.
+    """
     signature: Any = plane.signature
     codec: Any = tensors if isinstance(signature, TensorSignature) else texts
     headers = request.headers
     begun = perf_counter()
     deadline = monotonic() + deadline_seconds
     encoding = headers.get(b"content-encoding")
-    body = request.body if encoding is None else await plain_body(request.body, encoding, max_body_bytes)
+    body = (
+        request.body
+        if encoding is None
+        else await plain_body(request.body, encoding, max_body_bytes)
+    )
     asked = codec.decoded(body, content_type(request), signature)
     if asked.timeout_seconds is not None:
         deadline += min(0.0, asked.timeout_seconds - deadline_seconds)

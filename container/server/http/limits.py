@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpLimits:
-    """Bytes, seconds and connections; whatever is beyond them is refused in one sentence and closed."""
+    """Bytes, seconds and connections; whatever is beyond them is refused in one sentence and
+    closed.
+    """
 
     body_bytes: int
     """Of one request's body, as it comes over the wire."""
@@ -18,5 +20,7 @@ class HttpLimits:
     idle_seconds: float = 75.0
     """Between an answer and the next request's first byte."""
     linger_seconds: float = 2.0
-    """How long a closing connection still swallows what its client sends, so that the client reads the last answer."""
+    """How long a closing connection still swallows what its client sends, so that the client reads
+    the last answer.
+    """
     max_connections: int = 2048

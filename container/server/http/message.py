@@ -26,4 +26,7 @@ class Response(NamedTuple):
 
 
 Answering = Callable[[Request], Awaitable[Response]]
-"""Answers a whole request; cancelled when the client leaves. Never raises RequestFault: a fault is a response too."""
+"""Answers a whole request; cancelled when the client leaves.
+
+Never raises RequestFault: a fault is a response too.
+"""

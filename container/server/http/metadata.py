@@ -14,18 +14,32 @@ VERSION = "0.1.0"
 
 def server_metadata() -> Response:
     """The server's name, version and extensions of the protocol."""
-    return _document({"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]})
+    return _document(
+        {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
+    )
 
 
 def model_metadata(signature: Signature | TensorSignature, platform: str) -> Response:
-    """A model's inputs and outputs; -1 is any size. `platform` is the engine's name in Triton's words."""
+    """A model's inputs and outputs; -1 is any size.
+
+    `platform` is the engine's name in Triton's words.
+    """
     if isinstance(signature, TensorSignature):
-        inputs, outputs = [_tensor(each) for each in signature.inputs], [_tensor(each) for each in signature.outputs]
+        inputs, outputs = (
+            [_tensor(each) for each in signature.inputs],
+            [_tensor(each) for each in signature.outputs],
+        )
     else:
         inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]
         outputs = [{"name": signature.output_name, "datatype": "FP32", "shape": [-1, -1]}]
     return _document(
-        {"name": signature.model, "versions": [signature.version], "platform": platform, "inputs": inputs, "outputs": outputs}
+        {
+            "name": signature.model,
+            "versions": [signature.version],
+            "platform": platform,
+            "inputs": inputs,
+            "outputs": outputs,
+        }
     )
 
 

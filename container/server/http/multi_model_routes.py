@@ -1,6 +1,7 @@
 """The paths of a server of several models: SageMaker's multi-model contract.
 
-Who is loaded, for how long and what makes room is `Models`' business; AWS's documents are answered as AWS writes them.
+Who is loaded, for how long and what makes room is `Models`' business; AWS's documents are answered
+as AWS writes them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Models(Protocol):
         ...
 
     def listed(self, token: str | None, limit: int) -> tuple[Sequence[Entry], str | None]:
-        """A page of models and the next page's token. Raises RequestFault for a token that it never gave."""
+        """A page of models and the next page's token.
+
+        Raises RequestFault for a token that it never gave.
+        """
         ...
 
     def described(self, name: str) -> Entry:
@@ -64,14 +68,20 @@ def multi_model_answering(
     failed: Callable[[BaseException], None],
     observer: Observer | None = None,
 ) -> Answering:
-    """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults that are no client's."""
+    """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults
+    that are no client's.
+    """
 
     async def inferred(request: Request, stages: dict[str, float]) -> Response:
         plane = models.plane(_name(request.path, "/invoke"))
-        return await infer(plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds)
+        return await infer(
+            plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
+        )
 
     async def load(request: Request, stages: dict[str, float]) -> Response:
-        body = await plain_body(request.body, request.headers.get(b"content-encoding"), max_body_bytes)
+        body = await plain_body(
+            request.body, request.headers.get(b"content-encoding"), max_body_bytes
+        )
         document = opened_document(body)
         await models.load(_word(document, "model_name"), _word(document, "url"))
         return EMPTY
@@ -102,7 +112,9 @@ def multi_model_answering(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatching(found, elsewhere=elsewhere, observer=Deaf() if observer is None else observer, failed=failed)
+    return dispatching(
+        found, elsewhere=elsewhere, observer=Deaf() if observer is None else observer, failed=failed
+    )
 
 
 def _name(path: str, end: str = "") -> str:
@@ -115,7 +127,9 @@ def _word(document: dict[str, Any], field: str) -> str:
     if not isinstance(found, str):
         raise RequestFault(f'The request needs "{field}" with a string, not {kind(found)}.')
     if not found or len(found) > 1024 or not found.isprintable():
-        raise RequestFault(f'"{field}" is {shown(found)}; it must have 1 to 1024 printable characters.')
+        raise RequestFault(
+            f'"{field}" is {shown(found)}; it must have 1 to 1024 printable characters.'
+        )
     return found
 
 
@@ -124,7 +138,9 @@ def _page(query: str) -> tuple[str | None, int]:
     asked = parse_qs(query)
     limit = asked.get("limit", [str(DEFAULT_PAGE)])[-1]
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:
-        raise RequestFault(f"limit is {shown(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}.")
+        raise RequestFault(
+            f"limit is {shown(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
+        )
     return asked.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
 
 

@@ -13,12 +13,20 @@ class Observer(Protocol):
     """Hears of requests; called on the event loop, so it is quick."""
 
     def request_over(
-        self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float], *, model: str | None = None
+        self,
+        path_kind: str,
+        status: int,
+        seconds: float,
+        stages: Mapping[str, float],
+        *,
+        model: str | None = None,
     ) -> None:
         """A request was answered, or its client left.
 
-        `path_kind` is infer, health, metadata, metrics, models, model or elsewhere. `stages` has the seconds of decode, tokenize,
-        wait (queue and engine) and encode, as far as the request got. `model` is the name in a multi-model path: with a status of
+        `path_kind` is infer, health, metadata, metrics, models, model or elsewhere. `stages` has
+        the seconds of decode, tokenize,
+        wait (queue and engine) and encode, as far as the request got. `model` is the name in a
+        multi-model path: with a status of
         404 there may be no such model.
         """
         ...
@@ -28,6 +36,12 @@ class Deaf:
     """Observes nothing."""
 
     def request_over(
-        self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float], *, model: str | None = None
+        self,
+        path_kind: str,
+        status: int,
+        seconds: float,
+        stages: Mapping[str, float],
+        *,
+        model: str | None = None,
     ) -> None:
         """Forgets it."""

@@ -15,7 +15,9 @@ from container.server.http.response_bytes import Ending
 from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
-"""Read at a time outside of a body of known length: bounds how many pipelined requests come out at once."""
+"""Read at a time outside of a body of known length: bounds how many pipelined requests come out at
+once.
+"""
 PIECES_APART = 256
 """So many pieces of a body are kept as they came."""
 HEADER_OVERHEAD = 4
@@ -30,7 +32,9 @@ class Arrival(NamedTuple):
 
 
 class RequestReader:
-    """The requests of one connection in order; a fault is the last that comes, and everything after it is ignored."""
+    """The requests of one connection in order; a fault is the last that comes, and everything after
+    it is ignored.
+    """
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float]) -> None:
         self.arrived: deque[Arrival | RequestFault] = deque()
@@ -118,7 +122,9 @@ class RequestReader:
         if version not in ("1.1", "1.0"):
             raise RequestFault(f"HTTP/{version} is not spoken here; use HTTP/1.1.")
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            raise RequestFault("Transfer-Encoding must be chunked alone; a packed body is said by Content-Encoding.")
+            raise RequestFault(
+                "Transfer-Encoding must be chunked alone; a packed body is said by Content-Encoding."
+            )
         self._length = int(headers.get(b"content-length", b"0"))
         if self._length > self._limits.body_bytes:
             raise self._too_large()
@@ -137,7 +143,9 @@ class RequestReader:
         """The request is whole."""
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         path, query = _target(self._url)
-        request = Request(self._parser.get_method().decode("ascii"), path, self._headers, body, query)
+        request = Request(
+            self._parser.get_method().decode("ascii"), path, self._headers, body, query
+        )
         self.arrived.append(Arrival(request, self._ending()))
         self.begun, self.expects, self._body = None, False, []
 
@@ -157,9 +165,11 @@ class RequestReader:
         return Ending.CLOSE if b"transfer-encoding" in self._headers else Ending.KEEP_OLD
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        """The request's header without its wish, and what follows: the parser takes that for another protocol's and leaves it.
+        """The request's header without its wish, and what follows: the parser takes that for
+        another protocol's and leaves it.
 
-        An asked upgrade is passed over (RFC 9110, 7.8): Java's HttpClient asks for h2c with every request, and its body follows.
+        An asked upgrade is passed over (RFC 9110, 7.8): Java's HttpClient asks for h2c with every
+        request, and its body follows.
         """
         arrival, method = self.arrived.pop(), self._parser.get_method()
         if method == b"CONNECT":
@@ -168,13 +178,23 @@ class RequestReader:
             self.close()
             return b""
         self._parser = httptools.HttpRequestParser(self)
-        lines = b"".join([b"%b: %b\r\n" % header for header in self._headers.items() if header[0] != b"upgrade"])
-        return b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self._url, self._version.encode(), lines, rest)
+        lines = b"".join(
+            [b"%b: %b\r\n" % header for header in self._headers.items() if header[0] != b"upgrade"]
+        )
+        return b"%b %b HTTP/%b\r\n%b\r\n%b" % (
+            method,
+            self._url,
+            self._version.encode(),
+            lines,
+            rest,
+        )
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > self._limits.header_bytes:
-            raise HeaderTooLarge(f"Request line and header have more than {self._limits.header_bytes} bytes.")
+            raise HeaderTooLarge(
+                f"Request line and header have more than {self._limits.header_bytes} bytes."
+            )
 
     def _count_unfinished(self, size: int) -> None:
         """Counts bytes that the parser keeps for itself until their header ends."""

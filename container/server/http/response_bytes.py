@@ -23,13 +23,22 @@ class Ending(Enum):
 def response_bytes(response: Response, ending: Ending, *, with_body: bool = True) -> bytes:
     """Status line, header and body; a HEAD request is answered without the body."""
     head = _head(response.status, response.content_type, ending)
-    extra = b"".join(b"%b: %b\r\n" % header for header in response.headers) if response.headers else b""
-    return b"%b%d\r\n%b\r\n%b" % (head, len(response.body), extra, response.body if with_body else b"")
+    extra = (
+        b"".join(b"%b: %b\r\n" % header for header in response.headers) if response.headers else b""
+    )
+    return b"%b%d\r\n%b\r\n%b" % (
+        head,
+        len(response.body),
+        extra,
+        response.body if with_body else b"",
+    )
 
 
 @lru_cache(maxsize=256)
 def _head(status: int, content_type: str, ending: Ending) -> bytes:
-    """Everything before the length; content types that hold a length themselves make this a bounded cache."""
+    """Everything before the length; content types that hold a length themselves make this a bounded
+    cache.
+    """
     phrase = http.HTTPStatus(status).phrase
     start = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {content_type}\r\n".encode("latin-1")
     return start + ending.value + b"content-length: "

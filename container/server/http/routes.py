@@ -29,7 +29,9 @@ def answering(
     failed: Callable[[BaseException], None],
     observer: Observer | None = None,
 ) -> Answering:
-    """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults that are no client's."""
+    """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of
+    faults that are no client's.
+    """
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:
         if not plane.ready:
@@ -42,14 +44,21 @@ def answering(
     model, version = plane.signature.model, plane.signature.version
     routes = common_routes(metrics)
     routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
-    inferred = partial(infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds)
+    inferred = partial(
+        infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
+    )
     routes["/invocations"] = Route(kind="infer", methods={"POST": inferred})
     for place in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
         routes[place] = Route(kind="metadata", methods={"GET": described})
         routes[f"{place}/ready"] = routes["/ping"]
         routes[f"{place}/infer"] = routes["/invocations"]
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatching(routes.get, elsewhere=elsewhere, observer=Deaf() if observer is None else observer, failed=failed)
+    return dispatching(
+        routes.get,
+        elsewhere=elsewhere,
+        observer=Deaf() if observer is None else observer,
+        failed=failed,
+    )
 
 
 EMPTY = Response(200, b"", JSON_TYPE)

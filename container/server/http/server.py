@@ -19,7 +19,9 @@ class HttpServer:
     def __init__(self, answering: Answering, *, limits: HttpLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._empty = asyncio.Event()
-        self._shared = Shared(answering=answering, limits=limits, clock=self._loop.time, closed=self._one_less)
+        self._shared = Shared(
+            answering=answering, limits=limits, clock=self._loop.time, closed=self._one_less
+        )
         self._listening: asyncio.Server | None = None
         shortest = min(limits.request_seconds, limits.idle_seconds, limits.linger_seconds)
         self._look_seconds = min(LONGEST_LOOK_SECONDS, shortest / LOOKS_EACH_LIMIT)
@@ -36,17 +38,25 @@ class HttpServer:
         return self._shared.draining
 
     async def start(self, listener: socket.socket | None) -> None:
-        """Accepts connections from a socket that listens already; without one, only those that `take` brings."""
+        """Accepts connections from a socket that listens already; without one, only those that
+        `take` brings.
+        """
         if listener is not None:
-            self._listening = await self._loop.create_server(lambda: Connection(self._shared, self._loop), sock=listener)
+            self._listening = await self._loop.create_server(
+                lambda: Connection(self._shared, self._loop), sock=listener
+            )
         self._look()
 
     async def take(self, connection: socket.socket) -> None:
         """Serves a connection that another process accepted."""
-        await self._loop.connect_accepted_socket(lambda: Connection(self._shared, self._loop), sock=connection)
+        await self._loop.connect_accepted_socket(
+            lambda: Connection(self._shared, self._loop), sock=connection
+        )
 
     async def drain(self, seconds: float) -> None:
-        """Accepts nothing more, closes idle connections, and gives those at work this long to end; then closes them too."""
+        """Accepts nothing more, closes idle connections, and gives those at work this long to end;
+        then closes them too.
+        """
         self._shared.draining = True
         if self._listening is not None:
             self._listening.close()

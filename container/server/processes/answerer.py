@@ -1,4 +1,6 @@
-"""The owner's end of a link: hands what one HTTP process asks to the engine's backend, and the answers back."""
+"""The owner's end of a link: hands what one HTTP process asks to the engine's backend, and the
+answers back.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,11 @@ class Answerer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The front is gone: its rows leave the queue."""
         self.known = None
-        unfinished: list[asyncio.Future[Any]] = [*self._running.values(), *self._wanted.values(), *self._tasks]
+        unfinished: list[asyncio.Future[Any]] = [
+            *self._running.values(),
+            *self._wanted.values(),
+            *self._tasks,
+        ]
         self._running = {}
         for future in unfinished:
             future.cancel()

@@ -23,7 +23,9 @@ class Deaths:
         return len(self._times) > MOST
 
     def pause_seconds(self, now: float, place: int) -> float:
-        """Counts a death at a place, and says how long its successor waits: twice as long after each in the window."""
+        """Counts a death at a place, and says how long its successor waits: twice as long after
+        each in the window.
+        """
         self._times.append((now, place))
         while self._times[0][0] < now - WINDOW_SECONDS:
             self._times.popleft()

@@ -1,6 +1,8 @@
-"""What an HTTP process and the engine's owner say to each other, as bytes: one header of 32 bytes, then arrays. Pure.
+"""What an HTTP process and the engine's owner say to each other, as bytes: one header of 32 bytes,
+then arrays. Pure.
 
-A frame is a multiple of 8 bytes long, and so is every array in it: both ends look at arrays where they lie, without a copy.
+A frame is a multiple of 8 bytes long, and so is every array in it: both ends look at arrays where
+they lie, without a copy.
 Numbers are in the machine's own order, for both ends are one machine.
 """
 
@@ -29,7 +31,11 @@ OPENING: requests are answered, and nobody says so before every front knows.
 TYPED = 1
 """Detail of TOKENS: type ids follow the ids."""
 MAX_FRAME_BYTES = 1 << 30
-FAULTS = {name: fault for name, fault in vars(types).items() if isinstance(fault, type) and issubclass(fault, RequestFault)}
+FAULTS = {
+    name: fault
+    for name, fault in vars(types).items()
+    if isinstance(fault, type) and issubclass(fault, RequestFault)
+}
 _ARRAY = struct.Struct("=4sI")
 _INT32 = np.dtype(np.int32)
 
@@ -39,7 +45,10 @@ class Broken(Exception):
 
 
 class Frame(NamedTuple):
-    """A whole frame; its arrays lie in `data` from `begin` to `end`. `number` is seconds; in an answer, rows that wait."""
+    """A whole frame; its arrays lie in `data` from `begin` to `end`.
+
+    `number` is seconds; in an answer, rows that wait.
+    """
 
     kind: int
     detail: int
@@ -94,7 +103,9 @@ def signal(kind: int, *, detail: int = 0, identity: int = 0, number: float = 0.0
 
 
 def asked(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
-    """A request of at least one row, all of them texts' tokens or all tensors of one shape; `seconds` are left to answer it."""
+    """A request of at least one row, all of them texts' tokens or all tensors of one shape;
+    `seconds` are left to answer it.
+    """
     if isinstance(rows[0], Tokens):
         return _asked_tokens(identity, rows, seconds)
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
@@ -148,10 +159,14 @@ def _asked_tokens(identity: int, rows: Sequence[Tokens], seconds: float) -> byte
     typed = any(row.type_ids is not None for row in rows)
     pieces = [np.fromiter(map(len, rows), np.int32, count), *(row.ids for row in rows)]
     if typed:
-        pieces += [np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids for row in rows]
+        pieces += [
+            np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids for row in rows
+        ]
     flat = np.concatenate(pieces, dtype=np.int32)
     size = 32 + flat.nbytes
-    header = HEADER.pack(size + (-size % 8), TOKENS, TYPED if typed else 0, 0, count, identity, seconds)
+    header = HEADER.pack(
+        size + (-size % 8), TOKENS, TYPED if typed else 0, 0, count, identity, seconds
+    )
     return b"".join((header, flat, b"\0" * (-size % 8)))
 
 
@@ -174,7 +189,9 @@ def _cut(flat: Array, lengths: Sequence[int]) -> Iterator[Array]:
         begin += length
 
 
-def _framed(kind: int, detail: int, arrays: Sequence[Array], identity: int, number: float, rows: int) -> bytes:
+def _framed(
+    kind: int, detail: int, arrays: Sequence[Array], identity: int, number: float, rows: int
+) -> bytes:
     pieces: list[Any] = [b""]
     size = 32
     for array in arrays:
@@ -187,7 +204,9 @@ def _framed(kind: int, detail: int, arrays: Sequence[Array], identity: int, numb
             pieces.append(b"\0" * (-nbytes % 8))
             size += -nbytes % 8
     if size > MAX_FRAME_BYTES:
-        raise TooLarge(f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send it in parts.")
+        raise TooLarge(
+            f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send it in parts."
+        )
     pieces[0] = HEADER.pack(size, kind, detail, len(arrays), rows, identity, number)
     return b"".join(pieces)
 
@@ -218,4 +237,8 @@ def _dtype(word: bytes) -> np.dtype[Any]:
 
 def _worded(kind: int, identity: int, words: bytes) -> bytes:
     padding = -len(words) % 8
-    return HEADER.pack(32 + len(words) + padding, kind, 0, 0, len(words), identity, 0.0) + words + b"\0" * padding
+    return (
+        HEADER.pack(32 + len(words) + padding, kind, 0, 0, len(words), identity, 0.0)
+        + words
+        + b"\0" * padding
+    )

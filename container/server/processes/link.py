@@ -1,4 +1,6 @@
-"""An HTTP process' way to the process that owns the engine: a backend like any other, over one socket."""
+"""An HTTP process' way to the process that owns the engine: a backend like any other, over one
+socket.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,19 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 """Requests that the owner has not read yet; with more of them new ones are refused."""
 DEFAULT_SECONDS = 60.0
 SWEEP_SECONDS = 1.0
-"""How often unanswered requests are looked at, in case the owner hangs; it keeps deadlines itself."""
+"""How often unanswered requests are looked at, in case the owner hangs; it keeps deadlines itself.
+"""
 SILENT_SWEEPS = 5
-"""Sweeps without a word after which the owner, which says what it is every second, is taken to hang."""
+"""Sweeps without a word after which the owner, which says what it is every second, is taken to
+hang.
+"""
 
 
 class _Asked(asyncio.Future[Arrays]):
     """An answer to come, whose cancelling tells the owner."""
 
-    # No done callback does this: it would cost every request, not only the cancelled ones, a turn of the event loop.
+    # No done callback does this: it would cost every request, not only the cancelled ones, a turn
+    # of the event loop.
     identity: int
     rows: int
     deadline: float
@@ -38,10 +44,20 @@ class _Asked(asyncio.Future[Arrays]):
 
 
 class Link(asyncio.Protocol):
-    """The front's end: a `Backend` of which `state` is the owner's last word; `None` before its first."""
+    """The front's end: a `Backend` of which `state` is the owner's last word; `None` before its
+    first.
+    """
 
-    def __init__(self, *, max_rows: int, changed: Callable[[Link], None], samples: Callable[[], bytes] = bytes) -> None:
-        """`max_rows` may be unanswered at once; `changed` hears of every new state; `samples` are this process' metrics."""
+    def __init__(
+        self,
+        *,
+        max_rows: int,
+        changed: Callable[[Link], None],
+        samples: Callable[[], bytes] = bytes,
+    ) -> None:
+        """`max_rows` may be unanswered at once; `changed` hears of every new state; `samples` are
+        this process' metrics.
+        """
         self.state: int | None = None
         self.lost = False
         self.heard = asyncio.Event()
@@ -80,8 +96,13 @@ class Link(asyncio.Protocol):
         """Rows of this process that the owner has and has not answered."""
         return self._rows
 
-    def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
-        """One array per output, rows in order; cancelling tells the owner. Raises QueueFull and Unavailable."""
+    def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
+        """One array per output, rows in order; cancelling tells the owner.
+
+        Raises QueueFull and Unavailable.
+        """
         self.refuse(len(rows))
         loop = self._loop
         now = loop.time()
@@ -105,7 +126,9 @@ class Link(asyncio.Protocol):
         return await wanted
 
     def serve(self) -> None:
-        """Says that this process takes connections, and from now on, whenever the owner says what it is, that it has heard."""
+        """Says that this process takes connections, and from now on, whenever the owner says what
+        it is, that it has heard.
+        """
         self._serves = True
         self._acknowledge()
 
@@ -191,7 +214,9 @@ class Link(asyncio.Protocol):
             sentence = f"{self._rows} rows of this process are unanswered and at most {self._max_rows} may be"
             raise QueueFull(f"{sentence}; try again in a second.")
         if self._paused:
-            raise QueueFull("The engine's process takes requests more slowly than they come; try again in a second.")
+            raise QueueFull(
+                "The engine's process takes requests more slowly than they come; try again in a second."
+            )
 
     def _take(self, identity: int) -> _Asked | None:
         asked = self._asked.pop(identity, None)
@@ -221,4 +246,8 @@ class Link(asyncio.Protocol):
         late = self._loop.time() - SWEEP_SECONDS
         for asked in [each for each in self._asked.values() if each.deadline < late]:
             self._forget(asked)
-            asked.set_exception(DeadlinePassed("The engine's process did not answer in the request's time; try again."))
+            asked.set_exception(
+                DeadlinePassed(
+                    "The engine's process did not answer in the request's time; try again."
+                )
+            )

@@ -1,4 +1,6 @@
-"""The process that owns the engine: starts the HTTP processes, replaces those that die or hang, drains them."""
+"""The process that owns the engine: starts the HTTP processes, replaces those that die or hang,
+drains them.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,17 @@ SAMPLES_SECONDS = 0.5
 LAST_SECONDS = 3.0
 """How long a process whose link has ended may take to end itself."""
 HUNG_BEATS, HUNG_STARTING_BEATS = 5, 60
-"""Beats without a word after which a process is killed: one that serves, and one that does not serve yet."""
+"""Beats without a word after which a process is killed: one that serves, and one that does not
+serve yet.
+"""
 FRONT = (sys.executable, "-m", "container.server.composition.front")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontSpec:
-    """How HTTP processes are started and watched; the numbers of the two sockets, link and door, follow the command."""
+    """How HTTP processes are started and watched; the numbers of the two sockets, link and door,
+    follow the command.
+    """
 
     count: int
     environment: Mapping[str, str]
@@ -54,13 +60,16 @@ class _Front:
 class Owner:
     """All HTTP processes of one server."""
 
-    def __init__(self, *, listener: socket.socket, fronts: FrontSpec, samples: Samples, log: FailureLog) -> None:
+    def __init__(
+        self, *, listener: socket.socket, fronts: FrontSpec, samples: Samples, log: FailureLog
+    ) -> None:
         """`listener` listens already; `samples` are the owner's own."""
         self.given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with one sentence, when HTTP processes die all the time."""
         self._spec, self._samples, self._log = fronts, samples, log
         self._porter = Porter(listener)
-        # One process that tokenizes on its own core: threads of its tokenizer cost a third more and take others' cores.
+        # One process that tokenizes on its own core: threads of its tokenizer cost a third more and
+        # take others' cores.
         self._environment = {"TOKENIZERS_PARALLELISM": "false", **fronts.environment}
         self._fronts: dict[int, _Front] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -86,13 +95,18 @@ class Owner:
         self._beating = loop.call_later(self._spec.beat_seconds, self._beat)
 
     def open(self, backend: Backend) -> None:
-        """Begins to answer: the engine is loaded and warm. No process is healthy before all that serve would answer."""
+        """Begins to answer: the engine is loaded and warm.
+
+        No process is healthy before all that serve would answer.
+        """
         self._backend = backend
         self._tell(frames.OPENING)
         self._agree()
 
     async def drain(self, seconds: float) -> None:
-        """Stops accepting, has every HTTP process finish and end, and kills those that have not in time."""
+        """Stops accepting, has every HTTP process finish and end, and kills those that have not in
+        time.
+        """
         self._porter.close()
         self._tell(frames.DRAINING)
         self._leaving.set()
@@ -112,14 +126,24 @@ class Owner:
         await asyncio.gather(*self._keepers)
 
     async def samples(self) -> bytes:
-        """The samples of the owner and every HTTP process, the dead ones' counters included, summed."""
-        asks = [asyncio.ensure_future(front.answerer.ask_samples()) for front in self._fronts.values()]
+        """The samples of the owner and every HTTP process, the dead ones' counters included,
+        summed.
+        """
+        asks = [
+            asyncio.ensure_future(front.answerer.ask_samples()) for front in self._fronts.values()
+        ]
         if asks:
             await asyncio.wait(asks, timeout=SAMPLES_SECONDS)
         for ask in asks:
             ask.cancel()
         # Those of now: one that died meanwhile is among the buried, and would count twice.
-        return summed((self._samples.snapshot(), self._buried, *(front.answerer.samples for front in self._fronts.values())))
+        return summed(
+            (
+                self._samples.snapshot(),
+                self._buried,
+                *(front.answerer.samples for front in self._fronts.values()),
+            )
+        )
 
     def _tell(self, state: int) -> None:
         self._state = state
@@ -127,7 +151,9 @@ class Owner:
             front.answerer.tell(state, self._backend)
 
     def _knows(self, door: socket.socket, state: int) -> None:
-        """A process that serves has heard what the owner is; it gets no connection before it knows the present state."""
+        """A process that serves has heard what the owner is; it gets no connection before it knows
+        the present state.
+        """
         if state == self._state:
             self._porter.add(door)
         self._agree()
@@ -141,12 +167,19 @@ class Owner:
     def _beat(self) -> None:
         """Asks every process for a sign of life, and kills those that have given none for too long."""
         self._beating = asyncio.get_running_loop().call_later(self._spec.beat_seconds, self._beat)
-        if self._backend is not None and self._backend.broken:  # perhaps no request was left to fail, and none has come since
+        if (
+            self._backend is not None and self._backend.broken
+        ):  # perhaps no request was left to fail, and none has come since
             self._broke()
         for place, front in self._fronts.items():
             missed = front.answerer.missed_beats
             if missed >= (HUNG_STARTING_BEATS if front.answerer.known is None else HUNG_BEATS):
-                self._log.report("http_process_hangs", stage="process", place=place, seconds=missed * self._spec.beat_seconds)
+                self._log.report(
+                    "http_process_hangs",
+                    stage="process",
+                    place=place,
+                    seconds=missed * self._spec.beat_seconds,
+                )
                 _kill(front.process)
             front.answerer.beat()
 
@@ -159,7 +192,9 @@ class Owner:
         self._log.report("request_failed", fault, stage="process", status=503)
 
     async def _keep(self, place: int) -> None:
-        """Keeps one HTTP process alive until the server drains; never cancelled, so that no process is left behind."""
+        """Keeps one HTTP process alive until the server drains; never cancelled, so that no process
+        is left behind.
+        """
         while not self._leaving.is_set():
             await self._live(place)
             if self._leaving.is_set():
@@ -175,7 +210,9 @@ class Owner:
         """One HTTP process, from start to end."""
         front = await self._started()
         self._fronts[place] = front
-        front.answerer.tell(self._state, self._backend)  # it may have changed since the process was started
+        front.answerer.tell(
+            self._state, self._backend
+        )  # it may have changed since the process was started
         if self._killing:
             _kill(front.process)
         await front.answerer.lost.wait()
@@ -195,7 +232,8 @@ class Owner:
         door, its_door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sockets = (its_link.fileno(), its_door.fileno())
         with its_link, its_door:
-            # A session of its own: a terminal's Ctrl-C is the owner's business, also while the process is still importing.
+            # A session of its own: a terminal's Ctrl-C is the owner's business, also while the
+            # process is still importing.
             process = await asyncio.create_subprocess_exec(
                 *self._spec.command,
                 *map(str, sockets),
@@ -237,9 +275,11 @@ async def own(
     log: FailureLog,
     say: Callable[[str], object],
 ) -> int:
-    """The exit code of a server of several processes: 0 drained, 5 its HTTP processes die. Raises what `load` raises.
+    """The exit code of a server of several processes: 0 drained, 5 its HTTP processes die. Raises
+    what `load` raises.
 
-    HTTP processes answer while `load` runs, as a server that loads. `stop`, set by the signals, drains. `listener` is closed.
+    HTTP processes answer while `load` runs, as a server that loads. `stop`, set by the signals,
+    drains. `listener` is closed.
     """
     share_interpreter()
     owner = Owner(listener=listener, fronts=fronts, samples=samples, log=log)

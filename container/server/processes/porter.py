@@ -1,6 +1,8 @@
-"""Connections in turn: the owner accepts, and each HTTP process gets the next one, as a file descriptor.
+"""Connections in turn: the owner accepts, and each HTTP process gets the next one, as a file
+descriptor.
 
-Processes that accept from one listening socket by themselves get very unequal shares: of 64 connections, one of six took all.
+Processes that accept from one listening socket by themselves get very unequal shares: of 64
+connections, one of six took all.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ RETRY_SECONDS = 0.01
 
 
 class Porter:
-    """Accepts for those HTTP processes that serve; while there are none, connections wait in the listening socket."""
+    """Accepts for those HTTP processes that serve; while there are none, connections wait in the
+    listening socket.
+    """
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -109,7 +113,8 @@ class Porter:
 def handed(door: socket.socket) -> socket.socket | None:
     """The next connection at a door, which must not block; `None` when there is none now.
 
-    Raises EOFError: the owner is gone; OSError: this process has no descriptor left for the connection, which is closed.
+    Raises EOFError: the owner is gone; OSError: this process has no descriptor left for the
+    connection, which is closed.
     """
     try:
         word, descriptors, _, _ = socket.recv_fds(door, len(WORD), 1)
@@ -118,5 +123,7 @@ def handed(door: socket.socket) -> socket.socket | None:
     if not word:
         raise EOFError
     if not descriptors:
-        raise OSError(errno.EMFILE, "a connection was closed: this process has no file descriptor left for it")
+        raise OSError(
+            errno.EMFILE, "a connection was closed: this process has no file descriptor left for it"
+        )
     return socket.socket(fileno=descriptors[0])

@@ -1,1 +1,3 @@
-"""What a served model is, whatever carries its requests: data plane, multi-model, metrics, failures."""
+"""What a served model is, whatever carries its requests: data plane, multi-model, metrics,
+failures.
+"""

@@ -26,8 +26,11 @@ class Backend(Protocol):
         """Raises what `submit` would raise now of so many rows, which need not be made yet."""
         ...
 
-    def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
-        """One array per output, rows in order; cancelling takes the rows out. `deadline` is a time of the event loop.
+    def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
+        """One array per output, rows in order; cancelling takes the rows out. `deadline` is a time
+        of the event loop.
 
         Raises QueueFull and Unavailable; the future may fail with any RequestFault.
         """

@@ -1,4 +1,6 @@
-"""What the server does with a request, whatever carried it: refuse, tokenize, submit; and when it is ready."""
+"""What the server does with a request, whatever carried it: refuse, tokenize, submit; and when it
+is ready.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from container.server.types import (
 )
 
 INLINE_CHARACTERS = 4096
-"""Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per thousand characters)."""
+"""Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
+thousand characters).
+"""
 DRAINING = "The server is draining; try again in a second."
 LOADING = "The server is still loading its engine; try again in a second."
 
@@ -50,7 +54,8 @@ class DataPlane:
         deadline_seconds: float,
         budget: EncodingBudget = SHARED,
     ) -> None:
-        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the longest that a request may take.
+        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the
+        longest that a request may take.
 
         `budget` bounds what is tokenized at once.
         """
@@ -83,15 +88,22 @@ class DataPlane:
         self._draining = True
 
     async def drained(self) -> None:
-        """Drains, and returns when the backend has every taken request; its own `drained` says when they are answered."""
+        """Drains, and returns when the backend has every taken request; its own `drained` says when
+        they are answered.
+        """
         self.drain()
         if self._encoding:
             if self._encoded_all is None:
                 self._encoded_all = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._encoded_all)
 
-    def submit_short(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays] | None:
-        """As `submit`, at once; None for texts that take too long to tokenize on the event loop. Raises RequestFault."""
+    def submit_short(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays] | None:
+        """As `submit`, at once; None for texts that take too long to tokenize on the event loop.
+
+        Raises RequestFault.
+        """
         backend = self._open_backend()
         self._refuse_size(len(rows))
         if self._encoder is None:
@@ -101,10 +113,14 @@ class DataPlane:
             return self._submitted(backend, self._encoder.encode(rows), self._bounded(deadline))
         return None
 
-    async def submit(self, rows: Sequence[Any], *, deadline: float | None = None) -> asyncio.Future[Arrays]:
-        """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling it stops the work.
+    async def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
+        """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling
+        it stops the work.
 
-        `deadline` is a time of the event loop, bounded by the server's own. What awaiting this takes is the tokenizing,
+        `deadline` is a time of the event loop, bounded by the server's own. What awaiting this
+        takes is the tokenizing,
         what awaiting the answer takes are queue and engine. Raises RequestFault.
         """
         coming = self.submit_short(rows, deadline=deadline)
@@ -118,7 +134,11 @@ class DataPlane:
             return self._submitted(backend, encoded, deadline)
         finally:
             self._encoding -= 1
-            if self._encoding == 0 and self._encoded_all is not None and not self._encoded_all.done():
+            if (
+                self._encoding == 0
+                and self._encoded_all is not None
+                and not self._encoded_all.done()
+            ):
                 self._encoded_all.set_result(None)
 
     async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
@@ -127,14 +147,18 @@ class DataPlane:
 
         encoded = await self._budget.run(encoder.cost(rows), encode)
         if encoded is None or monotonic() >= deadline:
-            raise DeadlinePassed("The request's time passed while its texts were tokenized; send fewer, or try again.")
+            raise DeadlinePassed(
+                "The request's time passed while its texts were tokenized; send fewer, or try again."
+            )
         return encoded
 
     def _bounded(self, deadline: float | None) -> float:
         latest = monotonic() + self._deadline_seconds
         return latest if deadline is None or deadline > latest else deadline
 
-    def _submitted(self, backend: Backend, encoded: Encoded, deadline: float) -> asyncio.Future[Arrays]:
+    def _submitted(
+        self, backend: Backend, encoded: Encoded, deadline: float
+    ) -> asyncio.Future[Arrays]:
         coming = backend.submit(encoded.rows, deadline=deadline)
         if encoded.truncated:
             self._truncated(encoded.truncated)
@@ -152,4 +176,6 @@ class DataPlane:
             raise RequestFault(f"The request holds no {self.signature.rows}.")
         if rows > self._max_request_rows:
             held = f"{rows} {self.signature.rows}"
-            raise TooLarge(f"The request holds {held}; at most {self._max_request_rows} are taken at once.")
+            raise TooLarge(
+                f"The request holds {held}; at most {self._max_request_rows} are taken at once."
+            )

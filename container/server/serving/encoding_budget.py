@@ -1,4 +1,6 @@
-"""How much text is tokenized at once in a process: a tokenizer takes about forty bytes of memory for each character of it."""
+"""How much text is tokenized at once in a process: a tokenizer takes about forty bytes of memory
+for each character of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ Result = TypeVar("Result")
 
 
 class EncodingBudget:
-    """Runs what encodes texts in threads, as many characters at once as fit, first come first served; more than all go alone.
+    """Runs what encodes texts in threads, as many characters at once as fit, first come first
+    served; more than all go alone.
 
     Every method is called on one event loop.
     """
@@ -24,7 +27,10 @@ class EncodingBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def run(self, characters: int, encode: Callable[[], Result]) -> Result:
-        """What `encode` returns or raises. Who is cancelled gives its characters back when its thread has ended, not before."""
+        """What `encode` returns or raises.
+
+        Who is cancelled gives its characters back when its thread has ended, not before.
+        """
         await self._turn(characters)
         work = asyncio.get_running_loop().run_in_executor(None, encode)
         work.add_done_callback(lambda ended: self._over(characters, ended))
@@ -39,7 +45,9 @@ class EncodingBudget:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the turn came in the moment of the cancellation
+            if (
+                turn.done() and not turn.cancelled()
+            ):  # the turn came in the moment of the cancellation
                 self._taken -= characters
             else:
                 self._waiting.remove((characters, turn))

@@ -28,15 +28,23 @@ CLIENT_PARTS = ("decode", "tokenize", "encode")
 
 
 def stderr(line: bytes) -> None:
-    """Writes a line to stderr in one piece, past Python's own buffer, which the event loop's prints share."""
+    """Writes a line to stderr in one piece, past Python's own buffer, which the event loop's prints
+    share.
+    """
     os.write(STDERR, line)
 
 
 class FailureLog:
-    """Lines of JSON with rate limits per event; `report` may be called in any thread and never blocks."""
+    """Lines of JSON with rate limits per event; `report` may be called in any thread and never
+    blocks.
+    """
 
     def __init__(
-        self, write: Callable[[bytes], object], *, model: str | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        write: Callable[[bytes], object],
+        *,
+        model: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`write` is called in the log's own thread, with a line and its line feed."""
         self._write = write
@@ -66,7 +74,12 @@ class FailureLog:
             if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
                 window.suppressed += 1
                 return
-        line: dict[str, Any] = {"time": _now(), "level": level, "model": self._model if model is None else model, "event": event}
+        line: dict[str, Any] = {
+            "time": _now(),
+            "level": level,
+            "model": self._model if model is None else model,
+            "event": event,
+        }
         line |= (
             {"status": status, "request_id": request_id, "stage": stage}
             | (_told(fault, stage) if fault is not None else {})
@@ -151,7 +164,9 @@ def _status(fault: BaseException) -> int:
 
 def _places(found: TracebackType | None) -> list[str]:
     """File, line and function of every frame; never values."""
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(found)]
+    return [
+        f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(found)
+    ]
 
 
 def _now() -> str:
@@ -159,5 +174,7 @@ def _now() -> str:
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    data: bytes = orjson.dumps({name: value for name, value in document.items() if value is not None})
+    data: bytes = orjson.dumps(
+        {name: value for name, value in document.items() if value is not None}
+    )
     return data + b"\n"

@@ -10,7 +10,8 @@ MACHINE = Path("/proc/meminfo")
 
 
 def free_mib(*, group: Path = GROUP, machine: Path = MACHINE) -> float | None:
-    """MiB that may still be taken: of the control group (version 2) where it is limited, and of the machine; the lesser.
+    """MiB that may still be taken: of the control group (version 2) where it is limited, and of the
+    machine; the lesser.
 
     File pages that the group could give back count as free. `None` when neither can be read.
     """

@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from container.server.batching.observer import Drop
 from container.server.serving.failure_log import FailureLog
 from container.server.serving.samples import Counter, Histogram, Samples, parsed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SECONDS = (*(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)), 10.0, 30.0, 60.0)
+SECONDS = (
+    *(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)),
+    10.0,
+    30.0,
+    60.0,
+)
 """Bounds from 10 microseconds to a request's longest time."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 STAGES = ("decode", "tokenize", "wait", "encode")
@@ -33,7 +43,9 @@ class Family:
 
 
 FAMILIES = {
-    "roundhouse_requests": Family(kind="counter", help="HTTP requests, by kind of path.", labels=("path", "model", "status")),
+    "roundhouse_requests": Family(
+        kind="counter", help="HTTP requests, by kind of path.", labels=("path", "model", "status")
+    ),
     "roundhouse_request_seconds": Family(
         kind="histogram", help="Seconds of an inference request, answered or not.", bounds=SECONDS
     ),
@@ -44,19 +56,40 @@ FAMILIES = {
         bounds=SECONDS,
     ),
     "roundhouse_queue_seconds": Family(
-        kind="histogram", help="Seconds that an answered request's last row waited.", labels=("model",), bounds=SECONDS
+        kind="histogram",
+        help="Seconds that an answered request's last row waited.",
+        labels=("model",),
+        bounds=SECONDS,
     ),
-    "roundhouse_engine_seconds": Family(kind="histogram", help="Seconds of a batch.", labels=("model",), bounds=SECONDS),
-    "roundhouse_batch_rows": Family(kind="histogram", help="Rows of a batch.", labels=("model",), bounds=ROWS),
-    "roundhouse_tokens": Family(kind="counter", help="Tokens that the engine ran: real, or padding.", labels=("model", "kind")),
-    "roundhouse_truncated_texts": Family(kind="counter", help="Texts cut to the engine's longest sequence.", labels=("model",)),
-    "roundhouse_dropped_rows": Family(kind="counter", help="Rows without an answer.", labels=("model", "reason")),
-    "roundhouse_engine_failures": Family(kind="counter", help="Batches on which the engine failed.", labels=("model",)),
-    "roundhouse_queue_rows": Family(kind="gauge", help="Rows that no batch holds yet.", labels=("model",)),
+    "roundhouse_engine_seconds": Family(
+        kind="histogram", help="Seconds of a batch.", labels=("model",), bounds=SECONDS
+    ),
+    "roundhouse_batch_rows": Family(
+        kind="histogram", help="Rows of a batch.", labels=("model",), bounds=ROWS
+    ),
+    "roundhouse_tokens": Family(
+        kind="counter",
+        help="Tokens that the engine ran: real, or padding.",
+        labels=("model", "kind"),
+    ),
+    "roundhouse_truncated_texts": Family(
+        kind="counter", help="Texts cut to the engine's longest sequence.", labels=("model",)
+    ),
+    "roundhouse_dropped_rows": Family(
+        kind="counter", help="Rows without an answer.", labels=("model", "reason")
+    ),
+    "roundhouse_engine_failures": Family(
+        kind="counter", help="Batches on which the engine failed.", labels=("model",)
+    ),
+    "roundhouse_queue_rows": Family(
+        kind="gauge", help="Rows that no batch holds yet.", labels=("model",)
+    ),
     "roundhouse_models_loaded": Family(kind="gauge", help="Models that would answer now."),
     "roundhouse_connections": Family(kind="gauge", help="Open HTTP connections."),
     "roundhouse_http_processes": Family(kind="gauge", help="HTTP processes that take connections."),
-    "roundhouse_http_process_deaths": Family(kind="counter", help="HTTP processes that ended unasked."),
+    "roundhouse_http_process_deaths": Family(
+        kind="counter", help="HTTP processes that ended unasked."
+    ),
 }
 GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "gauge")
 """What a process that has ended no longer has."""
@@ -76,7 +109,15 @@ class BatchMetrics:
         self._failures = counter(samples, "roundhouse_engine_failures", model)
         self._dropped: dict[Drop, Counter] = {}
 
-    def batch_ran(self, *, rows: int, tokens: int, padded_tokens: int, engine_seconds: float, queue_seconds: float) -> None:
+    def batch_ran(
+        self,
+        *,
+        rows: int,
+        tokens: int,
+        padded_tokens: int,
+        engine_seconds: float,
+        queue_seconds: float,
+    ) -> None:
         """A batch came back."""
         self._rows.observe(rows)
         self._real.value += tokens
@@ -91,7 +132,9 @@ class BatchMetrics:
         """Rows end without an answer."""
         found = self._dropped.get(reason)
         if found is None:
-            found = self._dropped[reason] = counter(self._samples, "roundhouse_dropped_rows", self._model, reason)
+            found = self._dropped[reason] = counter(
+                self._samples, "roundhouse_dropped_rows", self._model, reason
+            )
         found.value += rows
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
@@ -109,18 +152,29 @@ class RequestMetrics:
     """The samples of one process' HTTP requests: what its routes tell."""
 
     def __init__(self, samples: Samples, *, model: str = "", log: FailureLog | None = None) -> None:
-        """`model`: the only one; `log` gets a line for every request that this server cannot answer now."""
+        """`model`: the only one; `log` gets a line for every request that this server cannot answer
+        now.
+        """
         self._samples, self._model, self._log = samples, model, log
         self._seconds = histogram(samples, "roundhouse_request_seconds")
-        self._stages = {stage: histogram(samples, "roundhouse_stage_seconds", stage) for stage in STAGES}
+        self._stages = {
+            stage: histogram(samples, "roundhouse_stage_seconds", stage) for stage in STAGES
+        }
         self._requests: dict[tuple[str, str, int], Counter] = {}
         self._forgets = samples.forgets
 
     def request_over(
-        self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float], *, model: str | None = None
+        self,
+        path_kind: str,
+        status: int,
+        seconds: float,
+        stages: Mapping[str, float],
+        *,
+        model: str | None = None,
     ) -> None:
         """A request is over, answered or not."""
-        # Only a request that was decoded has found its model: other names are whatever clients write.
+        # Only a request that was decoded has found its model: other names are whatever clients
+        # write.
         known = model if model is not None and "decode" in stages else self._model
         if self._forgets != self._samples.forgets:
             self._forgets = self._samples.forgets
@@ -157,7 +211,8 @@ def gauge(samples: Samples, name: str, value: Callable[[], float], *labels: str)
 
 
 def forget_model(samples: Samples, model: str) -> None:
-    """Drops the series of a model that is unloaded: a server through which thousands pass tells those that it has.
+    """Drops the series of a model that is unloaded: a server through which thousands pass tells
+    those that it has.
 
     Loaded again, a model begins at zero, which Prometheus knows as a reset.
     """
@@ -172,7 +227,9 @@ def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
     """Raises KeyError and ValueError for a mistake of ours."""
     family = FAMILIES[name]
     if family.kind != kind or len(family.labels) != len(labels):
-        raise ValueError(f"{name} is a {family.kind} with labels {family.labels}, not a {kind} with {labels}.")
+        raise ValueError(
+            f"{name} is a {family.kind} with labels {family.labels}, not a {kind} with {labels}."
+        )
 
 
 def exposition(snapshot: bytes) -> bytes:
@@ -203,7 +260,11 @@ class _Told:
 
 def _metric(name: str) -> Metric:
     family = FAMILIES[name]
-    made = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}[family.kind]
+    made = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }[family.kind]
     metric: Metric = made(name, family.help, labels=family.labels)
     return metric
 

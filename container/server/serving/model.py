@@ -72,14 +72,23 @@ def plane_of(model: Model, settings: Settings) -> DataPlane:
     )
 
 
-def count_truncated(plane: DataPlane, model: Model, samples: Samples, *, name: str | None = None) -> None:
-    """Counts the texts that a model's plane cuts, by the name that the model was loaded under; None: its own."""
+def count_truncated(
+    plane: DataPlane, model: Model, samples: Samples, *, name: str | None = None
+) -> None:
+    """Counts the texts that a model's plane cuts, by the name that the model was loaded under;
+    None: its own.
+    """
     if model.encoder is not None:
-        plane.watch_truncated(counter(samples, "roundhouse_truncated_texts", model.name if name is None else name).add)
+        plane.watch_truncated(
+            counter(samples, "roundhouse_truncated_texts", model.name if name is None else name).add
+        )
 
 
 async def opened(model: Model, settings: Settings, samples: Samples, log: FailureLog) -> Batcher:
-    """A batcher before the model's engine, which is loaded and warmed in its first slot's thread. Raises what that raises."""
+    """A batcher before the model's engine, which is loaded and warmed in its first slot's thread.
+
+    Raises what that raises.
+    """
     first = SlotThread("slot 0")
     try:
         engine, costs = await _in(first, lambda: _warm(model.load()))
@@ -88,7 +97,9 @@ async def opened(model: Model, settings: Settings, samples: Samples, log: Failur
         first.close()
         raise
     threads = slot_threads(engine.slots, first)
-    return batcher_of(model, engine, costs, settings, BatchMetrics(samples, model.name, log=log), threads)
+    return batcher_of(
+        model, engine, costs, settings, BatchMetrics(samples, model.name, log=log), threads
+    )
 
 
 def batcher_of(
@@ -103,7 +114,11 @@ def batcher_of(
     batcher = Batcher(
         engine=engine,
         probe=model.probe,
-        limits=Limits(max_tokens=model.max_tokens, queue_rows=settings.queue_rows, run_seconds=settings.deadline_seconds),
+        limits=Limits(
+            max_tokens=model.max_tokens,
+            queue_rows=settings.queue_rows,
+            run_seconds=settings.deadline_seconds,
+        ),
         costs=costs,
         kind=_shapes if isinstance(model.signature, TensorSignature) else None,
         observer=metrics,

@@ -1,6 +1,7 @@
 """The models of a multi-model server: loaded, listed, asked and unloaded as SageMaker tells it.
 
-Every model has a batcher and slot threads of its own: a thread that waits costs nothing, the scheduler shares the cores fairly
+Every model has a batcher and slot threads of its own: a thread that waits costs nothing, the
+scheduler shares the cores fairly
 among models that work, and unloading one touches no other.
 """
 
@@ -77,12 +78,19 @@ class Models:
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
     ) -> None:
-        """`verify` raises ArchiveRefused, `open_engine` EngineOutOfMemory; both, and warming up, run in a thread.
+        """`verify` raises ArchiveRefused, `open_engine` EngineOutOfMemory; both, and warming up,
+        run in a thread.
 
-        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane, on the event loop;
+        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane,
+        on the event loop;
         `unloaded` hears the name of a model that is gone.
         """
-        self._verify, self._open_engine, self._plane, self._backend = verify, open_engine, plane, backend
+        self._verify, self._open_engine, self._plane, self._backend = (
+            verify,
+            open_engine,
+            plane,
+            backend,
+        )
         self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
         self._models: dict[str, _Loaded] = {}
         self._claimed: dict[str, float] = {}
@@ -97,7 +105,9 @@ class Models:
         Raises Conflict, OutOfMemory, RequestFault.
         """
         if name in self._models or name in self._claimed:
-            state = "loaded already" if name in self._models else "being loaded, or unloaded, already"
+            state = (
+                "loaded already" if name in self._models else "being loaded, or unloaded, already"
+            )
             raise Conflict(f"Model {name!r} is {state}.")
         self._claimed[name] = 0.0
         loading = asyncio.ensure_future(self._load(name, url))
@@ -105,7 +115,9 @@ class Models:
         await asyncio.shield(loading)
 
     async def _load(self, name: str, url: str) -> None:
-        """Goes on when its client leaves: the thread that loads cannot be stopped, and the next client finds the model."""
+        """Goes on when its client leaves: the thread that loads cannot be stopped, and the next
+        client finds the model.
+        """
         try:
             self._models[name] = await self._loaded(name, url)
         except ArchiveRefused as fault:
@@ -118,7 +130,9 @@ class Models:
             if not _is_shortage(fault):
                 raise
             self._report("load_out_of_memory", fault, name, 507)
-            raise OutOfMemory(f"Model {name!r} does not fit the memory that is left; unload others first.") from fault
+            raise OutOfMemory(
+                f"Model {name!r} does not fit the memory that is left; unload others first."
+            ) from fault
         finally:
             del self._claimed[name]
 
@@ -139,7 +153,10 @@ class Models:
         return self._found(name).plane
 
     async def unload(self, name: str) -> None:
-        """Refuses new requests at once, waits for those that run, then gives memory back. Raises UnknownPath."""
+        """Refuses new requests at once, waits for those that run, then gives memory back.
+
+        Raises UnknownPath.
+        """
         model = self._found(name)
         del self._models[name]
         model.plane.drain()
@@ -147,7 +164,9 @@ class Models:
         await asyncio.shield(asyncio.ensure_future(self._end(model)))
 
     async def close(self) -> None:
-        """Unloads every model; an engine that does not end in time is left to the end of the process."""
+        """Unloads every model; an engine that does not end in time is left to the end of the
+        process.
+        """
         ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
         with suppress(TimeoutError):
             await asyncio.wait_for(ends, LAST_SECONDS)
@@ -169,7 +188,9 @@ class Models:
             opened.engine.close()
             raise
         plane.open(backend)
-        return _Loaded(entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane)
+        return _Loaded(
+            entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane
+        )
 
     def _claim(self, name: str, wanted: float) -> None:
         """Memory that other loads have claimed and not yet taken is not free."""
@@ -182,7 +203,10 @@ class Models:
         self._claimed[name] = wanted
 
     def _opened(self, archive: EngineArchive) -> tuple[Opened, DataPlane]:
-        """In a thread: reads the tokenizer, opens the engine and warms it up. Raises EngineOutOfMemory, RequestFault."""
+        """In a thread: reads the tokenizer, opens the engine and warms it up.
+
+        Raises EngineOutOfMemory, RequestFault.
+        """
         try:
             plane = self._plane(archive)
             engine = self._open_engine(archive)
@@ -216,8 +240,12 @@ class Models:
 
 
 def _is_shortage(fault: Exception) -> bool:
-    """Whether a load failed for lack of memory, or of the threads that a control group or an address space allows."""
-    return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(fault)
+    """Whether a load failed for lack of memory, or of the threads that a control group or an
+    address space allows.
+    """
+    return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(
+        fault
+    )
 
 
 def _folder(url: str) -> Path:
@@ -231,4 +259,6 @@ def _folder(url: str) -> Path:
 
 
 def _unloadable(archive: EngineArchive, fault: Exception) -> RequestFault:
-    return RequestFault(f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}")
+    return RequestFault(
+        f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}"
+    )

@@ -10,14 +10,25 @@ from onboarding.manifest import Manifest
 
 
 def signature_of(manifest: Manifest) -> Signature | TensorSignature:
-    """The served model as a client sees it: of texts when the archive has a tokenizer, else of tensors."""
+    """The served model as a client sees it: of texts when the archive has a tokenizer, else of
+    tensors.
+    """
     if manifest.tokenizer_file is None:
-        return TensorSignature(model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs)
-    return Signature(model=manifest.model, input_name=manifest.inputs[0].name, output_name=manifest.outputs[0].name)
+        return TensorSignature(
+            model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
+        )
+    return Signature(
+        model=manifest.model,
+        input_name=manifest.inputs[0].name,
+        output_name=manifest.outputs[0].name,
+    )
 
 
 def encoder_of(archive: EngineArchive) -> TextEncoder | None:
-    """What makes rows of texts; `None` for a model of tensors. Raises what the tokenizer's file raises."""
+    """What makes rows of texts; `None` for a model of tensors.
+
+    Raises what the tokenizer's file raises.
+    """
     if archive.tokenizer is None:
         return None
     manifest = archive.manifest

@@ -1,6 +1,8 @@
-"""The passport of an archive with engines for several compute capabilities, as its tokenizer inside Triton reads it.
+"""The passport of an archive with engines for several compute capabilities, as its tokenizer inside
+Triton reads it.
 
-Carried as `passport.py` into such an archive, with the `passport.py` of one engine beside it as `one_passport.py`: the carried
+Carried as `passport.py` into such an archive, with the `passport.py` of one engine beside it as
+`one_passport.py`: the carried
 tokenizer is the one that the engines were published with, and does not know the difference.
 """
 
@@ -37,8 +39,13 @@ __all__ = [
 """What the tokenizer asks of a passport."""
 
 
-def verified_manifest(archive: Path, running: Callable[[], str | None] = running_compute_capability) -> dict[str, Any]:
-    """The manifest of the engine for this GPU, of an archive whose every byte is the one it names. Raises Refused."""
+def verified_manifest(
+    archive: Path, running: Callable[[], str | None] = running_compute_capability
+) -> dict[str, Any]:
+    """The manifest of the engine for this GPU, of an archive whose every byte is the one it names.
+
+    Raises Refused.
+    """
     manifest = read_manifest(archive, os.environ.get(PIN) or None)
     refuse_changed_files(archive, manifest["files"])
     engines = json.loads((archive / MANIFEST_NAME).read_bytes())["engines"]
@@ -46,7 +53,10 @@ def verified_manifest(archive: Path, running: Callable[[], str | None] = running
 
 
 def _engine(engines: Mapping[str, Any], capability: str | None) -> dict[str, str]:
-    """What differs between the engines. No driver to ask, as in the passport of one engine: nothing to refuse."""
+    """What differs between the engines.
+
+    No driver to ask, as in the passport of one engine: nothing to refuse.
+    """
     if capability is None:
         capability = min(engines)
     if capability not in engines:

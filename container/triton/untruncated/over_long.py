@@ -1,6 +1,7 @@
 """What a client is told whose texts have more tokens than the engine takes, where they are not cut.
 
-Carried into the engine archive beside each `model.py` that refuses them. The Python server says the same (engines/rows.py).
+Carried into the engine archive beside each `model.py` that refuses them. The Python server says the
+same (engines/rows.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ TOLD = 5
 
 
 def over_long(lengths: Sequence[int], most: int | None) -> str | None:
-    """The sentence about texts of `lengths` tokens, special tokens included; None where none has more than `most`."""
-    longer = [] if most is None else [f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most]
+    """The sentence about texts of `lengths` tokens, special tokens included; None where none has
+    more than `most`.
+    """
+    longer = (
+        []
+        if most is None
+        else [
+            f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most
+        ]
+    )
     if not longer:
         return None
     told = ", ".join(longer[:TOLD])

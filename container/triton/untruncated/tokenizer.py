@@ -1,6 +1,8 @@
-"""The tokenizer of an ensemble whose long texts are refused instead of cut: a request that has one fails alone.
+"""The tokenizer of an ensemble whose long texts are refused instead of cut: a request that has one
+fails alone.
 
-Copied into the engine archive as `<model>_tokenizer/1/model.py`, with the tokenizer that cuts, as `tokenizer.py`, beside it.
+Copied into the engine archive as `<model>_tokenizer/1/model.py`, with the tokenizer that cuts, as
+`tokenizer.py`, beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ class TritonPythonModel(tokenizer.TritonPythonModel):  # type: ignore[misc]
         self._tokenizer.no_truncation()
 
     def _response(self, encodings: Sequence[Encoding]) -> Any:
-        sentence = over_long([len(each) for each in encodings], self._buckets[-1] if self._buckets else None)
+        sentence = over_long(
+            [len(each) for each in encodings], self._buckets[-1] if self._buckets else None
+        )
         if sentence is None:
             return super()._response(encodings)
-        return pb_utils.InferenceResponse([], pb_utils.TritonError(sentence, pb_utils.TritonError.INVALID_ARG))
+        return pb_utils.InferenceResponse(
+            [], pb_utils.TritonError(sentence, pb_utils.TritonError.INVALID_ARG)
+        )

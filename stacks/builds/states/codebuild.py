@@ -1,10 +1,20 @@
-"""The states that build an engine in a CodeBuild project: on a CPU, on the one GPU that CodeBuild rents, or in a fleet."""
+"""The states that build an engine in a CodeBuild project: on a CPU, on the one GPU that CodeBuild
+rents, or in a fleet.
+"""
 
 from __future__ import annotations
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
+from stacks.builds.states.job import (
+    EXECUTION_TAG,
+    ended,
+    first_wait,
+    may_pass,
+    next_wait,
+    refusal,
+    wait,
+)
 from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
 from stacks.builds.states.reason import explained, overrun
 
@@ -50,7 +60,10 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
 def _start(environment: EnvironmentSpec) -> State:
     prefix = literal(names.builder_project(environment, ""))
     token = "$states.input.execution & $states.input.engine.engineKey & $states.input.attempt"
-    variables = [{"Name": name, "Value": jsonata(value), "Type": "PLAINTEXT"} for name, value in VARIABLES.items()]
+    variables = [
+        {"Name": name, "Value": jsonata(value), "Type": "PLAINTEXT"}
+        for name, value in VARIABLES.items()
+    ]
     return {
         "ProjectName": jsonata(f"{prefix} & $states.input.engine.route"),
         "SourceTypeOverride": "S3",
@@ -67,7 +80,10 @@ def _started(environment: EnvironmentSpec) -> str:
 
 
 def _looked_at(environment: EnvironmentSpec) -> str:
-    """Status, reason and log. The buildspec exports the build's own reason; CodeBuild's messages only name a command."""
+    """Status, reason and log.
+
+    The buildspec exports the build's own reason; CodeBuild's messages only name a command.
+    """
     first = f"""
   $build := $states.result.Builds[0];
   $own := $build.ExportedEnvironmentVariables[Name = "ROUNDHOUSE_REASON"].Value;

@@ -1,6 +1,8 @@
-"""The states that build one engine, whatever its route: they end with a record of what came of it, and never in failure.
+"""The states that build one engine, whatever its route: they end with a record of what came of it,
+and never in failure.
 
-Their input is `{"engine", "source", "commit", "execution"}`; their output `{"status": "built", engineKey, model}` or
+Their input is `{"engine", "source", "commit", "execution"}`; their output `{"status": "built",
+engineKey, model}` or
 `{"status": "failed", engineKey, model, reason, log}`.
 """
 
@@ -17,14 +19,18 @@ from stacks.builds.states.language import State, choice, jsonata, literal, with_
 from stacks.builds.states.training import training_states
 
 FIRST_CAPACITY_WAIT = 4
-"""Looks' lengths before a job that found no capacity is started again: a minute in AWS, then two, four, …"""
+"""Looks' lengths before a job that found no capacity is started again: a minute in AWS, then two,
+four, …
+"""
 LONGEST_CAPACITY_WAIT_SECONDS = 1800
 REASON_CHARACTERS = 400
 """Of a reason that is recorded: all records of an execution must fit into its output."""
 LOG_CHARACTERS = 400
 
 
-def engine_states(environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str) -> dict[str, Any]:
+def engine_states(
+    environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
+) -> dict[str, Any]:
     """`StartAt` and `States`; `projects` are the routes that have a CodeBuild project."""
     listed = f"[{', '.join(map(literal, projects))}]"
     routes = {
@@ -33,11 +39,15 @@ def engine_states(environment: EnvironmentSpec, *, projects: Sequence[str], trai
     }
     allowed = literal(", ".join((*projects, "training-job")))
     no_route = f'"environment {environment.name} has no route " & $string($states.input.engine.route) & "; allowed: " & {allowed}'
-    try_again = f"$states.input.retriable and $states.input.attempt < {environment.builds.capacity_retries}"
+    try_again = (
+        f"$states.input.retriable and $states.input.attempt < {environment.builds.capacity_retries}"
+    )
     return {
         "StartAt": "Begin",
         "States": {
-            "Begin": _pass(with_fields({"attempt": "0", "log": '"none, it never began"'}), "ChooseRoute"),
+            "Begin": _pass(
+                with_fields({"attempt": "0", "log": '"none, it never began"'}), "ChooseRoute"
+            ),
             "ChooseRoute": choice(routes, default="NoRoute"),
             "NoRoute": _pass(with_fields({"reason": no_route}), "TellFailure"),
             **codebuild_states(environment),
@@ -47,7 +57,10 @@ def engine_states(environment: EnvironmentSpec, *, projects: Sequence[str], trai
             "WaitForCapacity": wait("ChooseRoute"),
             "TellFailure": _tell_failure(environment),
             "Failed": _record(
-                {"reason": _short("$states.input.reason", REASON_CHARACTERS), "log": _short("$states.input.log", LOG_CHARACTERS)}
+                {
+                    "reason": _short("$states.input.reason", REASON_CHARACTERS),
+                    "log": _short("$states.input.log", LOG_CHARACTERS),
+                }
             ),
             "Built": _record({}),
         },
@@ -70,7 +83,9 @@ def _tell_failure(environment: EnvironmentSpec) -> State:
         ' & "\\nLog: " & $states.input.log & "\\nLocks and endpoints are as they were."'
     )
     subject = title(environment, '$states.input.engine.model & " was not built"')
-    return publication(environment, event="engine-not-built", subject=subject, message=message, then="Failed")
+    return publication(
+        environment, event="engine-not-built", subject=subject, message=message, then="Failed"
+    )
 
 
 def _short(text: str, characters: int) -> str:

@@ -9,10 +9,14 @@ from stacks.builds.states.language import State, call, jsonata, literal
 SUBJECT_CHARACTERS = 99
 
 
-def publication(environment: EnvironmentSpec, *, event: str, subject: str, message: str, then: str) -> State:
-    """Sends an event to the topic and goes on with the input as it was, even when the topic does not take it.
+def publication(
+    environment: EnvironmentSpec, *, event: str, subject: str, message: str, then: str
+) -> State:
+    """Sends an event to the topic and goes on with the input as it was, even when the topic does
+    not take it.
 
-    `subject` and `message` are expressions. Subscribers filter by the attributes `event` and `environment`.
+    `subject` and `message` are expressions. Subscribers filter by the attributes `event` and
+    `environment`.
     """
     arguments = {
         "TopicArn": arns.alarm_topic(environment),

@@ -19,7 +19,8 @@ REFUSED_FOR_NOW = (
     "Sns.ThrottledException",
     "Sns.SdkClientException",
 )
-"""Errors by which a call is throttled, or does not arrive. An error that the service's API model does not name, as
+"""Errors by which a call is throttled, or does not arrive. An error that the service's API model
+does not name, as
 ThrottlingException is, comes under the name of the service's own exception."""
 
 
@@ -38,7 +39,9 @@ def retry(attempts: int) -> list[State]:
 
 
 BRIEFLY = retry(3)
-"""Some seconds: what is refused for good comes under the same names, and who lacks capacity waits in a state of its own."""
+"""Some seconds: what is refused for good comes under the same names, and who lacks capacity waits
+in a state of its own.
+"""
 PATIENTLY = retry(20)
 """A quarter of an hour: a job goes on, whether or not it can be looked at."""
 
@@ -54,7 +57,9 @@ def literal(value: str | int) -> str:
 
 
 def with_fields(fields: dict[str, str], *, first: str = "") -> str:
-    """The state's input with further fields, each an expression; `first` binds variables that they use."""
+    """The state's input with further fields, each an expression; `first` binds variables that they
+    use.
+    """
     added = ", ".join(f"{literal(name)}: {expression}" for name, expression in fields.items())
     merged = f"$merge([$states.input, {{ {added} }}])"
     return jsonata(f"( {first} {merged} )" if first else merged)
@@ -62,14 +67,18 @@ def with_fields(fields: dict[str, str], *, first: str = "") -> str:
 
 def choice(rules: dict[str, str], default: str) -> State:
     """Goes to the state of the first condition that holds."""
-    choices = [{"Condition": jsonata(condition), "Next": state} for condition, state in rules.items()]
+    choices = [
+        {"Condition": jsonata(condition), "Next": state} for condition, state in rules.items()
+    ]
     return {"Type": "Choice", "QueryLanguage": "JSONata", "Choices": choices, "Default": default}
 
 
 def call(environment: EnvironmentSpec, action: str, arguments: State, **fields: Any) -> State:
-    """A Task that calls an AWS API, such as codebuild:startBuild, and tries again when it is throttled.
+    """A Task that calls an AWS API, such as codebuild:startBuild, and tries again when it is
+    throttled.
 
-    All by the SDK integration, whose calls return at once: of an integration that waits, nobody sees how far the build is, and a
+    All by the SDK integration, whose calls return at once: of an integration that waits, nobody
+    sees how far the build is, and a
     training job that found no capacity looks like one that failed.
     """
     return {

@@ -1,4 +1,6 @@
-"""Why an engine was not built, in a sentence: what a service says, and what helps, which services seldom say."""
+"""Why an engine was not built, in a sentence: what a service says, and what helps, which services
+seldom say.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def explained(environment: EnvironmentSpec, said: str) -> str:
     """The expression of a sentence for what a service said, itself an expression."""
     closed = f'$replace($trim({said}), /[.]+$/, "")'
     hints = "".join(
-        f"$contains({said}, /{pattern}/i) ? {closed} & {literal('; ' + hint)} : " for pattern, hint in hints_of(environment)
+        f"$contains({said}, /{pattern}/i) ? {closed} & {literal('; ' + hint)} : "
+        for pattern, hint in hints_of(environment)
     )
     return f"($contains({said}, /{KILLED}/i) ? {literal(KILLED_SENTENCE)} : {hints}{said})"
 

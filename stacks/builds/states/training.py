@@ -1,7 +1,10 @@
-"""The states that build an engine in a SageMaker training job, on an instance of the type that will serve it.
+"""The states that build an engine in a SageMaker training job, on an instance of the type that will
+serve it.
 
-A training job, not a processing job: training knows every GPU type that hosting knows, processing no A100, H200 or B200;
-it keeps unfinished work between tries, and says why it failed in the build's own words. Processing would be a second way to fewer
+A training job, not a processing job: training knows every GPU type that hosting knows, processing
+no A100, H200 or B200;
+it keeps unfinished work between tries, and says why it failed in the build's own words. Processing
+would be a second way to fewer
 places.
 """
 
@@ -12,7 +15,15 @@ from typing import Any
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
-from stacks.builds.states.job import EXECUTION_TAG, ended, first_wait, may_pass, next_wait, refusal, wait
+from stacks.builds.states.job import (
+    EXECUTION_TAG,
+    ended,
+    first_wait,
+    may_pass,
+    next_wait,
+    refusal,
+    wait,
+)
 from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
 from stacks.builds.states.reason import explained, overrun
 
@@ -28,7 +39,11 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
     """From StartTrainingJob on."""
     named = {"job": _name(environment), "log": f"{literal(LOG_GROUP + ' ')} & {_name(environment)}"}
     started = with_fields({**named, **first_wait(environment)})
-    already = {"ErrorEquals": ["SageMaker.ResourceInUseException"], "Output": started, "Next": "WaitForTrainingJob"}
+    already = {
+        "ErrorEquals": ["SageMaker.ResourceInUseException"],
+        "Output": started,
+        "Next": "WaitForTrainingJob",
+    }
     return {
         "StartTrainingJob": call(
             environment,
@@ -49,14 +64,17 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
             Catch=[refusal(environment, lasts=True)],
             Next="TrainingJobEnded",
         ),
-        "TrainingJobEnded": ended(going=["InProgress", "Stopping"], succeeded="Completed", wait_in="WaitForTrainingJob"),
+        "TrainingJobEnded": ended(
+            going=["InProgress", "Stopping"], succeeded="Completed", wait_in="WaitForTrainingJob"
+        ),
     }
 
 
 def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
     """Arguments of CreateTrainingJob.
 
-    The volume has no key: every GPU type has disks of its own, which are encrypted by hardware and refuse one. The container has
+    The volume has no key: every GPU type has disks of its own, which are encrypted by hardware and
+    refuse one. The container has
     a network: it fetches its sources and publishes to S3 itself.
     """
     builds, bucket = environment.builds, f"s3://{names.artifact_bucket(environment)}"
@@ -79,8 +97,13 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
         "RoleArn": JOB_ROLE,
         "HyperParameters": wishes,
-        "InputDataConfig": [{"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}],
-        "OutputDataConfig": {"S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results", "KmsKeyId": _output_key(environment)},
+        "InputDataConfig": [
+            {"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}
+        ],
+        "OutputDataConfig": {
+            "S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results",
+            "KmsKeyId": _output_key(environment),
+        },
         "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & $states.input.engine.engineKey")},
         "ResourceConfig": {
             "InstanceType": jsonata("$states.input.engine.instanceType"),
@@ -95,15 +118,24 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
 
 
 def _output_key(environment: EnvironmentSpec) -> str:
-    """Always named: without one SageMaker takes the account's own for S3, whatever the bucket says (API, `OutputDataConfig`)."""
-    return arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
+    """Always named: without one SageMaker takes the account's own for S3, whatever the bucket says
+    (API, `OutputDataConfig`).
+    """
+    return (
+        arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
+    )
 
 
 def _network(environment: EnvironmentSpec) -> dict[str, Any]:
     if environment.network is None:
         return {}
     network = environment.network
-    return {"VpcConfig": {"Subnets": list(network.subnet_ids), "SecurityGroupIds": list(network.security_group_ids)}}
+    return {
+        "VpcConfig": {
+            "Subnets": list(network.subnet_ids),
+            "SecurityGroupIds": list(network.security_group_ids),
+        }
+    }
 
 
 def _name(environment: EnvironmentSpec) -> str:
@@ -113,11 +145,14 @@ def _name(environment: EnvironmentSpec) -> str:
 
 
 def _looked_at(environment: EnvironmentSpec) -> str:
-    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other machine would change it.
+    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other
+    machine would change it.
 
     A program that left no words, as one that was killed, leaves its exit code alone.
     """
-    ended_as = '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'
+    ended_as = (
+        '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'
+    )
     first = rf"""
   $job := $states.result;
   $given := $boolean($job.FailureReason) ? $job.FailureReason : {ended_as};

@@ -1,4 +1,6 @@
-"""A sound template to break: our own dev environment in one, with a function, a parameter and an event rule beside it."""
+"""A sound template to break: our own dev environment in one, with a function, a parameter and an
+event rule beside it.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,20 @@ BESIDE: Document = {
         "Properties": {
             "AssumeRolePolicyDocument": {
                 "Version": "2012-10-17",
-                "Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+                "Statement": [
+                    {
+                        "Effect": "Allow",
+                        "Principal": {"Service": "lambda.amazonaws.com"},
+                        "Action": "sts:AssumeRole",
+                    }
+                ],
             }
         },
     },
-    "Parameter": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "24.09"}},
+    "Parameter": {
+        "Type": "AWS::SSM::Parameter",
+        "Properties": {"Type": "String", "Value": "24.09"},
+    },
     "FailedBuilds": {
         "Type": "AWS::Events::Rule",
         "Properties": {
@@ -64,7 +75,10 @@ def merged(stacks: Stacks) -> Document:
         own = set(stack.template["Resources"])
         for logical_id, resource in stack.template["Resources"].items():
             resources[prefix + logical_id] = _renamed(resource, own, prefix)
-    return {"AWSTemplateFormatVersion": "2010-09-09", "Resources": {**resources, **copy.deepcopy(BESIDE)}}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Resources": {**resources, **copy.deepcopy(BESIDE)},
+    }
 
 
 def _renamed(value: Any, own: Iterable[str], prefix: str) -> Any:

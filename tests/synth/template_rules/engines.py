@@ -11,8 +11,8 @@ from cfnlint.api import ManualArgs
 from cfnlint.api import lint as cfn_lint
 from cloudformation_validate import CompositeEngine, Severity, TemplateContent
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.template import Template
 
 Document = dict[str, Any]
 Said = dict[str, str]
@@ -21,7 +21,10 @@ Said = dict[str, str]
 
 def ours(document: Document) -> Said:
     """Our rules' findings."""
-    return {str(each): each.rule for each in checked([Template("base.template.json", document)]).findings}
+    return {
+        str(each): each.rule
+        for each in checked([Template("base.template.json", document)]).findings
+    }
 
 
 def by_cfn_lint(document: Document) -> Said:
@@ -43,7 +46,9 @@ def says_cfn_lint(text: str) -> Said:
 def says_validate(text: str) -> Said:
     """What cloudformation-validate reports above information on a template's text."""
     report = _engine().validate_template(TemplateContent(text, "base.template.json"))
-    told = [each for each in report.diagnostics if each.severity not in (Severity.INFO, Severity.DEBUG)]
+    told = [
+        each for each in report.diagnostics if each.severity not in (Severity.INFO, Severity.DEBUG)
+    ]
     return {f"{each.rule_id} {each.message} {each.entity}": each.rule_id for each in told}
 
 

@@ -1,4 +1,6 @@
-"""Single faults put into a sound template: those that other engines find, and those that none of them finds."""
+"""Single faults put into a sound template: those that other engines find, and those that none of
+them finds.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ def variant(document: Document) -> Document:
 
 def policy(document: Document) -> Document:
     """The first target tracking configuration with a predefined metric."""
-    found = [each["Properties"] for each in document["Resources"].values() if each["Type"].endswith("::ScalingPolicy")]
+    found = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"].endswith("::ScalingPolicy")
+    ]
     return next(
         each["TargetTrackingScalingPolicyConfiguration"]
         for each in found
@@ -66,8 +72,14 @@ def policy(document: Document) -> Document:
 
 def statement(document: Document) -> Document:
     """The first statement of the first role with policies."""
-    roles = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::IAM::Role"]
-    return next(role for role in roles if "Policies" in role)["Policies"][0]["PolicyDocument"]["Statement"][0]
+    roles = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::IAM::Role"
+    ]
+    return next(role for role in roles if "Policies" in role)["Policies"][0]["PolicyDocument"][
+        "Statement"
+    ][0]
 
 
 @mutation("bad instance type", "RH120")
@@ -112,12 +124,16 @@ def too_long_endpoint_name(document):
 
 @mutation("bad ScalableDimension", "RH033")
 def bad_scalable_dimension(document):
-    properties(document, "AWS::ApplicationAutoScaling::ScalableTarget")["ScalableDimension"] = "sagemaker:variant:InstanceCount"
+    properties(document, "AWS::ApplicationAutoScaling::ScalableTarget")["ScalableDimension"] = (
+        "sagemaker:variant:InstanceCount"
+    )
 
 
 @mutation("bad predefined metric", "RH033")
 def bad_predefined_metric(document):
-    policy(document)["PredefinedMetricSpecification"]["PredefinedMetricType"] = "SageMakerInvocations"
+    policy(document)["PredefinedMetricSpecification"]["PredefinedMetricType"] = (
+        "SageMakerInvocations"
+    )
 
 
 @mutation("missing TargetValue", "RH031")
@@ -181,7 +197,11 @@ def bad_ssm_type(document):
 
 @mutation("alarm Period=45", "RH190")
 def alarm_period(document):
-    alarms = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    alarms = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::CloudWatch::Alarm"
+    ]
     next(each for each in alarms if "Period" in each)["Period"] = 45
 
 
@@ -218,9 +238,11 @@ def both_metric_kinds(document):
 
 @mutation("two endpoints with one name", "RH013")
 def two_endpoints_with_one_name(document):
-    first, second = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::SageMaker::Endpoint"][
-        :2
-    ]
+    first, second = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::SageMaker::Endpoint"
+    ][:2]
     second["EndpointName"] = first["EndpointName"]
 
 

@@ -1,4 +1,6 @@
-"""Our own templates by our rules, cfn-lint and cloudformation-validate: `python -m tests.synth.template_rules.own`."""
+"""Our own templates by our rules, cfn-lint and cloudformation-validate: `python -m
+tests.synth.template_rules.own`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbench.templates.check import check_templates
+from roundhouse.templates.check import check_templates
 
 ENVIRONMENTS = ("dev", "local")
 LEFT_OUT = {"W9013": "an environment file names its account: synth looks nothing up"}
@@ -28,7 +30,9 @@ def main() -> int:
 
 
 def synthesize(folder: Path) -> None:
-    """Every stack of every shipped environment, once with every engine in its lock and once with none."""
+    """Every stack of every shipped environment, once with every engine in its lock and once with
+    none.
+    """
     from tests.synth.assembly import synthesized
     from tests.synth.deployments import environment, locked, unlocked
 
@@ -49,7 +53,9 @@ def by_the_others(folder: Path) -> Iterator[str]:
     """What the other two say; a template that stands there twice is read once."""
     from tests.synth.template_rules.engines import says_cfn_lint, says_validate
 
-    texts = {path.read_text(encoding="utf-8"): path for path in sorted(folder.rglob("*.template.json"))}
+    texts = {
+        path.read_text(encoding="utf-8"): path for path in sorted(folder.rglob("*.template.json"))
+    }
     for text, path in texts.items():
         for said, rule in {**says_cfn_lint(text), **says_validate(text)}.items():
             if rule not in LEFT_OUT:

@@ -1,4 +1,6 @@
-"""Which engine finds which fault: `python -m tests.synth.template_rules.table --write` writes it into docs/template-rules.md."""
+"""Which engine finds which fault: `python -m tests.synth.template_rules.table --write` writes it
+into docs/template-rules.md.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from stacks.template_rules.rule import ChangeRule, RuleFacts, TogetherRule
-from stacks.template_rules.rules import all_rules
+from template_rules.rule import ChangeRule, RuleFacts, TogetherRule
+from template_rules.rules import all_rules
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "template-rules.md"
@@ -23,14 +25,21 @@ Found = Mapping[str, Mapping[str, set[str]]]
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 when the document differs and was not to be written."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the document; otherwise it is only compared")
+    parser.add_argument(
+        "--write", action="store_true", help="write the document; otherwise it is only compared"
+    )
     write = parser.parse_args(arguments).write
     before = DOCUMENT.read_text(encoding="utf-8")
-    after = with_section(with_section(before, RULES, rules_table()), TABLE, comparison_table(measured()))
+    after = with_section(
+        with_section(before, RULES, rules_table()), TABLE, comparison_table(measured())
+    )
     if write:
         DOCUMENT.write_text(after, encoding="utf-8")
     elif before != after:
-        print("docs/template-rules.md is old; `python -m tests.synth.template_rules.table --write`.", file=sys.stderr)
+        print(
+            "docs/template-rules.md is old; `python -m tests.synth.template_rules.table --write`.",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
@@ -48,7 +57,11 @@ def measured() -> Found:
     before = {name: engine(sound) for name, engine in ENGINES.items()}
     return {
         mutation.name: {
-            name: {rule for said, rule in engine(mutation.of(sound)).items() if said not in before[name]}
+            name: {
+                rule
+                for said, rule in engine(mutation.of(sound)).items()
+                if said not in before[name]
+            }
             for name, engine in ENGINES.items()
         }
         for mutation in MUTATIONS
@@ -64,15 +77,31 @@ def comparison_table(found: Found) -> str:
         "cloudformation-validate": f" {version('cloudformation-validate')}",
     }
     sums = [sum(bool(rows[engine]) for rows in found.values()) for engine in engines]
-    lines = [f"| Fault | {' | '.join(f'{engine}{versions[engine]}' for engine in engines)} |", "|---|" + "---|" * len(engines)]
-    lines += [f"| {name} | {' | '.join(_cell(rows[engine]) for engine in engines)} |" for name, rows in found.items()]
-    return "\n".join([*lines, f"| **found, of {len(found)}** | {' | '.join(f'**{each}**' for each in sums)} |"])
+    lines = [
+        f"| Fault | {' | '.join(f'{engine}{versions[engine]}' for engine in engines)} |",
+        "|---|" + "---|" * len(engines),
+    ]
+    lines += [
+        f"| {name} | {' | '.join(_cell(rows[engine]) for engine in engines)} |"
+        for name, rows in found.items()
+    ]
+    return "\n".join(
+        [*lines, f"| **found, of {len(found)}** | {' | '.join(f'**{each}**' for each in sums)} |"]
+    )
 
 
 def rules_table() -> str:
     """One row a rule."""
     lines = ["| Rule | | What holds |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {each.id} | {each.severity} | {each.sentence}{_looks_at(each)} |" for each in all_rules())])
+    return "\n".join(
+        [
+            *lines,
+            *(
+                f"| {each.id} | {each.severity} | {each.sentence}{_looks_at(each)} |"
+                for each in all_rules()
+            ),
+        ]
+    )
 
 
 def with_section(text: str, name: str, content: str) -> str:

@@ -1,4 +1,6 @@
-"""Further single faults of our own environment, of the kind that only a deployment, or an outage, would tell."""
+"""Further single faults of our own environment, of the kind that only a deployment, or an outage,
+would tell.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ import json
 
 import pytest
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.stack_facts import StackFacts
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.stack_facts import StackFacts
+from template_rules.template import Template
 from tests.synth.template_rules.mutations import properties, resource
 
 pytestmark = pytest.mark.synth
@@ -23,7 +25,11 @@ CONFIG, ENDPOINT, MODEL, MACHINE = (
 
 
 def latency(document):
-    alarms = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    alarms = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::CloudWatch::Alarm"
+    ]
     return next(each for each in alarms if each.get("MetricName") == "ModelLatency")
 
 
@@ -32,7 +38,8 @@ def slo(document):
     return next(
         each["Properties"]
         for each in document["Resources"].values()
-        if each["Type"] == "AWS::CloudWatch::Alarm" and str(each["Properties"].get("AlarmName")).endswith("-latency")
+        if each["Type"] == "AWS::CloudWatch::Alarm"
+        and str(each["Properties"].get("AlarmName")).endswith("-latency")
     )
 
 
@@ -58,7 +65,9 @@ def rules_of(bucket):
 
 
 def rule_of_engines(document):
-    return next(each for each in rules_of(properties(document, BUCKET)) if each.get("Prefix") == "engines/")
+    return next(
+        each for each in rules_of(properties(document, BUCKET)) if each.get("Prefix") == "engines/"
+    )
 
 
 FAULTS = {
@@ -66,15 +75,26 @@ FAULTS = {
     "lifecycle archives locked engines": (
         "RH301",
         lambda d: rules_of(properties(d, BUCKET)).append(
-            {"Status": "Enabled", "Transitions": [{"StorageClass": "GLACIER", "TransitionInDays": 9}]}
+            {
+                "Status": "Enabled",
+                "Transitions": [{"StorageClass": "GLACIER", "TransitionInDays": 9}],
+            }
         ),
     ),
-    "two lifecycle rules of one id": ("RH300", lambda d: [each.update(Id="Same") for each in rules_of(properties(d, BUCKET))]),
+    "two lifecycle rules of one id": (
+        "RH300",
+        lambda d: [each.update(Id="Same") for each in rules_of(properties(d, BUCKET))],
+    ),
     "key nobody manages": ("RH247", lambda d: properties(d, KEY)["KeyPolicy"]["Statement"].pop(0)),
-    "key that alarms may not use": ("RH249", lambda d: properties(d, KEY)["KeyPolicy"]["Statement"].pop(1)),
+    "key that alarms may not use": (
+        "RH249",
+        lambda d: properties(d, KEY)["KeyPolicy"]["Statement"].pop(1),
+    ),
     "policy of another topic": (
         "RH248",
-        lambda d: properties(d, TOPIC_POLICY)["PolicyDocument"]["Statement"][0].update(Resource="arn:aws:sns:us-east-1:1:a"),
+        lambda d: properties(d, TOPIC_POLICY)["PolicyDocument"]["Statement"][0].update(
+            Resource="arn:aws:sns:us-east-1:1:a"
+        ),
     ),
     "model's archive that its role may not read": (
         "RH114",
@@ -90,7 +110,9 @@ FAULTS = {
     ),
     "image of another region": (
         "RH112",
-        lambda d: properties(d, MODEL)["PrimaryContainer"].update(Image="111122223333.dkr.ecr.eu-west-1.amazonaws.com/a:1"),
+        lambda d: properties(d, MODEL)["PrimaryContainer"].update(
+            Image="111122223333.dkr.ecr.eu-west-1.amazonaws.com/a:1"
+        ),
     ),
     "role of another account": (
         "RH041",
@@ -112,17 +134,31 @@ FAULTS = {
             MaximumExecutionTimeoutInSeconds=600, TerminationWaitInSeconds=500
         ),
     ),
-    "update that resets the count": ("RH153", lambda d: properties(d, ENDPOINT).update(RetainAllVariantProperties=False)),
+    "update that resets the count": (
+        "RH153",
+        lambda d: properties(d, ENDPOINT).update(RetainAllVariantProperties=False),
+    ),
     "serverless memory": (
         "RH131",
         lambda d: properties(d, CONFIG)["ProductionVariants"][0].update(
             ServerlessConfig={"MaxConcurrency": 5, "MemorySizeInMB": 1500}
         ),
     ),
-    "task that is no call": ("RH268", lambda d: task(d, Resource="arn:aws:states:::codebuild:startBuilds.sync")),
+    "task that is no call": (
+        "RH268",
+        lambda d: task(d, Resource="arn:aws:states:::codebuild:startBuilds.sync"),
+    ),
     "misspelt field of a state": ("RH269", lambda d: task(d, ResultsPath="$.a")),
-    "misspelt attribute of a resource": ("RH017", lambda d: resource(d, ENDPOINT).update(DependOn="x")),
-    "misspelt function": ("RH025", lambda d: properties(d, MODEL).update(ExecutionRoleArn={"Fn::GetAt": ["ImagesRole", "Arn"]})),
+    "misspelt attribute of a resource": (
+        "RH017",
+        lambda d: resource(d, ENDPOINT).update(DependOn="x"),
+    ),
+    "misspelt function": (
+        "RH025",
+        lambda d: properties(d, MODEL).update(
+            ExecutionRoleArn={"Fn::GetAt": ["ImagesRole", "Arn"]}
+        ),
+    ),
 }
 
 

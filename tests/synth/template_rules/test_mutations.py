@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.template import Template
 from tests.synth.template_rules.mutations import MUTATIONS
 
 pytestmark = pytest.mark.synth

@@ -1,4 +1,6 @@
-"""No rule says anything about templates of our own: shipped environments, and endpoints with everything on."""
+"""No rule says anything about templates of our own: shipped environments, and endpoints with
+everything on.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,21 @@ import json
 import pytest
 
 from stacks.endpoint.template import endpoint_template
-from stacks.template_rules.checking import checked
-from stacks.template_rules.stack_facts import StackFacts
-from stacks.template_rules.template import Template
-from tests.synth.endpoint_cases import BESIDE, CAPTURE, CLOUD, IMAGES, MODEL, POOLS, QUEUE, beside, endpoints, wishes
+from template_rules.checking import checked
+from template_rules.stack_facts import StackFacts
+from template_rules.template import Template
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    CAPTURE,
+    CLOUD,
+    IMAGES,
+    MODEL,
+    POOLS,
+    QUEUE,
+    beside,
+    endpoints,
+    wishes,
+)
 from tests.synth.template_rules.own import by_our_rules, by_the_others, synthesize
 
 pytestmark = pytest.mark.synth
@@ -37,7 +50,9 @@ def test_shipped_environments_are_clean_for_the_others(folder):
 def test_a_fault_in_them_is_said_by_every_engine(folder, tmp_path):
     source = next((folder / "locked").rglob("*sentenceembedder*.template.json"))
     document = json.loads(source.read_text(encoding="utf-8"))
-    document["Resources"]["EndpointConfig"]["Properties"]["ProductionVariants"][0]["InitialInstanceCount"] = "one"
+    document["Resources"]["EndpointConfig"]["Properties"]["ProductionVariants"][0][
+        "InitialInstanceCount"
+    ] = "one"
     for name in ("a", "b", "c"):
         broken = tmp_path / "part" / f"{name}.template.json"
         broken.parent.mkdir(exist_ok=True)
@@ -55,11 +70,18 @@ EVERYTHING = {
     "queue": {MODEL: wishes(QUEUE)},
     "queue of pools": {MODEL: wishes(POOLS, QUEUE)},
     "variant": {BESIDE: beside("{joins: example, role: variant, weight: 1}")},
-    "variant on another GPU": {BESIDE: beside("{joins: example, role: variant, instance_type: ml.g6.xlarge}")},
+    "variant on another GPU": {
+        BESIDE: beside("{joins: example, role: variant, instance_type: ml.g6.xlarge}")
+    },
     "shadow": {BESIDE: beside("{joins: example, role: shadow}")},
     "four GPUs": {MODEL: {"ml.g5.xlarge": "ml.g5.12xlarge"}},
-    **{f"rollout {name}": {MODEL: wishes(f"rollout: {name}")} for name in ("canary", "linear", "rolling", "all-at-once")},
-    "own key": {CLOUD: {"platform:": "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/a\nplatform:"}},
+    **{
+        f"rollout {name}": {MODEL: wishes(f"rollout: {name}")}
+        for name in ("canary", "linear", "rolling", "all-at-once")
+    },
+    "own key": {
+        CLOUD: {"platform:": "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/a\nplatform:"}
+    },
 }
 
 

@@ -1,4 +1,6 @@
-"""What a server does with an archive that is not exactly the one that was built for it: one sentence and no engine."""
+"""What a server does with an archive that is not exactly the one that was built for it: one
+sentence and no engine.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ def verified(root, *, sha256=None, running=CPU_ONLY):
 
 def gpu(capability, *, tensorrt="11.0.0.4"):
     return Running(
-        pairs=((RUNTIME, "cpu"), (RUNTIME, capability), (RuntimeIdentity(name="tensorrt", version=tensorrt), capability))
+        pairs=(
+            (RUNTIME, "cpu"),
+            (RUNTIME, capability),
+            (RuntimeIdentity(name="tensorrt", version=tensorrt), capability),
+        )
     )
 
 
 def plan(*flags, tensorrt="11.0.0.4"):
-    return PlanRecord(tensorrt=tensorrt, layers=1, int8_layers=0, command=" ".join(("trtexec", *flags)))
+    return PlanRecord(
+        tensorrt=tensorrt, layers=1, int8_layers=0, command=" ".join(("trtexec", *flags))
+    )
 
 
 def test_archive_is_taken_when_the_whole_chain_holds(tmp_path):
@@ -77,14 +85,19 @@ def test_refuses_changed_file(tmp_path):
     write_archive(tmp_path)
     with (tmp_path / MODEL / "1" / "model.onnx").open("ab") as file:
         file.write(b"\0")
-    with pytest.raises(ArchiveRefused, match=r"1/model\.onnx has sha256 .* publish the archive again"):
+    with pytest.raises(
+        ArchiveRefused, match=r"1/model\.onnx has sha256 .* publish the archive again"
+    ):
         verified(tmp_path)
 
 
 def test_refuses_missing_file(tmp_path):
     write_archive(tmp_path)
     (tmp_path / MODEL / "1" / "tokenizer.json").unlink()
-    with pytest.raises(ArchiveRefused, match=r"1/tokenizer\.json is named in manifest\.json but is not in the archive"):
+    with pytest.raises(
+        ArchiveRefused,
+        match=r"1/tokenizer\.json is named in manifest\.json but is not in the archive",
+    ):
         verified(tmp_path)
 
 
@@ -96,11 +109,18 @@ def test_refuses_added_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "runtime", [RuntimeIdentity(name="onnxruntime", version="1.30.0"), RuntimeIdentity(name="tensorrt", version="10.16.1.11")]
+    "runtime",
+    [
+        RuntimeIdentity(name="onnxruntime", version="1.30.0"),
+        RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
+    ],
 )
 def test_refuses_foreign_runtime(tmp_path, runtime):
     write_archive(tmp_path, runtime=runtime)
-    with pytest.raises(ArchiveRefused, match=rf"made for {runtime.name} {runtime.version}, this server runs onnxruntime"):
+    with pytest.raises(
+        ArchiveRefused,
+        match=rf"made for {runtime.name} {runtime.version}, this server runs onnxruntime",
+    ):
         verified(tmp_path)
 
 
@@ -112,7 +132,10 @@ def test_refuses_foreign_compute_capability(tmp_path):
 
 def test_refuses_a_plan_and_says_what_is_missing(tmp_path):
     write_archive(tmp_path, runtime=TENSORRT, compute_capability="8.6", plan=plan())
-    with pytest.raises(ArchiveRefused, match=r"11\.0\.0\.4, this server runs onnxruntime \S+ \(there is no NVIDIA GPU\)"):
+    with pytest.raises(
+        ArchiveRefused,
+        match=r"11\.0\.0\.4, this server runs onnxruntime \S+ \(there is no NVIDIA GPU\)",
+    ):
         verified(tmp_path)
 
 
@@ -127,15 +150,27 @@ def test_cpu_engine_is_taken_beside_a_gpu(tmp_path):
     assert verified(tmp_path, running=gpu("9.0")).manifest.compute_capability == "cpu"
 
 
-@pytest.mark.parametrize(("wanted", "record"), [("11.0.0", None), ("11.0.0", plan()), ("11.0.0.4", plan())])
+@pytest.mark.parametrize(
+    ("wanted", "record"), [("11.0.0", None), ("11.0.0", plan()), ("11.0.0.4", plan())]
+)
 def test_plan_is_taken_by_the_build_that_made_it(tmp_path, wanted, record):
-    write_archive(tmp_path, runtime=RuntimeIdentity(name="tensorrt", version=wanted), compute_capability="9.0", plan=record)
+    write_archive(
+        tmp_path,
+        runtime=RuntimeIdentity(name="tensorrt", version=wanted),
+        compute_capability="9.0",
+        plan=record,
+    )
     assert not verified(tmp_path, running=gpu("9.0")).runs_host_code
 
 
 def test_refuses_a_plan_of_another_build_of_the_same_version(tmp_path):
-    write_archive(tmp_path, runtime=TENSORRT, compute_capability="9.0", plan=plan(tensorrt="11.0.0.3"))
-    with pytest.raises(ArchiveRefused, match=r"made for tensorrt 11\.0\.0\.3, this server runs .*tensorrt 11\.0\.0\.4"):
+    write_archive(
+        tmp_path, runtime=TENSORRT, compute_capability="9.0", plan=plan(tensorrt="11.0.0.3")
+    )
+    with pytest.raises(
+        ArchiveRefused,
+        match=r"made for tensorrt 11\.0\.0\.3, this server runs .*tensorrt 11\.0\.0\.4",
+    ):
         verified(tmp_path, running=gpu("9.0"))
 
 
@@ -156,10 +191,17 @@ def test_portable_plan_is_taken_by_newer_gpus(tmp_path, capability):
 )
 def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, flags):
     write_archive(tmp_path, runtime=TENSORRT, compute_capability="8.6", plan=plan(*flags))
-    with pytest.raises(ArchiveRefused, match=rf"compute capability 8\.6, this server runs {capability}"):
+    with pytest.raises(
+        ArchiveRefused, match=rf"compute capability 8\.6, this server runs {capability}"
+    ):
         verified(tmp_path, running=gpu(capability))
 
 
 def test_version_compatible_plan_runs_its_own_code(tmp_path):
-    write_archive(tmp_path, runtime=TENSORRT, compute_capability="9.0", plan=plan("--fp16", "--versionCompatible"))
+    write_archive(
+        tmp_path,
+        runtime=TENSORRT,
+        compute_capability="9.0",
+        plan=plan("--fp16", "--versionCompatible"),
+    )
     assert verified(tmp_path, running=gpu("9.0")).runs_host_code

@@ -24,7 +24,9 @@ class ClientError(Exception):
 
     def __init__(self, code: str, original: int | None = None) -> None:
         super().__init__(code)
-        self.response = {"Error": {"Code": code}} | ({} if original is None else {"OriginalStatusCode": original})
+        self.response = {"Error": {"Code": code}} | (
+            {} if original is None else {"OriginalStatusCode": original}
+        )
 
 
 class Runtime:
@@ -64,7 +66,12 @@ def test_client_names_its_target_model():
 
 
 @pytest.mark.parametrize(
-    "fault", [ClientError("ThrottlingException"), ClientError("ModelNotReadyException"), ClientError("ModelError", 503)]
+    "fault",
+    [
+        ClientError("ThrottlingException"),
+        ClientError("ModelNotReadyException"),
+        ClientError("ModelError", 503),
+    ],
 )
 def test_client_asks_again_when_that_may_help(fault):
     runtime = Runtime(fault, fault)
@@ -72,7 +79,10 @@ def test_client_asks_again_when_that_may_help(fault):
     assert len(runtime.calls) == 3
 
 
-@pytest.mark.parametrize("fault", [ClientError("ModelError", 400), ClientError("ValidationError"), ValueError("no response")])
+@pytest.mark.parametrize(
+    "fault",
+    [ClientError("ModelError", 400), ClientError("ValidationError"), ValueError("no response")],
+)
 def test_refuses_to_ask_again_when_it_cannot_help(fault):
     runtime = Runtime(fault)
     with pytest.raises(EndpointFault, match="Endpoint e gave no answer at attempt 1"):
@@ -97,7 +107,9 @@ def test_an_answer_that_breaks_off_is_a_sentence_and_is_not_asked_again():
             return super().invoke_endpoint(**arguments) | {"Body": Torn()}
 
     runtime = Breaking()
-    with pytest.raises(EndpointFault, match=r"^Endpoint e broke off its answer: Read timeout on endpoint$"):
+    with pytest.raises(
+        EndpointFault, match=r"^Endpoint e broke off its answer: Read timeout on endpoint$"
+    ):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1
 
@@ -116,20 +128,40 @@ def refused(status, said):
 
 
 def test_tritons_full_queue_is_asked_again_though_it_says_400():
-    runtime = Runtime(refused(400, '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}'))
+    runtime = Runtime(
+        refused(400, '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}')
+    )
     assert client(runtime).embed(["a"]).tolist() == [[1]]
     assert len(runtime.calls) == 2
 
 
 def sentences_of(kind: str) -> list[str]:
-    """What faults of a kind say in the Python server, as far as it is written down where they are raised."""
+    """What faults of a kind say in the Python server, as far as it is written down where they are
+    raised.
+    """
     found = []
     for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
-        named = {name.id: node.value for node in nodes if isinstance(node, ast.Assign) for name in node.targets if is_name(name)}
-        calls = [node for node in nodes if isinstance(node, ast.Call) and is_name(node.func, kind) and node.args]
-        said = [named.get(call.args[0].id) if is_name(call.args[0]) else call.args[0] for call in calls]
-        found += ["".join(part.value for part in ast.walk(each) if is_text(part)) for each in said if each is not None]
+        named = {
+            name.id: node.value
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for name in node.targets
+            if is_name(name)
+        }
+        calls = [
+            node
+            for node in nodes
+            if isinstance(node, ast.Call) and is_name(node.func, kind) and node.args
+        ]
+        said = [
+            named.get(call.args[0].id) if is_name(call.args[0]) else call.args[0] for call in calls
+        ]
+        found += [
+            "".join(part.value for part in ast.walk(each) if is_text(part))
+            for each in said
+            if each is not None
+        ]
     return [sentence for sentence in found if sentence]
 
 
@@ -145,12 +177,17 @@ TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
 
 
 def test_the_python_servers_words_for_a_passed_deadline_are_known():
-    assert len(TOO_LATE) > 4 and all(any(words in said for words in OUT_OF_TIME) for said in TOO_LATE)
+    assert len(TOO_LATE) > 4 and all(
+        any(words in said for words in OUT_OF_TIME) for said in TOO_LATE
+    )
     others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
     assert len(others) > 8 and not any(words in said for words in OUT_OF_TIME for said in others)
 
 
-@pytest.mark.parametrize("fault", [refused(400, "Request timeout expired"), refused(429, "slow down"), refused(500, "boom")])
+@pytest.mark.parametrize(
+    "fault",
+    [refused(400, "Request timeout expired"), refused(429, "slow down"), refused(500, "boom")],
+)
 def test_refuses_to_ask_again_what_was_refused_for_itself(fault):
     runtime = Runtime(fault)
     with pytest.raises(EndpointFault):
@@ -167,15 +204,25 @@ def test_refuses_to_ask_again_what_has_waited_its_whole_time(said):
 
 
 def test_a_refusal_says_what_the_server_said():
-    with pytest.raises(EndpointFault, match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$"):
+    with pytest.raises(
+        EndpointFault,
+        match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$",
+    ):
         client(Runtime(refused(400, '{"error": "Too long."}'))).embed(["a"])
 
 
 def test_a_classifiers_scores_are_probabilities():
     class Logits:
         def invoke_endpoint(self, **arguments):
-            document = {"outputs": [{"name": "logits", "datatype": "FP32", "shape": [2, 2], "data": [0, 1000, 3, 3]}]}
-            return {"Body": io.BytesIO(json.dumps(document).encode()), "ContentType": "application/json"}
+            document = {
+                "outputs": [
+                    {"name": "logits", "datatype": "FP32", "shape": [2, 2], "data": [0, 1000, 3, 3]}
+                ]
+            }
+            return {
+                "Body": io.BytesIO(json.dumps(document).encode()),
+                "ContentType": "application/json",
+            }
 
     assert client(Logits()).scores(["a", "b"]).tolist() == [[0, 1], [0.5, 0.5]]
 
@@ -184,8 +231,13 @@ def test_arrays_go_in_and_come_out():
     class Echo:
         def invoke_endpoint(self, **arguments):
             assert arguments["TargetModel"] == "t"
-            document = {"outputs": [{"name": "y", "datatype": "INT64", "shape": [2], "data": [1, 2]}]}
-            return {"Body": io.BytesIO(json.dumps(document).encode()), "ContentType": "application/json"}
+            document = {
+                "outputs": [{"name": "y", "datatype": "INT64", "shape": [2], "data": [1, 2]}]
+            }
+            return {
+                "Body": io.BytesIO(json.dumps(document).encode()),
+                "ContentType": "application/json",
+            }
 
     found = client(Echo(), target_model="t").ask({"x": np.ones((2, 3), np.float32)})
     assert {name: array.tolist() for name, array in found.items()} == {"y": [1, 2]}
@@ -194,10 +246,14 @@ def test_arrays_go_in_and_come_out():
 def test_refuses_an_answer_of_another_height():
     class Short:
         def invoke_endpoint(self, **arguments):
-            document = {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
+            document = {
+                "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+            }
             return {"Body": io.BytesIO(json.dumps(document).encode())}
 
-    with pytest.raises(AnswerFault, match=r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"):
+    with pytest.raises(
+        AnswerFault, match=r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"
+    ):
         client(Short()).embed(["a", "b"])
 
 
@@ -209,7 +265,9 @@ def test_large_bodies_are_compressed_when_asked(limit, compressed):
 
 
 class Compressing(Runtime):
-    """A client of boto3 as far as its events go: what is registered sees each request before it is signed."""
+    """A client of boto3 as far as its events go: what is registered sees each request before it is
+    signed.
+    """
 
     def __init__(self):
         super().__init__()

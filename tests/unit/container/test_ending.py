@@ -16,14 +16,29 @@ ARCHIVE_REFUSED = 3
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "> >(true) 2>&1", "2> >(true)"])
+@pytest.mark.parametrize(
+    "closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "> >(true) 2>&1", "2> >(true)"]
+)
 def test_exit_code_stands_whoever_reads_the_streams(closed):
     """A slow start lets the reader of a broken pipe end first."""
     done = subprocess.run(
-        ["bash", "-c", f"{SERVER} {closed}"], cwd=ROOT, env=NOWHERE, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", f"{SERVER} {closed}"],
+        cwd=ROOT,
+        env=NOWHERE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == ARCHIVE_REFUSED
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
@@ -48,7 +63,9 @@ print(socket.socket().fileno() > 2, os.readlink("/proc/self/fd/2"))
 
 def test_termination_before_the_event_loop_runs_ends_with_zero():
     """Only a signal with a handler reaches a container's first process."""
-    server = subprocess.Popen([sys.executable, "-m", "container.server"], cwd=ROOT, env=NOWHERE, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "container.server"], cwd=ROOT, env=NOWHERE, stderr=subprocess.DEVNULL
+    )
     try:
         while server.poll() is None and not _is_caught(server.pid, signal.SIGTERM):
             pass
@@ -65,7 +82,9 @@ def _is_caught(pid: int, number: int) -> bool:
 
 
 def test_signal_after_the_event_loop_ended_changes_nothing():
-    """Python gives up its own handlers while it ends, and a second SIGTERM would then be the exit code; ignoring stays."""
+    """Python gives up its own handlers while it ends, and a second SIGTERM would then be the exit
+    code; ignoring stays.
+    """
     program = """
 import os, signal
 from container.server.composition.parts import stop_on_signals

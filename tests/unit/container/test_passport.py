@@ -1,4 +1,6 @@
-"""What a model inside Triton reads of its archive: digests, lengths, sizes to warm up with, and the runtime beside it."""
+"""What a model inside Triton reads of its archive: digests, lengths, sizes to warm up with, and the
+runtime beside it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import pytest
 
 from container.server.engines.sizes import warm_up_sizes
 from onboarding.manifest import ProfileRecord, RuntimeIdentity
-from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CARRIED, CLASSIFIER, EMBEDDER, write_archive
+from tests.fixtures.tiny_embedder.archive import (
+    ARITHMETIC,
+    CARRIED,
+    CLASSIFIER,
+    EMBEDDER,
+    write_archive,
+)
 
 
 def _passport(name="passport", path=CARRIED / "passport.py"):
@@ -36,7 +44,10 @@ def test_whole_archive_is_verified(tiny, tmp_path):
 
 
 def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
-    profiles = (ProfileRecord(batch=(1, 8, 64), sequence=(8, 16, 32)), ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)))
+    profiles = (
+        ProfileRecord(batch=(1, 8, 64), sequence=(8, 16, 32)),
+        ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)),
+    )
     manifest = write_archive(tmp_path, optimization_profiles=profiles)
     found = passport.warm_up_sizes(passport.read_manifest(tmp_path, None))
     assert found == warm_up_sizes(manifest) == ((1, 8), (8, 16), (32, 32), (1, 64), (4, 128))
@@ -44,22 +55,40 @@ def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
 
 def test_nothing_is_warmed_up_when_the_spec_says_so(tmp_path):
     manifest = write_archive(tmp_path, warm_up=False)
-    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == warm_up_sizes(manifest) == ()
+    assert (
+        passport.warm_up_sizes(passport.read_manifest(tmp_path, None))
+        == warm_up_sizes(manifest)
+        == ()
+    )
 
 
 def test_warm_up_of_tensors_has_no_sequence(tmp_path):
     write_archive(tmp_path, ARITHMETIC)
-    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == ((1, None), (8, None), (32, None))
+    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == (
+        (1, None),
+        (8, None),
+        (32, None),
+    )
 
 
 def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
     profiles = [{"sequence": [16, 100, 256]}, {"sequence": [8, 32, 64]}]
-    assert passport.sequence_buckets({"optimization_profiles": profiles}) == (8, 16, 32, 64, 100, 128, 256)
+    assert passport.sequence_buckets({"optimization_profiles": profiles}) == (
+        8,
+        16,
+        32,
+        64,
+        100,
+        128,
+        256,
+    )
     assert passport.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
 
 
 class Libraries:
-    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes would load them."""
+    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes would load
+    them.
+    """
 
     def __init__(self, *, failing: str = "") -> None:
         self.loaded: list[str] = []
@@ -109,8 +138,16 @@ def test_compute_capability_is_not_known_when_the_driver_fails(failing):
 @pytest.mark.parametrize(
     ("version", "capability", "sentence"),
     [
-        ("10.16.0.11", "8.6", "the engine was made for tensorrt 10.16.1.11, this server runs tensorrt 10.16.0.11"),
-        ("10.16.1.11", "8.9", "the engine was made for compute capability 8.6, this server runs 8.9"),
+        (
+            "10.16.0.11",
+            "8.6",
+            "the engine was made for tensorrt 10.16.1.11, this server runs tensorrt 10.16.0.11",
+        ),
+        (
+            "10.16.1.11",
+            "8.9",
+            "the engine was made for compute capability 8.6, this server runs 8.9",
+        ),
     ],
 )
 def test_refuses_a_foreign_tensorrt_or_gpu(version, capability, sentence, tmp_path):
@@ -136,7 +173,9 @@ def test_refuses_a_changed_an_added_and_a_lost_file(tmp_path):
         passport.verified_manifest(tmp_path)
     (tmp_path / "more").unlink()
     config.unlink()
-    with pytest.raises(passport.Refused, match=r"config.pbtxt is named in manifest.json but is not in the archive"):
+    with pytest.raises(
+        passport.Refused, match=r"config.pbtxt is named in manifest.json but is not in the archive"
+    ):
         passport.verified_manifest(tmp_path)
 
 
@@ -147,13 +186,27 @@ def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
 
 
 def write_several(root):
-    """An archive with an engine for each of two compute capabilities, as far as a passport reads it."""
-    manifest = json.loads(write_archive(root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")).to_bytes())
+    """An archive with an engine for each of two compute capabilities, as far as a passport reads
+    it.
+    """
+    manifest = json.loads(
+        write_archive(
+            root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+        ).to_bytes()
+    )
     for name in ("model_86.plan", "model_90.plan"):
         (root / EMBEDDER.model / "1" / name).write_text(name)
         manifest["files"][f"{EMBEDDER.model}/1/{name}"] = hashlib.sha256(name.encode()).hexdigest()
-    engines = {cc: {"engine_file": f"{EMBEDDER.model}/1/model_{cc.replace('.', '')}.plan"} for cc in ("8.6", "9.0")}
-    combined = manifest | {"format_version": 2, "engines": engines, "compute_capability": "8.6, 9.0", "engine_file": None}
+    engines = {
+        cc: {"engine_file": f"{EMBEDDER.model}/1/model_{cc.replace('.', '')}.plan"}
+        for cc in ("8.6", "9.0")
+    }
+    combined = manifest | {
+        "format_version": 2,
+        "engines": engines,
+        "compute_capability": "8.6, 9.0",
+        "engine_file": None,
+    }
     (root / "manifest.json").write_text(json.dumps(combined))
 
 
@@ -168,7 +221,10 @@ def test_engine_of_several_is_the_one_for_the_gpu(capability, chosen, tmp_path):
 
 def test_refuses_a_gpu_without_an_engine_among_several(tmp_path):
     write_several(tmp_path)
-    with pytest.raises(several.Refused, match=r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one"):
+    with pytest.raises(
+        several.Refused,
+        match=r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one",
+    ):
         several.verified_manifest(tmp_path, lambda: "8.9")
 
 
@@ -181,10 +237,16 @@ def test_refuses_a_changed_engine_of_another_gpu(tmp_path):
 
 def test_refuses_several_where_only_one_engine_is_read(tmp_path):
     write_several(tmp_path)
-    with pytest.raises(passport.Refused, match=r"compute capability 8\.6, 9\.0, this server runs 8\.6"):
-        passport.refuse_foreign_runtime(passport.verified_manifest(tmp_path), "tensorrt", "10.16.1.11", "8.6")
+    with pytest.raises(
+        passport.Refused, match=r"compute capability 8\.6, 9\.0, this server runs 8\.6"
+    ):
+        passport.refuse_foreign_runtime(
+            passport.verified_manifest(tmp_path), "tensorrt", "10.16.1.11", "8.6"
+        )
 
 
 def test_tokenizer_finds_in_several_all_that_it_asks_of_one():
-    asked = set(re.findall(r"\bpassport\.([A-Za-z_]+)", (CARRIED / "tokenizer.py").read_text())) - {"py"}
+    asked = set(re.findall(r"\bpassport\.([A-Za-z_]+)", (CARRIED / "tokenizer.py").read_text())) - {
+        "py"
+    }
     assert asked == set(several.__all__)

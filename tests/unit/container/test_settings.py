@@ -13,7 +13,11 @@ from container.server.settings import VARIABLES, Settings, SettingsFault, read_s
 
 def test_settings_default_to_what_sagemaker_needs():
     assert read_settings({"PATH": "/bin", "SAGEMAKER_PROGRAM": "x"}) == Settings()
-    assert (Settings().model_dir, Settings().address, Settings().port) == (Path("/opt/ml/model"), "0.0.0.0", 8080)
+    assert (Settings().model_dir, Settings().address, Settings().port) == (
+        Path("/opt/ml/model"),
+        "0.0.0.0",
+        8080,
+    )
 
 
 def test_settings_are_read_from_their_variables():
@@ -23,7 +27,9 @@ def test_settings_are_read_from_their_variables():
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
         "ROUNDHOUSE_THREADS": "2",
     }
-    assert read_settings(environ) == Settings(model_dir=Path("/m"), port=9000, address="127.0.0.1", threads=2)
+    assert read_settings(environ) == Settings(
+        model_dir=Path("/m"), port=9000, address="127.0.0.1", threads=2
+    )
 
 
 def test_empty_variable_means_default():
@@ -31,7 +37,9 @@ def test_empty_variable_means_default():
 
 
 def test_refuses_unknown_variable_with_the_nearest_known():
-    with pytest.raises(SettingsFault, match=r"ROUNDHOUSE_THREAD is not a setting.*did you mean ROUNDHOUSE_THREADS"):
+    with pytest.raises(
+        SettingsFault, match=r"ROUNDHOUSE_THREAD is not a setting.*did you mean ROUNDHOUSE_THREADS"
+    ):
         read_settings({"ROUNDHOUSE_THREAD": "2"})
 
 
@@ -75,17 +83,23 @@ def test_refuses_several_processes_before_many_models():
 
 
 def test_refuses_to_pin_one_archive_of_many_models():
-    with pytest.raises(SettingsFault, match=r"ROUNDHOUSE_MANIFEST_SHA256 pins one archive, .*; leave it unset"):
+    with pytest.raises(
+        SettingsFault, match=r"ROUNDHOUSE_MANIFEST_SHA256 pins one archive, .*; leave it unset"
+    ):
         read_settings({"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_MANIFEST_SHA256": "0" * 64})
 
 
-@pytest.mark.parametrize(("text", "expected"), [("true", True), ("True", True), ("false", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("true", True), ("True", True), ("false", False), ("", False)]
+)
 def test_multi_model_mode_is_what_sagemaker_says(text, expected):
     assert read_settings({"SAGEMAKER_MULTI_MODEL": text}).multi_model is expected
 
 
 def test_refuses_a_switch_that_is_neither():
-    with pytest.raises(SettingsFault, match="SAGEMAKER_MULTI_MODEL is 'yes'; it must be true, false or unset"):
+    with pytest.raises(
+        SettingsFault, match="SAGEMAKER_MULTI_MODEL is 'yes'; it must be true, false or unset"
+    ):
         read_settings({"SAGEMAKER_MULTI_MODEL": "yes"})
 
 
@@ -103,14 +117,22 @@ import numpy, pydantic, re, sys
 print(re.search("Threads:.([0-9]+)", open("/proc/self/status").read())[1], "importlib.metadata" in sys.modules)
 """
     root = Path(__file__).parents[3]
-    found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
     assert found.stdout.split() == ["1", "False"]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("SAGEMAKER_BIND_TO_PORT", "65536"), ("ROUNDHOUSE_SLOTS", "100000"), ("ROUNDHOUSE_QUEUE_ROWS", "9" * 30)],
+    [
+        ("SAGEMAKER_BIND_TO_PORT", "65536"),
+        ("ROUNDHOUSE_SLOTS", "100000"),
+        ("ROUNDHOUSE_QUEUE_ROWS", "9" * 30),
+    ],
 )
 def test_refuses_a_count_that_nothing_can_hold(name, text):
-    with pytest.raises(SettingsFault, match=rf"{name} is '{text[:40]}'; it must be a whole number from 1 to \d+"):
+    with pytest.raises(
+        SettingsFault, match=rf"{name} is '{text[:40]}'; it must be a whole number from 1 to \d+"
+    ):
         read_settings({name: text})

@@ -1,4 +1,6 @@
-"""The Triton image, as far as it can be judged without Docker: what it sets, its user, and how `serve` becomes the server."""
+"""The Triton image, as far as it can be judged without Docker: what it sets, its user, and how
+`serve` becomes the server.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_serve_becomes_the_server_so_that_sigterm_reaches_it(tmp_path):
     )
 
 
-@pytest.mark.parametrize("script", ["#!/bin/bash\n", "#!/bin/bash\n  tritonserver --allow-sagemaker=true &\n"])
+@pytest.mark.parametrize(
+    "script", ["#!/bin/bash\n", "#!/bin/bash\n  tritonserver --allow-sagemaker=true &\n"]
+)
 def test_refuses_a_base_image_whose_serve_ends_otherwise(script, tmp_path):
     assert become_the_server(script, tmp_path)[0] != 0
 
@@ -45,7 +49,9 @@ def test_image_sets_what_endpoints_are_deployed_with():
 def test_image_runs_as_an_unprivileged_user_with_hashed_requirements_and_sagemakers_labels():
     lines = DOCKERFILE.splitlines()
     assert [line for line in lines if line.startswith("USER ")] == ["USER triton-server"]
-    assert lines.index("USER triton-server") > max(index for index, line in enumerate(lines) if line.startswith("RUN "))
+    assert lines.index("USER triton-server") > max(
+        index for index, line in enumerate(lines) if line.startswith("RUN ")
+    )
     assert '"--require-hashes", "--only-binary=:all:"' in DOCKERFILE
     for capability in ("accept-bind-to-port", "multi-models"):
         assert f"com.amazonaws.sagemaker.capabilities.{capability}=true" in DOCKERFILE

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from container.server.codecs import tensors, texts
 from container.server.types import Signature, TensorSignature
-from container.wire import AnswerFault, InputFault, array_request, arrays_of, rows_of, sentence_of, text_request
+from container.wire import (
+    AnswerFault,
+    InputFault,
+    array_request,
+    arrays_of,
+    rows_of,
+    sentence_of,
+    text_request,
+)
 from onboarding.manifest import TensorRecord
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5)
@@ -19,7 +27,9 @@ SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
 
 
 def signature(*records):
-    known = tuple(TensorRecord(name=name, datatype=datatype, shape=shape) for name, datatype, shape in records)
+    known = tuple(
+        TensorRecord(name=name, datatype=datatype, shape=shape) for name, datatype, shape in records
+    )
     return TensorSignature(model="tiny", inputs=known, outputs=known)
 
 
@@ -36,7 +46,10 @@ def test_arrays_arrive_as_they_were_sent_and_come_back(binary):
         "half": np.array([[0.5], [2.0]], np.float16),
     }  # fmt: skip
     taken = signature(
-        ("signal", "FP32", (-1, 3, 2)), ("gain", "INT64", (-1, 1)), ("on", "BOOL", (-1, 1)), ("half", "FP16", (-1, 1))
+        ("signal", "FP32", (-1, 3, 2)),
+        ("gain", "INT64", (-1, 1)),
+        ("on", "BOOL", (-1, 1)),
+        ("half", "FP16", (-1, 1)),
     )
     request = tensors.decoded(*array_request(sent, binary=binary), taken)
     stacked = [np.stack([row[place] for row in request.rows]) for place in range(4)]
@@ -80,7 +93,10 @@ def test_refuses_nan_in_json():
         (b'{"outputs": [{"name": "a", "shape": [2], "data": [1]}]}', ""),
         (b'{"outputs": [{"name": "a", "shape": [1], "datatype": "FP99", "data": [1]}]}', ""),
         (b"{}", "x;json-header-size=no"),
-        (b'{"outputs": [{"name": "a", "shape": [1], "datatype": "FP32"}]}\0', "x;json-header-size=62"),
+        (
+            b'{"outputs": [{"name": "a", "shape": [1], "datatype": "FP32"}]}\0',
+            "x;json-header-size=62",
+        ),
     ],
 )
 def test_refuses_an_answer_that_cannot_be_read(body, content_type):
@@ -89,7 +105,13 @@ def test_refuses_an_answer_that_cannot_be_read(body, content_type):
 
 
 def test_refuses_to_guess_which_output_is_meant():
-    body = json.dumps({"outputs": [{"name": name, "shape": [1], "datatype": "FP32", "data": [1]} for name in "ab"]}).encode()
+    body = json.dumps(
+        {
+            "outputs": [
+                {"name": name, "shape": [1], "datatype": "FP32", "data": [1]} for name in "ab"
+            ]
+        }
+    ).encode()
     assert rows_of(body, "", "b").tolist() == [1]
     with pytest.raises(AnswerFault, match="should have one output, it has 'a', 'b'"):
         rows_of(body, "")

@@ -1,4 +1,6 @@
-"""Small random models of the architectures that the road promises: text checkpoints, and vision networks as ONNX files."""
+"""Small random models of the architectures that the road promises: text checkpoints, and vision
+networks as ONNX files.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,50 @@ VOCABULARY = len(SPECIAL) + len(WORDS)
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "BERT": ("Bert", {"hidden_size": 32, "max_position_embeddings": 64, **SMALL}),
-    "DistilBERT": ("DistilBert", {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 64}),
-    "RoBERTa": ("Roberta", {"hidden_size": 32, "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1, **SMALL}),
-    "MiniLM": ("Bert", {"hidden_size": 384, "max_position_embeddings": 64, **SMALL, "num_attention_heads": 12}),
+    "DistilBERT": (
+        "DistilBert",
+        {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 64},
+    ),
+    "RoBERTa": (
+        "Roberta",
+        {
+            "hidden_size": 32,
+            "max_position_embeddings": 34,
+            "type_vocab_size": 1,
+            "pad_token_id": 1,
+            **SMALL,
+        },
+    ),
+    "MiniLM": (
+        "Bert",
+        {"hidden_size": 384, "max_position_embeddings": 64, **SMALL, "num_attention_heads": 12},
+    ),
 }
 """transformers' class, its configuration."""
 
 
-def write_text_checkpoint(folder: Path, name: str, *, classes: tuple[str, ...] = (), **changes: Any) -> Path:
-    """A checkpoint with a head when there are classes. Weights are spread, so that texts get different answers."""
+def write_text_checkpoint(
+    folder: Path, name: str, *, classes: tuple[str, ...] = (), **changes: Any
+) -> Path:
+    """A checkpoint with a head when there are classes.
+
+    Weights are spread, so that texts get different answers.
+    """
     torch.manual_seed(0)
     kind, settings = TEXT[name]
-    labels = {"id2label": dict(enumerate(classes)), "label2id": {each: index for index, each in enumerate(classes)}}
+    labels = {
+        "id2label": dict(enumerate(classes)),
+        "label2id": {each: index for index, each in enumerate(classes)},
+    }
     spread = 1.2 / settings.get("hidden_size", 32) ** 0.5
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=VOCABULARY, initializer_range=spread, **settings | (labels if classes else {}) | changes
+        vocab_size=VOCABULARY,
+        initializer_range=spread,
+        **settings | (labels if classes else {}) | changes,
     )
-    model = getattr(transformers, f"{kind}{'ForSequenceClassification' if classes else 'Model'}")(config).eval()
+    model = getattr(transformers, f"{kind}{'ForSequenceClassification' if classes else 'Model'}")(
+        config
+    ).eval()
     tokenizer = _roberta_tokenizer() if name == "RoBERTa" else word_tokenizer()
     if classes:
         _balance(model, tokenizer)
@@ -63,18 +92,27 @@ def _roberta_tokenizer() -> Any:
     state["padding"] = None
     state["post_processor"] = None
     tokenizer = type(word_tokenizer()).from_str(json.dumps(state))
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     return tokenizer
 
 
 class Residual(torch.nn.Module):
-    """What makes a ResNet: convolutions, batch normalisation, a way around them, pooling, a classifier."""
+    """What makes a ResNet: convolutions, batch normalisation, a way around them, pooling, a
+    classifier.
+    """
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+        self.stem = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+        )
         self.block = torch.nn.Sequential(
-            torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1)
+            torch.nn.Conv2d(8, 8, 3, padding=1),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 8, 3, padding=1),
         )
         self.head = torch.nn.Linear(8, classes)
 
@@ -90,7 +128,13 @@ class Vision(torch.nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        settings = {"hidden_size": 32, "image_size": 16, "patch_size": 4, "num_labels": classes, "initializer_range": 0.2}
+        settings = {
+            "hidden_size": 32,
+            "image_size": 16,
+            "patch_size": 4,
+            "num_labels": classes,
+            "initializer_range": 0.2,
+        }
         config = transformers.ViTConfig(**settings, **SMALL, attn_implementation="eager")
         self.model = transformers.ViTForImageClassification(config)
 

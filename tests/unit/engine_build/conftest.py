@@ -38,7 +38,9 @@ def built(wheel, tmp_path_factory) -> Built:
     from engine_build.store import FolderStore
 
     place = tmp_path_factory.mktemp("built")
-    root = write_tree(place / "root", model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8"))
+    root = write_tree(
+        place / "root", model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8")
+    )
     runner = StandInRunner(wheel)
     tools = shop(root, place / "out", store=FolderStore(place / "store"), runner=runner)
     with tools.work:

@@ -1,16 +1,30 @@
-"""The command lines that are golden. `python -m tests.unit.engine_build.golden_commands` writes their files anew."""
+"""The command lines that are golden.
+
+`python -m tests.unit.engine_build.golden_commands` writes their files anew.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from engine_build.tensorrt.trtexec import Measurement, Request, banner, compilation, measurement, plan_version, profile
+from engine_build.tensorrt.trtexec import (
+    Measurement,
+    Request,
+    banner,
+    compilation,
+    measurement,
+    plan_version,
+    profile,
+)
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
 FOLDER = Path(__file__).parent / "golden/trtexec"
-TEXT = tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask"))
+TEXT = tuple(
+    TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
+    for name in ("input_ids", "attention_mask")
+)
 IMAGE = (
     TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, 224, 224)),
     TensorRecord(name="mean", datatype="FP32", shape=(3,)),
@@ -26,12 +40,32 @@ FP16 = Request(
     timing_cache=Path("timing.cache"),
     workspace_mib=4096,
 )
-FP32 = replace(FP16, precision="fp32", profiles=(profile(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4))),), workspace_mib=None)
-INT8 = replace(FP16, precision="int8", profiles=(SHORT, LONG), optimization_level=5, tactic_shared_memory_kib=48)
-BY_CACHE = replace(FP16, precision="int8", strongly_typed=False, calibration_cache=Path("calibration.cache"))
+FP32 = replace(
+    FP16,
+    precision="fp32",
+    profiles=(profile(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4))),),
+    workspace_mib=None,
+)
+INT8 = replace(
+    FP16,
+    precision="int8",
+    profiles=(SHORT, LONG),
+    optimization_level=5,
+    tactic_shared_memory_kib=48,
+)
+BY_CACHE = replace(
+    FP16, precision="int8", strongly_typed=False, calibration_cache=Path("calibration.cache")
+)
 BF16 = replace(FP16, precision="bf16", strongly_typed=False)
-PORTABLE = replace(FP16, hardware_compatibility="ampere+", version_compatible=True, exclude_lean_runtime=True)
-SAME = replace(FP32, hardware_compatibility="same_compute_capability", verbosity="layer_names_only", profiles=())
+PORTABLE = replace(
+    FP16, hardware_compatibility="ampere+", version_compatible=True, exclude_lean_runtime=True
+)
+SAME = replace(
+    FP32,
+    hardware_compatibility="same_compute_capability",
+    verbosity="layer_names_only",
+    profiles=(),
+)
 RUN = Measurement(plan=Path("model.plan"), shapes=tuple((each.name, each.opt) for each in SHORT))
 WHOLE_RUN = replace(
     RUN,
@@ -44,7 +78,13 @@ WHOLE_RUN = replace(
 COMMANDS = {
     **{
         f"{name}_{dialect}": compilation(request, dialect)
-        for name, request in {"fp16": FP16, "fp32": FP32, "int8": INT8, "portable": PORTABLE, "same": SAME}.items()
+        for name, request in {
+            "fp16": FP16,
+            "fp32": FP32,
+            "int8": INT8,
+            "portable": PORTABLE,
+            "same": SAME,
+        }.items()
         for dialect in (10, 11)
     },
     **{f"run_{dialect}": measurement(RUN, dialect) for dialect in (10, 11)},

@@ -1,4 +1,6 @@
-"""Model configurations kept as golden files; `python -m tests.unit.engine_build.golden_configurations` rewrites them."""
+"""Model configurations kept as golden files; `python -m
+tests.unit.engine_build.golden_configurations` rewrites them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from onboarding.manifest import ProfileRecord, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 
 GOLDEN = Path(__file__).with_name("golden")
-TOKENS = tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask"))
+TOKENS = tuple(
+    TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
+    for name in ("input_ids", "attention_mask")
+)
 EMBEDDING = (TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, 384)),)
 LOGITS = (TensorRecord(name="logits", datatype="FP32", shape=(-1, 3)),)
 SIGNALS = (
@@ -48,7 +53,14 @@ def served(**changes: Any) -> Served:
 
 
 CLASSIFIER = {"model": "classifier", "task": "text-classification", "outputs": LOGITS}
-VISION = {"model": "vision", "task": "tensors", "inputs": PIXELS, "outputs": LOGITS, "profiles": (IMAGES,), "max_batch_size": 16}
+VISION = {
+    "model": "vision",
+    "task": "tensors",
+    "inputs": PIXELS,
+    "outputs": LOGITS,
+    "profiles": (IMAGES,),
+    "max_batch_size": 16,
+}
 DETECTOR = VISION | {"model": "detector", "inputs": SIGNALS, "outputs": FOUND}
 CASES = {
     "cpu-embedding": (served(), True),
@@ -66,7 +78,9 @@ CASES = {
 def text(case: str) -> str:
     """All configurations of a case in one text, each under its path."""
     engine, is_cpu = CASES[case]
-    return "\n".join(f"# {name}\n{each}" for name, each in configurations(engine, is_cpu=is_cpu).items())
+    return "\n".join(
+        f"# {name}\n{each}" for name, each in configurations(engine, is_cpu=is_cpu).items()
+    )
 
 
 def golden(case: str) -> Path:

@@ -34,10 +34,17 @@ def write_graph(
     **weights: Any,
 ) -> Path:
     """An ONNX file."""
-    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    constants = [
+        numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()
+    ]
+    opsets = [
+        helper.make_opsetid("", opset),
+        *(helper.make_opsetid(domain, 1) for domain in domains),
+    ]
     graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), constants)
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="tests", producer_version="1")
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=9, producer_name="tests", producer_version="1"
+    )
     onnx.save(model, path)
     return path
 
@@ -45,5 +52,11 @@ def write_graph(
 def linear(path: Path, *, opset: int = 17, weight: Any = None, **changes: Any) -> Path:
     """y = x W: [batch, 4] to [batch, 3]."""
     matrix = np.arange(12, dtype=np.float32).reshape(4, 3) if weight is None else weight
-    settings: dict[str, Any] = {"inputs": [tensor("x", "batch", 4)], "outputs": [tensor("y", "batch", 3)], **changes}
-    return write_graph(path, [node("MatMul", "x w", "y", name="/head/MatMul")], opset=opset, w=matrix, **settings)
+    settings: dict[str, Any] = {
+        "inputs": [tensor("x", "batch", 4)],
+        "outputs": [tensor("y", "batch", 3)],
+        **changes,
+    }
+    return write_graph(
+        path, [node("MatMul", "x w", "y", name="/head/MatMul")], opset=opset, w=matrix, **settings
+    )

@@ -1,4 +1,6 @@
-"""Cards of engines that nobody built: every kind of record filled, with numbers that are easy to tell apart."""
+"""Cards of engines that nobody built: every kind of record filled, with numbers that are easy to
+tell apart.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +26,43 @@ from onboarding.model_spec import SourceSpec
 
 KEY = "0123456789abcdef0123"
 SHAPES = ((1, 16), (1, 128), (8, 128), (32, 256))
-SPEEDS = (("tensorrt", "fp16", 1.0), ("tensorrt", "fp16 duplicate", 1.01), ("tensorrt", "int8", 0.62), ("pytorch", "fp32", 4.4))
+SPEEDS = (
+    ("tensorrt", "fp16", 1.0),
+    ("tensorrt", "fp16 duplicate", 1.01),
+    ("tensorrt", "int8", 0.62),
+    ("pytorch", "fp32", 4.4),
+)
 SHARES = (0.2914, 0.4371, 0.5828, 0.6556, 0.7285, 0.8013, 0.9109, 1.0)
 MEANS = (0.99942, 0.99913, 0.99861, 0.99824, 0.99722, 0.99317, 0.98105, 0.93618)
 WORSTS = (0.99715, 0.99534, 0.99219, 0.98937, 0.98562, 0.95178, 0.90114, 0.71326)
 NEIGHBOURS = (0.9713, 0.9612, 0.9431, 0.9314, 0.9109, 0.8521, 0.7634, 0.5127)
-KINDS = ("attention/query", "attention/key", "attention/value", "attention/output", "intermediate", "output")
+KINDS = (
+    "attention/query",
+    "attention/key",
+    "attention/value",
+    "attention/output",
+    "intermediate",
+    "output",
+)
 
 
 def card(**changes: Any) -> CardFacts:
     """A TensorRT INT8 engine with a search behind it; `changes` replace fields of its manifest."""
     made = Manifest(**(_fields() | changes))
-    record = ArchiveRecord(path=f"engines/{KEY}/model.tar.gz", sha256="a" * 64, size_bytes=31_457_280, manifest_sha256="b" * 64)
+    record = ArchiveRecord(
+        path=f"engines/{KEY}/model.tar.gz",
+        sha256="a" * 64,
+        size_bytes=31_457_280,
+        manifest_sha256="b" * 64,
+    )
     source = SourceSpec(huggingface=f"sentence-transformers/all-MiniLM-L6-v2@{'c' * 40}")
     networks = {"float": {"opset": 18}, "int8": {"frontier": _frontier(), "layers": _layers()}}
-    return CardFacts(entry=LockEntry(archive=record, manifest=made), source=source, environment="prod", networks=networks)
+    return CardFacts(
+        entry=LockEntry(archive=record, manifest=made),
+        source=source,
+        environment="prod",
+        networks=networks,
+    )
 
 
 def cpu_card() -> CardFacts:
@@ -100,11 +124,25 @@ def _fields() -> dict[str, Any]:
             _accuracy("int8 engine", 0.99722, (0.99695, 0.99746), 0.98562, 0.9109, "pass"),
         ),
         "compile_checks": (
-            CompileCheckRecord(tool="TensorRT-RTX", version="1.7.0.48", network="float", verdict="pass", seconds=14.31),
-            CompileCheckRecord(tool="TensorRT-RTX", version="1.7.0.48", network="int8", verdict="pass", seconds=17.62),
+            CompileCheckRecord(
+                tool="TensorRT-RTX",
+                version="1.7.0.48",
+                network="float",
+                verdict="pass",
+                seconds=14.31,
+            ),
+            CompileCheckRecord(
+                tool="TensorRT-RTX",
+                version="1.7.0.48",
+                network="int8",
+                verdict="pass",
+                seconds=17.62,
+            ),
         ),
         "benchmark": tuple(
-            _benchmark(runtime, precision, 0.021 * factor * batch**0.8 * sequence**0.75, batch, sequence)
+            _benchmark(
+                runtime, precision, 0.021 * factor * batch**0.8 * sequence**0.75, batch, sequence
+            )
             for batch, sequence in SHAPES
             for runtime, precision, factor in SPEEDS
         ),
@@ -124,12 +162,22 @@ def _fields() -> dict[str, Any]:
         ),
         "runtimes": (
             RuntimeRecord(
-                runtime="tensorrt", precision="int8", load_seconds=0.41, host_memory_mib=212.4, device_memory_mib=143.0
+                runtime="tensorrt",
+                precision="int8",
+                load_seconds=0.41,
+                host_memory_mib=212.4,
+                device_memory_mib=143.0,
             ),
             RuntimeRecord(
-                runtime="tensorrt", precision="fp16", load_seconds=0.52, host_memory_mib=231.5, device_memory_mib=187.5
+                runtime="tensorrt",
+                precision="fp16",
+                load_seconds=0.52,
+                host_memory_mib=231.5,
+                device_memory_mib=187.5,
             ),
-            RuntimeRecord(runtime="pytorch", precision="fp32", load_seconds=2.93, host_memory_mib=801.0),
+            RuntimeRecord(
+                runtime="pytorch", precision="fp32", load_seconds=2.93, host_memory_mib=801.0
+            ),
         ),
         "quantization": QuantizationRecord(
             mode="explicit",
@@ -138,7 +186,10 @@ def _fields() -> dict[str, Any]:
             int8_share_of_matmul_macs=0.7285,
             share_at_sequence=128,
             int8_layers=30,
-            float_layers=("/encoder/layer.0/attention/scores/MatMul", "/encoder/layer.0/attention/context/MatMul"),
+            float_layers=(
+                "/encoder/layer.0/attention/scores/MatMul",
+                "/encoder/layer.0/attention/context/MatMul",
+            ),
         ),
         "plan": PlanRecord(
             tensorrt="10.16.1.11",
@@ -163,7 +214,12 @@ def _fields() -> dict[str, Any]:
 
 
 def _accuracy(
-    subject: str, mean: float, interval: tuple[float, float], worst: float, neighbours: float | None, verdict: Any
+    subject: str,
+    mean: float,
+    interval: tuple[float, float],
+    worst: float,
+    neighbours: float | None,
+    verdict: Any,
 ) -> AccuracyRecord:
     return AccuracyRecord(
         subject=subject,
@@ -179,7 +235,9 @@ def _accuracy(
     )
 
 
-def _benchmark(runtime: str, precision: str, p50: float, batch: int, sequence: int) -> BenchmarkRecord:
+def _benchmark(
+    runtime: str, precision: str, p50: float, batch: int, sequence: int
+) -> BenchmarkRecord:
     return BenchmarkRecord(
         runtime=runtime,
         precision=precision,

@@ -24,7 +24,13 @@ PASSED = json.dumps({"version": "1.7", "verdict": "pass", "seconds": 0.1, "fault
 class StandInRunner:
     """Answers the commands of a build without starting one."""
 
-    def __init__(self, wheel: Path | None = None, *, check: Ended | None = None, programs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        wheel: Path | None = None,
+        *,
+        check: Ended | None = None,
+        programs: tuple[str, ...] = (),
+    ) -> None:
         self.commands: list[Command] = []
         self._wheel = wheel
         self._check = Ended(code=0, output=PASSED, errors="") if check is None else check
@@ -43,7 +49,9 @@ class StandInRunner:
         if module == "engine_build.check.rtx":
             return self._check
         assert module == "engine_build.runtimes.loading"
-        return Ended(code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors="")
+        return Ended(
+            code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors=""
+        )
 
     def ran(self, module: str) -> int:
         """How often a module was asked for."""
@@ -51,7 +59,11 @@ class StandInRunner:
 
     def _download(self, folder: Path) -> Ended:
         if self._wheel is None:
-            return Ended(code=1, output="", errors="ERROR: No matching distribution found for tiny-embedder==1.0")
+            return Ended(
+                code=1,
+                output="",
+                errors="ERROR: No matching distribution found for tiny-embedder==1.0",
+            )
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(self._wheel, folder)
         return Ended(code=0, output="", errors="")
@@ -60,7 +72,9 @@ class StandInRunner:
 class BreakingStore(FolderStore):
     """A folder store that breaks before the write of a name that the test picks."""
 
-    def __init__(self, folder: Path, breaks_at: Callable[[str], bool], error: BaseException) -> None:
+    def __init__(
+        self, folder: Path, breaks_at: Callable[[str], bool], error: BaseException
+    ) -> None:
         super().__init__(folder)
         self._breaks_at = breaks_at
         self._error = error
@@ -72,7 +86,9 @@ class BreakingStore(FolderStore):
         return super().upload(path, name, only_if_absent=only_if_absent)
 
 
-def shop(root: Path, out: Path, *, store: Store | None, runner: StandInRunner, model: str = "tiny") -> Shop:
+def shop(
+    root: Path, out: Path, *, store: Store | None, runner: StandInRunner, model: str = "tiny"
+) -> Shop:
     """A build's tools, its work folder not yet entered."""
     log = Log(io.StringIO())
     return Shop(

@@ -35,7 +35,11 @@ def test_classifier_is_exported_with_its_classes(name, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
     source = SourceModel(checkpoint, longest=16, task="text-classification")
     network = export(source, sentences(30, seed=3), tmp_path, longest=16)
-    assert (network.outputs[0].name, network.outputs[0].shape, network.labels) == ("logits", (-1, 3), CLASSES)
+    assert (network.outputs[0].name, network.outputs[0].shape, network.labels) == (
+        "logits",
+        (-1, 3),
+        CLASSES,
+    )
     encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     feed = encoder.feed(sentences(40, seed=4))
     rows = OrtNetwork(network.path).rows(feed)
@@ -59,7 +63,9 @@ def test_refuses_sequences_beyond_the_position_offset_of_roberta(tmp_path):
 
 def test_released_model_answers_as_before(tmp_path):
     source = SourceModel(write_text_checkpoint(tmp_path, "BERT"), longest=16)
-    feed = TextEncoder(source.tokenizer.path, inputs=source.inputs, longest=16).feed(sentences(5, seed=3))
+    feed = TextEncoder(source.tokenizer.path, inputs=source.inputs, longest=16).feed(
+        sentences(5, seed=3)
+    )
     before = source.rows(feed)
     source.release()
     assert np.array_equal(source.rows(feed), before)
@@ -74,7 +80,10 @@ def test_padding_of_the_served_tokenizer_is_the_models(tmp_path):
 
 def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT")
-    with pytest.raises(SourceFault, match=r"lacks \d+ weights that BertForSequenceClassification needs, such as classifier.bias"):
+    with pytest.raises(
+        SourceFault,
+        match=r"lacks \d+ weights that BertForSequenceClassification needs, such as classifier.bias",
+    ):
         SourceModel(checkpoint, longest=16, task="text-classification")
 
 
@@ -83,12 +92,18 @@ def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
     [
         ({"classes": ("score",)}, "regression"),
         ({"classes": CLASSES, "problem_type": "regression"}, "regression"),
-        ({"classes": CLASSES, "problem_type": "multi_label_classification"}, "multi_label_classification"),
+        (
+            {"classes": CLASSES, "problem_type": "multi_label_classification"},
+            "multi_label_classification",
+        ),
     ],
 )
 def test_refuses_a_checkpoint_whose_answer_is_no_class(changes, problem, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT", **changes)
-    with pytest.raises(SourceFault, match=f"problem type is {problem}, whose answer is no class; allowed: single_label"):
+    with pytest.raises(
+        SourceFault,
+        match=f"problem type is {problem}, whose answer is no class; allowed: single_label",
+    ):
         SourceModel(checkpoint, longest=16, task="text-classification")
 
 

@@ -1,4 +1,6 @@
-"""Bad input through the real command, in this process: the exit code, one sentence, no traceback, nothing published."""
+"""Bad input through the real command, in this process: the exit code, one sentence, no traceback,
+nothing published.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from onnx import TensorProto
 from engine_build.__main__ import main
 from engine_build.store import sha256_of
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
-from tests.unit.engine_build.tiny import SPECIAL, WORDS, model, sentences, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import (
+    SPECIAL,
+    WORDS,
+    model,
+    sentences,
+    word_tokenizer,
+    write_tree,
+)
 from tests.unit.engine_build.trees import write_tensors_tree
 
 RANDOM = np.random.default_rng(0)
@@ -41,23 +50,31 @@ def failed(root, *more):
         root / "store",
         *more,
     ]
-    code = main([str(each) for each in arguments], {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"}, stdout, stderr)
+    code = main(
+        [str(each) for each in arguments], {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"}, stdout, stderr
+    )
     said = stderr.getvalue().strip().splitlines()
     assert said[-1].startswith("FAILED: ") and "Traceback" not in stderr.getvalue()
     assert "unforeseen" not in said[-1] and not list((root / "store").glob("engines/**/*"))
     return code, said[-1]
 
 
-def tensors_tree(tmp_path: Path, network: Path, rows: Any = ROWS, calibration: Any = None, **settings: Any) -> Path:
+def tensors_tree(
+    tmp_path: Path, network: Path, rows: Any = ROWS, calibration: Any = None, **settings: Any
+) -> Path:
     """A tree of one ONNX file with input x."""
     taught = {} if calibration is None else {"calibration": {"x": calibration}}
     if calibration is not None:
         settings = {"precision": "auto", **settings}
-    return write_tensors_tree(tmp_path / "root", network, {"validation": {"x": rows}, **taught}, **settings)
+    return write_tensors_tree(
+        tmp_path / "root", network, {"validation": {"x": rows}, **taught}, **settings
+    )
 
 
 def relu(path: Path, *shape: Any, **settings: Any) -> Path:
-    return write_graph(path, [node("Relu", "x", "y")], [tensor("x", *shape)], [tensor("y", *shape)], **settings)
+    return write_graph(
+        path, [node("Relu", "x", "y")], [tensor("x", *shape)], [tensor("y", *shape)], **settings
+    )
 
 
 def nan_weight(tmp_path):
@@ -68,14 +85,20 @@ def nan_weight(tmp_path):
 
 def nan_answer(tmp_path):
     values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    return tensors_tree(tmp_path, write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values), -np.abs(ROWS))
+    return tensors_tree(
+        tmp_path,
+        write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values),
+        -np.abs(ROWS),
+    )
 
 
 def late_nan_answer(tmp_path):
     values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
     rows = np.abs(ROWS)
     rows[77] = -1
-    return tensors_tree(tmp_path, write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values), rows)
+    return tensors_tree(
+        tmp_path, write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values), rows
+    )
 
 
 def external_data(tmp_path):
@@ -106,7 +129,10 @@ def changed_file(tmp_path):
 
 def no_batch_axis(tmp_path):
     values = [tensor("x", "batch", 4)], [tensor("y")]
-    return tensors_tree(tmp_path, write_graph(tmp_path / "model.onnx", [node("ReduceSum", "x", "y", keepdims=0)], *values))
+    return tensors_tree(
+        tmp_path,
+        write_graph(tmp_path / "model.onnx", [node("ReduceSum", "x", "y", keepdims=0)], *values),
+    )
 
 
 def dynamic_height(tmp_path):
@@ -116,7 +142,9 @@ def dynamic_height(tmp_path):
 def foreign_operator(tmp_path):
     fancy = [node("Fancy", "x", "y", name="/block/Fancy", domain="com.example")]
     values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    return tensors_tree(tmp_path, write_graph(tmp_path / "model.onnx", fancy, *values, domains=["com.example"]))
+    return tensors_tree(
+        tmp_path, write_graph(tmp_path / "model.onnx", fancy, *values, domains=["com.example"])
+    )
 
 
 def old_opset(tmp_path):
@@ -159,7 +187,9 @@ def one_class_calibration(tmp_path):
 
 
 def calibration_of_another_shape(tmp_path):
-    return tensors_tree(tmp_path, linear(tmp_path / "model.onnx"), calibration=np.zeros((60, 5), dtype=np.float32))
+    return tensors_tree(
+        tmp_path, linear(tmp_path / "model.onnx"), calibration=np.zeros((60, 5), dtype=np.float32)
+    )
 
 
 def calibration_that_judges(tmp_path):
@@ -169,8 +199,14 @@ def calibration_that_judges(tmp_path):
 def text_tree(tmp_path, *, rows=VOCABULARY, texts=None):
     """A text embedder as an ONNX file: the mean of a table's rows."""
     table = RANDOM.standard_normal((rows, 3)).astype(np.float32)
-    ids = [tensor(name, "batch", "sequence", kind=TensorProto.INT64) for name in ("input_ids", "attention_mask")]
-    nodes = [node("Gather", "table input_ids", "hidden"), node("ReduceMean", "hidden", "y", axes=[1], keepdims=0)]
+    ids = [
+        tensor(name, "batch", "sequence", kind=TensorProto.INT64)
+        for name in ("input_ids", "attention_mask")
+    ]
+    nodes = [
+        node("Gather", "table input_ids", "hidden"),
+        node("ReduceMean", "hidden", "y", axes=[1], keepdims=0),
+    ]
     folder = tmp_path / "root"
     folder.mkdir()
     path = write_graph(folder / "model.onnx", nodes, ids, [tensor("y", "batch", 3)], table=table)
@@ -201,7 +237,10 @@ FAULTS = {
     nan_weight: (5, "weight w holds NaN or Inf"),
     nan_answer: (5, "it must give one finite row for each"),
     late_nan_answer: (5, "gives NaN or Inf for 1 of 120 validation samples"),
-    external_data: (5, "in other files (weights.bin), which its digest does not pin; save it as one file"),
+    external_data: (
+        5,
+        "in other files (weights.bin), which its digest does not pin; save it as one file",
+    ),
     truncated: (5, "it may be damaged or cut short: export it again"),
     over_two_gigabytes: (5, "has 2.15 GB, and an ONNX file has 2.15 at most"),
     changed_file: (5, "but the model file pins"),
@@ -211,12 +250,27 @@ FAULTS = {
     old_opset_for_int8: (4, "has opset 12, and INT8 needs 13 or newer"),
     empty_calibration: (1, "is empty"),
     short_calibration: (1, "at most 20"),
-    one_class_calibration: (1, "has samples of one class only (0, by the source model's own answers)"),
-    calibration_of_another_shape: (1, "a sample of input 'x' has shape [5], but the network takes [4] a row"),
-    calibration_that_judges: (1, "60 samples of dataset models/data/validation.npz are in calibration dataset"),
+    one_class_calibration: (
+        1,
+        "has samples of one class only (0, by the source model's own answers)",
+    ),
+    calibration_of_another_shape: (
+        1,
+        "a sample of input 'x' has shape [5], but the network takes [4] a row",
+    ),
+    calibration_that_judges: (
+        1,
+        "60 samples of dataset models/data/validation.npz are in calibration dataset",
+    ),
     other_vocabulary: (5, "on which the network fails"),
-    long_texts: (1, "of the 120 samples of accuracy dataset models/data/validation.txt are longer than the 16 tokens"),
-    unknown_labels: (1, "has 1 labels that are no class of the model, such as '7'; allowed: 0 to 2"),
+    long_texts: (
+        1,
+        "of the 120 samples of accuracy dataset models/data/validation.txt are longer than the 16 tokens",
+    ),
+    unknown_labels: (
+        1,
+        "has 1 labels that are no class of the model, such as '7'; allowed: 0 to 2",
+    ),
     no_labels: (1, "accuracy needs labels"),
 }
 
@@ -232,11 +286,22 @@ def test_refuses_bad_input_with_its_code_and_one_sentence(fault, tmp_path):
 def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(fault, opset, tmp_path):
     ended, said = failed(fault(tmp_path), "--networks-only")
     assert ended == 4
-    assert f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17" in said
+    assert (
+        f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17"
+        in said
+    )
 
 
 def test_sound_input_of_the_same_kind_is_built(tmp_path):
     root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"))
     stderr = io.StringIO()
     arguments = ["--root", root, "--environment", "desk", "--model", "tiny", "--out", root / "out"]
-    assert main([str(each) for each in arguments], {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"}, io.StringIO(), stderr) == 0
+    assert (
+        main(
+            [str(each) for each in arguments],
+            {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"},
+            io.StringIO(),
+            stderr,
+        )
+        == 0
+    )

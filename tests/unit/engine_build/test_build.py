@@ -44,10 +44,19 @@ def test_archive_holds_the_manifest_beside_one_model_folder(built, tmp_path):
     manifest = built.result.entry.manifest
     with tarfile.open(built.store / built.result.entry.archive.path) as tar:
         tar.extractall(tmp_path, filter="data")
-    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    found = {
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
+    }
     assert found == {"manifest.json", *manifest.files}
     assert set(manifest.files) == {
-        f"tiny/{name}" for name in ("config.pbtxt", "1/model.py", "1/passport.py", "1/model.onnx", "1/tokenizer.json")
+        f"tiny/{name}"
+        for name in (
+            "config.pbtxt",
+            "1/model.py",
+            "1/passport.py",
+            "1/model.onnx",
+            "1/tokenizer.json",
+        )
     }
     assert all(sha256_of(tmp_path / name) == digest for name, digest in manifest.files.items())
     assert (tmp_path / "manifest.json").read_bytes() == manifest.to_bytes()
@@ -78,7 +87,11 @@ def test_manifest_records_what_was_judged_and_measured(built):
         control,
         ("pytorch", "fp32"),
     }
-    assert {(record.batch, record.sequence) for record in manifest.benchmark} == {(1, 4), (2, 8), (4, 16)}
+    assert {(record.batch, record.sequence) for record in manifest.benchmark} == {
+        (1, 4),
+        (2, 8),
+        (4, 16),
+    }
     assert manifest.decision.startswith(f"{manifest.precision}: int8 ")
     assert (manifest.builder.source_commit, manifest.builder.image) == ("abc", "image@sha256:1")
 
@@ -101,13 +114,24 @@ def test_networks_of_one_source_are_made_once(built, tmp_path, name):
 
 def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(built, tmp_path):
     store = shutil.copytree(built.store, tmp_path / "store")
-    root = write_tree(tmp_path / "root", model("tiny-fp32", "fp32", serving={"auto_truncate": False}))
+    root = write_tree(
+        tmp_path / "root", model("tiny-fp32", "fp32", serving={"auto_truncate": False})
+    )
     runner = StandInRunner()
     result = run(root, tmp_path / "out", store=FolderStore(store), runner=runner, model="tiny-fp32")
     manifest = result.entry.manifest
     assert (result.status, runner.ran("pip"), manifest.auto_truncate) == ("built", 0, False)
-    assert manifest.files["tiny-fp32/1/cpu_twin.py"] == built.result.entry.manifest.files["tiny/1/model.py"]
-    known = run(built.root, tmp_path / "cuts", store=FolderStore(store), runner=StandInRunner(), model="tiny-fp32").entry.manifest
+    assert (
+        manifest.files["tiny-fp32/1/cpu_twin.py"]
+        == built.result.entry.manifest.files["tiny/1/model.py"]
+    )
+    known = run(
+        built.root,
+        tmp_path / "cuts",
+        store=FolderStore(store),
+        runner=StandInRunner(),
+        model="tiny-fp32",
+    ).entry.manifest
     assert known.auto_truncate and known.engine_key != manifest.engine_key
     assert known.network_keys == manifest.network_keys
 
@@ -122,7 +146,12 @@ def test_damaged_network_in_the_store_is_made_anew(built, wheel, tmp_path):
 
 
 def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel, tmp_path):
-    tools = shop(built.root, tmp_path, store=None, runner=StandInRunner(wheel, check=Ended(code=-9, output="", errors="")))
+    tools = shop(
+        built.root,
+        tmp_path,
+        store=None,
+        runner=StandInRunner(wheel, check=Ended(code=-9, output="", errors="")),
+    )
     with pytest.raises(NetworkRefused), tools.work:
         build(tools)
     (tmp_path / "scratch/engines").mkdir(parents=True)
@@ -133,7 +162,9 @@ def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel,
 
 
 def test_engine_is_invisible_until_its_record_is_written(built, wheel, tmp_path):
-    store = BreakingStore(tmp_path / "store", lambda name: name.endswith("lock-entry.json"), KeyboardInterrupt())
+    store = BreakingStore(
+        tmp_path / "store", lambda name: name.endswith("lock-entry.json"), KeyboardInterrupt()
+    )
     store_before = shutil.copytree(built.store / "networks", tmp_path / "store/networks")
     with pytest.raises(KeyboardInterrupt):
         run(built.root, tmp_path / "out", store=store, runner=StandInRunner())
@@ -143,21 +174,30 @@ def test_engine_is_invisible_until_its_record_is_written(built, wheel, tmp_path)
     runner = StandInRunner()
     result = run(built.root, tmp_path / "out", store=FolderStore(tmp_path / "store"), runner=runner)
     assert runner.commands == []
-    assert LockEntry.model_validate_json((tmp_path / "store" / engine_record_path(key)).read_bytes()) == result.entry
+    assert (
+        LockEntry.model_validate_json((tmp_path / "store" / engine_record_path(key)).read_bytes())
+        == result.entry
+    )
 
 
 def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(built, tmp_path):
     store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
     strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1.0}}
     root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=strict))
-    with pytest.raises(BudgetMissed, match=r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"):
+    with pytest.raises(
+        BudgetMissed, match=r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"
+    ):
         run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
     assert not (store / "engines").exists()
 
 
 def test_auto_falls_back_to_fp32_outside_the_budget(built, tmp_path):
     store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 0.999999}}
+    strict = {
+        "dataset": "models/data/validation.txt",
+        "metric": "cosine",
+        "budget": {"mean": 0.999999},
+    }
     root = write_tree(tmp_path / "root", model(accuracy=strict))
     result = run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
     assert result.entry.manifest.precision == "fp32"
@@ -183,21 +223,29 @@ def test_check_of_another_file_is_made_again(built, tmp_path):
 
 def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
     unchecked = shutil.ignore_patterns("check-*.json")
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks", ignore=unchecked).parent
+    store = shutil.copytree(
+        built.store / "networks", tmp_path / "store/networks", ignore=unchecked
+    ).parent
     fault = {"said": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
     said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
     runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
-    with pytest.raises(NetworkRefused, match=r"float network: node /x \(operator Foo\): no importer; way out: "):
+    with pytest.raises(
+        NetworkRefused, match=r"float network: node /x \(operator Foo\): no importer; way out: "
+    ):
         run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
 
 
 def test_refuses_a_package_that_cannot_be_fetched(built, tmp_path):
-    with pytest.raises(SourceFault, match=r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"):
+    with pytest.raises(
+        SourceFault, match=r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"
+    ):
         run(built.root, tmp_path, store=None, runner=StandInRunner())
 
 
 def gpu_root(tmp_path):
-    root = write_tree(tmp_path / "root", model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"}))
+    root = write_tree(
+        tmp_path / "root", model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"})
+    )
     environment = root / "environments/desk.yaml"
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
     return root

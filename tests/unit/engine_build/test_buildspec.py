@@ -1,4 +1,6 @@
-"""The buildspec's own commands, run by the shell that CodeBuild runs, with a program in the place of engine_build."""
+"""The buildspec's own commands, run by the shell that CodeBuild runs, with a program in the place
+of engine_build.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ sys.exit(int(os.environ["CODE"]))
 
 @pytest.fixture
 def built(tmp_path):
-    """Runs both phases in one shell, as CodeBuild does; returns exit code, the program's arguments, and the exported reason."""
+    """Runs both phases in one shell, as CodeBuild does; returns exit code, the program's arguments,
+    and the exported reason.
+    """
     (tmp_path / "engine_build").mkdir()
     (tmp_path / "engine_build" / "__main__.py").write_text(PROGRAM)
     phases = yaml.safe_load(BUILDSPEC.read_text())["phases"]
@@ -32,7 +36,12 @@ def built(tmp_path):
     script = f"({build}); code=$?\n{after}\nprintf '%s\\n' \"$ROUNDHOUSE_REASON\"; exit $code"
 
     def run(result, code=0, **variables):
-        given = {"ROUNDHOUSE_ENVIRONMENT": "dev", "ROUNDHOUSE_MODEL": "tiny", "ROUNDHOUSE_BUCKET": "bucket", **variables}
+        given = {
+            "ROUNDHOUSE_ENVIRONMENT": "dev",
+            "ROUNDHOUSE_MODEL": "tiny",
+            "ROUNDHOUSE_BUCKET": "bucket",
+            **variables,
+        }
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {"PATH": path, "RESULT": result, "CODE": str(code), **given}
         done = subprocess.run(
@@ -74,10 +83,14 @@ def test_a_killed_build_exports_none(built):
 
 
 def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
-    """CodeBuild ignores their entry point; BASH_ENV is how they reach a shell that nobody types into."""
+    """CodeBuild ignores their entry point; BASH_ENV is how they reach a shell that nobody types
+    into.
+    """
     (tmp_path / "bashrc").write_text("export ROUNDHOUSE_MODEL=from-the-image\n")
     assert "from-the-image" in built("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]
 
 
 def test_the_reason_is_a_variable_that_codebuild_tells():
-    assert yaml.safe_load(BUILDSPEC.read_text())["env"]["exported-variables"] == ["ROUNDHOUSE_REASON"]
+    assert yaml.safe_load(BUILDSPEC.read_text())["env"]["exported-variables"] == [
+        "ROUNDHOUSE_REASON"
+    ]

@@ -13,10 +13,20 @@ from tests.unit.engine_build.tiny import write_tree
 
 
 def engine_build(*arguments, **environment):
-    offline = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PYTHONPATH": str(ROOT)}
+    offline = {
+        "ROUNDHOUSE_BENCHMARK_SECONDS": "0.1",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": "",
+        "PYTHONPATH": str(ROOT),
+    }
     command = [sys.executable, "-W", "error", "-m", "engine_build", *map(str, arguments)]
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **offline, **environment}, capture_output=True, text=True, timeout=120
+        command,
+        cwd=ROOT,
+        env={**os.environ, **offline, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -39,14 +49,21 @@ def test_refuses_bad_arguments_with_code_1():
 def test_refuses_an_unknown_environment_with_code_1(tmp_path):
     root = write_tree(tmp_path / "root")
     assert_one_sentence(
-        engine_build("--root", root, "--environment", "dest", "--model", "tiny", "--out", tmp_path / "o"), 1, "dest", "desk"
+        engine_build(
+            "--root", root, "--environment", "dest", "--model", "tiny", "--out", tmp_path / "o"
+        ),
+        1,
+        "dest",
+        "desk",
     )
 
 
 def test_refuses_a_work_folder_that_cannot_be_used_with_code_1(tmp_path):
     root = write_tree(tmp_path / "root")
     (tmp_path / "file").write_text("")
-    assert_one_sentence(engine_build(*arguments(root, tmp_path / "file/out")), 1, "--out", "Not a directory")
+    assert_one_sentence(
+        engine_build(*arguments(root, tmp_path / "file/out")), 1, "--out", "Not a directory"
+    )
 
 
 def test_refuses_a_work_folder_in_use_with_code_1(tmp_path):
@@ -62,7 +79,9 @@ def test_refuses_a_work_folder_in_use_with_code_1(tmp_path):
 def test_refuses_an_unreadable_package_with_code_5_and_says_where_the_log_is(tmp_path):
     root = write_tree(tmp_path / "root")
     ended = engine_build(*arguments(root, tmp_path / "out", "--format", "json"))
-    assert_one_sentence(ended, 5, "tiny-embedder==1.0 cannot be fetched", f"(log: {tmp_path}/out/build.log)")
+    assert_one_sentence(
+        ended, 5, "tiny-embedder==1.0 cannot be fetched", f"(log: {tmp_path}/out/build.log)"
+    )
     assert json.loads(ended.stdout)["exit_code"] == 5
     assert "No matching distribution" in (tmp_path / "out/build.log").read_text()
 

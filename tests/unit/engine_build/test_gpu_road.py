@@ -1,4 +1,6 @@
-"""The road of a GPU engine from checkpoint to archive: trtexec, nvidia-smi and TensorRT's runtime are stood in for."""
+"""The road of a GPU engine from checkpoint to archive: trtexec, nvidia-smi and TensorRT's runtime
+are stood in for.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,19 @@ def test_gpu_engine_is_built_judged_and_packed(shop):
     manifest = result.entry.manifest
     assert (result.status, again.status) == ("built", "known")
     assert manifest.precision in ("fp16", "int8") and manifest.engine_file.endswith(".plan")
-    assert (manifest.plan.tensorrt, manifest.builder.gpu, manifest.builder.driver) == ("10.16.1.11", "NVIDIA A10G", "580.95.05")
-    assert {each.subject for each in manifest.accuracy} == {"int8 Q/DQ network", "fp16 engine", "int8 engine"}
-    assert {("tensorrt", "fp16"), ("tensorrt", "int8")} <= {(each.runtime, each.precision) for each in manifest.benchmark}
+    assert (manifest.plan.tensorrt, manifest.builder.gpu, manifest.builder.driver) == (
+        "10.16.1.11",
+        "NVIDIA A10G",
+        "580.95.05",
+    )
+    assert {each.subject for each in manifest.accuracy} == {
+        "int8 Q/DQ network",
+        "fp16 engine",
+        "int8 engine",
+    }
+    assert {("tensorrt", "fp16"), ("tensorrt", "int8")} <= {
+        (each.runtime, each.precision) for each in manifest.benchmark
+    }
     with tarfile.open(tools.kept.path(result.entry.archive.path)) as tar:
         assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
 
@@ -64,6 +76,8 @@ def test_gpu_engine_is_built_judged_and_packed(shop):
 def test_auto_compiles_fp32_where_fp16_misses_the_budget(shop):
     tools = shop("auto")
     strict = {"metric": "relative_error", "budget": BudgetSpec(mean=0.9999)}
-    wish = tools.order.model.model_copy(update={"accuracy": tools.order.model.accuracy.model_copy(update=strict)})
+    wish = tools.order.model.model_copy(
+        update={"accuracy": tools.order.model.accuracy.model_copy(update=strict)}
+    )
     found = judged(dataclasses.replace(tools, order=dataclasses.replace(tools.order, model=wish)))
     assert found.chosen.precision == "fp32" and "--noTF32" in found.chosen.plan.command

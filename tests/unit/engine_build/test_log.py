@@ -27,7 +27,10 @@ def test_every_line_goes_to_stream_and_file(tmp_path):
     log.keep(tmp_path / "build.log")
     log.line("hello")
     log.note("for the file")
-    assert (stream.getvalue(), (tmp_path / "build.log").read_text()) == ("hello\n", "hello\nfor the file\n")
+    assert (stream.getvalue(), (tmp_path / "build.log").read_text()) == (
+        "hello\n",
+        "hello\nfor the file\n",
+    )
 
 
 def test_step_says_what_it_does_and_how_long_it_took():

@@ -10,7 +10,10 @@ from tests.unit.engine_build.tiny import write_tree
 
 def test_networks_are_published_and_no_engine(wheel, tmp_path):
     tools = shop(
-        write_tree(tmp_path / "root"), tmp_path / "out", store=FolderStore(tmp_path / "store"), runner=StandInRunner(wheel)
+        write_tree(tmp_path / "root"),
+        tmp_path / "out",
+        store=FolderStore(tmp_path / "store"),
+        runner=StandInRunner(wheel),
     )
     with tools.work:
         made = build_networks(tools)

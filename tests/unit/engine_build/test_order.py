@@ -19,27 +19,47 @@ from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 
 def resolved(root, name="tiny"):
-    return order(Options(root=root, environment="desk", model=name, out=root / "out"), Log(io.StringIO()))
+    return order(
+        Options(root=root, environment="desk", model=name, out=root / "out"), Log(io.StringIO())
+    )
 
 
 def test_order_takes_the_first_samples_and_every_validation_line(tmp_path):
     found = resolved(write_tree(tmp_path))
     assert found.calibration.values == tuple(sentences(60, seed=1)[:48])
     assert len(found.validation) == 120
-    assert (found.opt_shape, found.longest_sequence, found.max_batch_size) == (Shape(batch=2, sequence=8), 16, 4)
+    assert (found.opt_shape, found.longest_sequence, found.max_batch_size) == (
+        Shape(batch=2, sequence=8),
+        16,
+        4,
+    )
 
 
 def test_order_of_fp32_has_no_calibration(tmp_path):
     found = resolved(write_tree(tmp_path, model("tiny", "fp32")))
-    assert (len(found.calibration), found.may_be_int8, set(found.network_keys)) == (0, False, {"float"})
+    assert (len(found.calibration), found.may_be_int8, set(found.network_keys)) == (
+        0,
+        False,
+        {"float"},
+    )
 
 
 def test_order_of_fp32_takes_few_samples(tmp_path):
-    assert len(resolved(write_tree(tmp_path, model("tiny", "fp32"), validation=["a cat", "a dog"])).validation) == 2
+    assert (
+        len(
+            resolved(
+                write_tree(tmp_path, model("tiny", "fp32"), validation=["a cat", "a dog"])
+            ).validation
+        )
+        == 2
+    )
 
 
 def test_refuses_few_samples_for_int8(tmp_path):
-    with pytest.raises(InputRefused, match=r"validation.txt has 20 samples, too few to judge int8; give 100 or more"):
+    with pytest.raises(
+        InputRefused,
+        match=r"validation.txt has 20 samples, too few to judge int8; give 100 or more",
+    ):
         resolved(write_tree(tmp_path, model("tiny", "int8"), validation=sentences(20, seed=2)))
 
 
@@ -51,25 +71,40 @@ def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
 
 def test_refuses_overlapping_datasets(tmp_path):
     sound = resolved(write_tree(tmp_path))
-    shared = dataclasses.replace(sound, validation=Samples(values=(*sound.validation.values, sound.calibration.values[3])))
-    with pytest.raises(InputRefused, match=r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"):
+    shared = dataclasses.replace(
+        sound, validation=Samples(values=(*sound.validation.values, sound.calibration.values[3]))
+    )
+    with pytest.raises(
+        InputRefused,
+        match=r"1 samples of dataset models/data/validation.txt are in calibration .*, such as",
+    ):
         check_order(shared)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("calibration", "validation"), ("search", "validation"), ("calibration", "search")]
+    ("first", "second"),
+    [("calibration", "validation"), ("search", "validation"), ("calibration", "search")],
 )
 def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
     sound = resolved(write_tree(tmp_path, model("tiny", "auto")))
-    rows = {name: Samples(values=tuple({"x": row} for row in np.eye(4) * factor)) for name, factor in (("a", 1), ("b", 2))}
+    rows = {
+        name: Samples(values=tuple({"x": row} for row in np.eye(4) * factor))
+        for name, factor in (("a", 1), ("b", 2))
+    }
     engine = sound.model.engine
     search = SensitivitySearchSpec(dataset="models/data/search.npz", samples=4)
     calibration = engine.calibration.model_copy(update={"samples": 4})
     searching = engine.model_copy(update={"sensitivity_search": search, "calibration": calibration})
     order = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": searching}))
-    parts = {"calibration": rows["a"], "search": rows["b"], "validation": Samples(values=({"x": np.ones(4)},))}
+    parts = {
+        "calibration": rows["a"],
+        "search": rows["b"],
+        "validation": Samples(values=({"x": np.ones(4)},)),
+    }
     check_order(dataclasses.replace(order, **parts))
-    with pytest.raises(InputRefused, match=rf"4 samples of dataset .* are in {first} dataset .*never saw"):
+    with pytest.raises(
+        InputRefused, match=rf"4 samples of dataset .* are in {first} dataset .*never saw"
+    ):
         check_order(dataclasses.replace(order, **parts | {second: parts[first]}))
 
 
@@ -77,9 +112,14 @@ def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
     sound = resolved(write_tree(tmp_path))
     search = SensitivitySearchSpec(dataset="models/data/search.txt", samples=9)
     engine = sound.model.engine.model_copy(update={"sensitivity_search": search})
-    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": engine}), search=Samples(values=("a",)))
+    order = dataclasses.replace(
+        sound,
+        model=sound.model.model_copy(update={"engine": engine}),
+        search=Samples(values=("a",)),
+    )
     with pytest.raises(
-        InputRefused, match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples"
+        InputRefused,
+        match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples",
     ):
         check_order(order)
 
@@ -87,7 +127,10 @@ def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
 def test_refuses_tensors_without_an_onnx_file(tmp_path):
     sound = resolved(write_tree(tmp_path))
     order = dataclasses.replace(sound, model=sound.model.model_copy(update={"task": "tensors"}))
-    with pytest.raises(InputRefused, match=r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256"):
+    with pytest.raises(
+        InputRefused,
+        match=r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256",
+    ):
         check_order(order)
 
 
@@ -98,22 +141,38 @@ def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
 
 def test_order_takes_the_engine_of_a_compute_capability(tmp_path):
     root = write_tree(tmp_path)
-    asked = Options(root=root, environment="desk", model="tiny", compute_capability="cpu", out=root / "out")
+    asked = Options(
+        root=root, environment="desk", model="tiny", compute_capability="cpu", out=root / "out"
+    )
     assert order(asked, Log(io.StringIO())).engine_key == resolved(root).engine_key
 
 
 def test_order_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
     spec = model("tiny")
-    pools = {"instance_type": "ml.g5.xlarge", "instance_pools": [{"instance_type": "ml.g6.xlarge"}], "latency_slo_ms": 50}
+    pools = {
+        "instance_type": "ml.g5.xlarge",
+        "instance_pools": [{"instance_type": "ml.g6.xlarge"}],
+        "latency_slo_ms": 50,
+    }
     root = write_tree(tmp_path, {**spec, "endpoint": pools})
     environment = root / "environments/desk.yaml"
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
 
     def found(capability):
-        asked = Options(root=root, environment="desk", model="tiny", compute_capability=capability, out=root / "out")
+        asked = Options(
+            root=root,
+            environment="desk",
+            model="tiny",
+            compute_capability=capability,
+            out=root / "out",
+        )
         return order(asked, Log(io.StringIO()))
 
-    assert (found(None).compute_capability, found("8.6").compute_capability, found("8.9").compute_capability) == (
+    assert (
+        found(None).compute_capability,
+        found("8.6").compute_capability,
+        found("8.9").compute_capability,
+    ) == (
         "8.6",
         "8.6",
         "8.9",
@@ -123,8 +182,13 @@ def test_order_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
 
 def test_refuses_a_compute_capability_that_does_not_serve_the_model(tmp_path):
     root = write_tree(tmp_path)
-    asked = Options(root=root, environment="desk", model="tiny", compute_capability="8.9", out=root / "out")
-    with pytest.raises(InputRefused, match=r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu"):
+    asked = Options(
+        root=root, environment="desk", model="tiny", compute_capability="8.9", out=root / "out"
+    )
+    with pytest.raises(
+        InputRefused,
+        match=r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu",
+    ):
         order(asked, Log(io.StringIO()))
 
 
@@ -138,10 +202,30 @@ def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
 
 def test_options_are_read(tmp_path):
     found = options(
-        ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--publish", "s3://b", "--format", "json"]
+        [
+            "--environment",
+            "desk",
+            "--model",
+            "tiny",
+            "--out",
+            str(tmp_path),
+            "--publish",
+            "s3://b",
+            "--format",
+            "json",
+        ]
     )
     assert found.compute_capability is None
-    given = ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--compute-capability", "8.9"]
+    given = [
+        "--environment",
+        "desk",
+        "--model",
+        "tiny",
+        "--out",
+        str(tmp_path),
+        "--compute-capability",
+        "8.9",
+    ]
     assert options(given).compute_capability == "8.9"
     assert (found.environment, found.model, found.out, found.publish, found.format) == (
         "desk",
@@ -153,12 +237,24 @@ def test_options_are_read(tmp_path):
 
 
 def test_refuses_an_empty_compute_capability(tmp_path):
-    given = ["--environment", "desk", "--model", "tiny", "--out", str(tmp_path), "--compute-capability", ""]
+    given = [
+        "--environment",
+        "desk",
+        "--model",
+        "tiny",
+        "--out",
+        str(tmp_path),
+        "--compute-capability",
+        "",
+    ]
     with pytest.raises(InputRefused, match=r"--compute-capability: it is empty"):
         options(given)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [([], "--environment"), (["--mode", "x"], "--environment, --model, --out")])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "--environment"), (["--mode", "x"], "--environment, --model, --out")],
+)
 def test_refuses_incomplete_options(arguments, words):
     with pytest.raises(InputRefused, match=words):
         options(arguments)

@@ -40,7 +40,9 @@ def test_logs_of_an_earlier_build_go(tmp_path):
 def test_log_has_each_line_as_it_comes(tmp_path):
     made, _ = runner(tmp_path)
     log = tmp_path / "logs/01-sh.log"
-    ended = made.run(shell(f"echo first; until grep -q first {log}; do :; done; echo second", timeout_seconds=30))
+    ended = made.run(
+        shell(f"echo first; until grep -q first {log}; do :; done; echo second", timeout_seconds=30)
+    )
     assert (ended.code, ended.output) == (0, "first\nsecond\n")
 
 

@@ -14,13 +14,23 @@ from engine_build.settings import settings
 
 
 def test_settings_come_from_the_environment():
-    found = settings({"ROUNDHOUSE_SOURCE_COMMIT": "abc", "CODEBUILD_BUILD_IMAGE": "image", "ROUNDHOUSE_BENCHMARK_SECONDS": "2"})
+    found = settings(
+        {
+            "ROUNDHOUSE_SOURCE_COMMIT": "abc",
+            "CODEBUILD_BUILD_IMAGE": "image",
+            "ROUNDHOUSE_BENCHMARK_SECONDS": "2",
+        }
+    )
     assert (found.source_commit, found.image, found.benchmark_seconds) == ("abc", "image", 2.0)
 
 
 @pytest.mark.parametrize(
     ("said", "is_so"),
-    [("CUDA Driver OK", True), ("CUDA Driver UNAVAILABLE (cuInit(0) returned 803)", False), ("", False)],
+    [
+        ("CUDA Driver OK", True),
+        ("CUDA Driver UNAVAILABLE (cuInit(0) returned 803)", False),
+        ("", False),
+    ],
 )
 def test_forward_compatibility_is_what_nvidias_image_says(said, is_so):
     assert settings({"_CUDA_COMPAT_STATUS": said}).forward_compatible is is_so
@@ -53,7 +63,9 @@ def test_runner_prints_a_command_and_records_it_in_a_script(tmp_path):
     ended = runner.run(Command(argv=("sh", "-c", "echo out; echo err >&2; exit 3")))
     assert (ended.code, ended.output, ended.errors) == (3, "out\n", "err\n")
     assert "$ sh -c 'echo out; echo err >&2; exit 3'" in stream.getvalue()
-    assert (tmp_path / "reproduce.sh").read_text().endswith("sh -c 'echo out; echo err >&2; exit 3'\n")
+    assert (
+        (tmp_path / "reproduce.sh").read_text().endswith("sh -c 'echo out; echo err >&2; exit 3'\n")
+    )
 
 
 def test_runner_says_why_a_program_does_not_start():
@@ -62,5 +74,7 @@ def test_runner_says_why_a_program_does_not_start():
 
 
 def test_runner_stops_what_takes_too_long():
-    ended = ProcessRunner(Log(io.StringIO())).run(Command(argv=("sleep", "60"), timeout_seconds=0.2))
+    ended = ProcessRunner(Log(io.StringIO())).run(
+        Command(argv=("sleep", "60"), timeout_seconds=0.2)
+    )
     assert ended.code == 124 and "stopped" in ended.errors

@@ -38,7 +38,9 @@ def wish(places, wishes):
 class Build:
     """Plays engine_build's main."""
 
-    def __init__(self, code: int = 0, said: str = "", *, raises: BaseException | None = None) -> None:
+    def __init__(
+        self, code: int = 0, said: str = "", *, raises: BaseException | None = None
+    ) -> None:
         self.code, self.said, self.raises = code, said, raises
         self.trees: list[Path] = []
 
@@ -66,14 +68,28 @@ def run(places, build, environment=None):
 
 
 def test_job_runs_the_same_command_as_any_other_build(places):
-    also = {"commit": "c0ffee", "image": "builder-gpu@sha256:1", "compute_capability": "8.9", "sagemaker_region": "us-east-1"}
+    also = {
+        "commit": "c0ffee",
+        "image": "builder-gpu@sha256:1",
+        "compute_capability": "8.9",
+        "sagemaker_region": "us-east-1",
+    }
     wish(places, {**WISHES, **also})
     build = Build()
     assert run(places, build, {"PATH": "/bin"})[0] == 0
     assert build.trees == [places.source]
     assert build.arguments == (
         *("--root", str(places.source), "--out", str(places.out)),
-        *("--environment", "dev", "--model", "tiny", "--publish", "s3://bucket", "--compute-capability", "8.9"),
+        *(
+            "--environment",
+            "dev",
+            "--model",
+            "tiny",
+            "--publish",
+            "s3://bucket",
+            "--compute-capability",
+            "8.9",
+        ),
         *("--format", "json"),
     )
     assert build.environment == {
@@ -87,16 +103,32 @@ def test_job_runs_the_same_command_as_any_other_build(places):
 def test_engine_build_takes_those_arguments():
     from engine_build.options import options
 
-    assert options(training_job.arguments(WISHES, Path("tree"), Path("out"))).compute_capability is None
-    found = options(training_job.arguments({**WISHES, "compute_capability": "8.9"}, Path("tree"), Path("out")))
+    assert (
+        options(training_job.arguments(WISHES, Path("tree"), Path("out"))).compute_capability
+        is None
+    )
+    found = options(
+        training_job.arguments({**WISHES, "compute_capability": "8.9"}, Path("tree"), Path("out"))
+    )
     assert found.compute_capability == "8.9"
-    assert (found.root, found.out, found.environment, found.model) == (Path("tree"), Path("out"), "dev", "tiny")
+    assert (found.root, found.out, found.environment, found.model) == (
+        Path("tree"),
+        Path("out"),
+        "dev",
+        "tiny",
+    )
     assert (found.publish, found.format) == ("s3://bucket", "json")
 
 
 def test_unfinished_work_lies_where_sagemaker_saves_it():
-    assert (Places().out, Places().failure) == (Path("/opt/ml/checkpoints/engine"), Path("/opt/ml/output/failure"))
-    assert (Places().source, Places().data) == (Path("/opt/ml/input/data/source"), Path("/opt/ml/output/data"))
+    assert (Places().out, Places().failure) == (
+        Path("/opt/ml/checkpoints/engine"),
+        Path("/opt/ml/output/failure"),
+    )
+    assert (Places().source, Places().data) == (
+        Path("/opt/ml/input/data/source"),
+        Path("/opt/ml/output/data"),
+    )
     assert Places().hyperparameters == Path("/opt/ml/input/config/hyperparameters.json")
 
 
@@ -142,7 +174,10 @@ def test_failure_without_a_sentence_points_to_the_log(places):
 
 def test_fault_of_the_source_is_one_sentence(places):
     assert run(places, Build(raises=ImportError("No module\n named x")))[0] == 1
-    assert places.failure.read_text() == "the source cannot be run (ImportError: No module named x); upload it whole."
+    assert (
+        places.failure.read_text()
+        == "the source cannot be run (ImportError: No module named x); upload it whole."
+    )
 
 
 def test_interruption_before_the_build_is_told(places):
@@ -219,9 +254,21 @@ def job(places):
     (places.source / "engine_build").mkdir()
     (places.source / "engine_build" / "__init__.py").touch()
     (places.source / "engine_build" / "__main__.py").write_text(STAND_IN)
-    command = (sys.executable, "-I", "-W", "error", "-c", ENTRY, training_job.__file__, str(places.ml), str(places.tree))
+    command = (
+        sys.executable,
+        "-I",
+        "-W",
+        "error",
+        "-c",
+        ENTRY,
+        training_job.__file__,
+        str(places.ml),
+        str(places.tree),
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, cwd="/", text=True, env={"PATH": os.environ["PATH"]}, **pipes)
+    process = subprocess.Popen(
+        command, cwd="/", text=True, env={"PATH": os.environ["PATH"]}, **pipes
+    )
     yield process
     process.kill()
     process.communicate()

@@ -15,7 +15,12 @@ def test_what_a_killed_build_was_writing_goes_and_what_it_finished_stays(tmp_pat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
     with WorkFolder(tmp_path):
-        assert [path.is_file() for path in (finished, half, ours, scratch)] == [True, False, True, False]
+        assert [path.is_file() for path in (finished, half, ours, scratch)] == [
+            True,
+            False,
+            True,
+            False,
+        ]
 
 
 def test_refuses_a_folder_that_another_build_holds_and_leaves_its_files(tmp_path):

@@ -1,4 +1,6 @@
-"""A text model small enough for tests: random BERT weights, a word tokenizer, a wheel that holds both, a tree that names it."""
+"""A text model small enough for tests: random BERT weights, a word tokenizer, a wheel that holds
+both, a tree that names it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def word_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
     tokenizer.enable_padding(length=40)
     return tokenizer
 
@@ -64,41 +68,71 @@ def write_wheel(checkpoint: Path, folder: Path) -> Path:
     path = folder / WHEEL
     metadata = "tiny_embedder-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("tiny_embedder/__init__.py", "raise SystemExit('the package must not run')\n")
+        wheel.writestr(
+            "tiny_embedder/__init__.py", "raise SystemExit('the package must not run')\n"
+        )
         for file in sorted(checkpoint.iterdir()):
             wheel.write(file, f"{INSIDE}/{file.name}")
-        wheel.writestr(f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: tiny-embedder\nVersion: 1.0\n")
-        wheel.writestr(f"{metadata}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: tiny-embedder\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            f"{metadata}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         wheel.writestr(f"{metadata}/RECORD", "")
     return path
 
 
 def write_tree(
-    root: Path, *models_: dict[str, object], calibration: list[str] | None = None, validation: list[str] | None = None
+    root: Path,
+    *models_: dict[str, object],
+    calibration: list[str] | None = None,
+    validation: list[str] | None = None,
 ) -> Path:
     """An onboarding root with one CPU environment, `desk`."""
     for folder in ("models/data", "environments"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    (root / "models/data/calibration.txt").write_text("\n".join(calibration or sentences(60, seed=1)))
-    (root / "models/data/validation.txt").write_text("\n".join(validation or sentences(120, seed=2)))
+    (root / "models/data/calibration.txt").write_text(
+        "\n".join(calibration or sentences(60, seed=1))
+    )
+    (root / "models/data/validation.txt").write_text(
+        "\n".join(validation or sentences(120, seed=2))
+    )
     for spec in models_ or (model(),):
         (root / f"models/{spec['name']}.yaml").write_text(yaml.safe_dump(spec))
-    environment = {"name": "desk", "account": "000000000000", "region": "us-east-1", "platform": "triton-24.10-cpu"}
+    environment = {
+        "name": "desk",
+        "account": "000000000000",
+        "region": "us-east-1",
+        "platform": "triton-24.10-cpu",
+    }
     (root / "environments/desk.yaml").write_text(yaml.safe_dump(environment))
     return root
 
 
 def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dict[str, object]:
     """A model file; `changes` replace whole keys."""
-    engine: dict[str, object] = {"precision": precision, "optimization_profiles": [{"batch": [1, 2, 4], "sequence": [4, 8, 16]}]}
+    engine: dict[str, object] = {
+        "precision": precision,
+        "optimization_profiles": [{"batch": [1, 2, 4], "sequence": [4, 8, 16]}],
+    }
     if precision in ("auto", "int8"):
-        engine["calibration"] = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "max"}
+        engine["calibration"] = {
+            "dataset": "models/data/calibration.txt",
+            "samples": 48,
+            "method": "max",
+        }
     return {
         "name": name,
         "task": "text-embedding",
         "source": {"python_package": PIN, "path": INSIDE},
         "engine": engine,
-        "accuracy": {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 0.98, "worst": 0.9}},
+        "accuracy": {
+            "dataset": "models/data/validation.txt",
+            "metric": "cosine",
+            "budget": {"mean": 0.98, "worst": 0.9},
+        },
         "endpoint": {"instance_type": "ml.c7i.large"},
         **changes,
     }

@@ -1,4 +1,6 @@
-"""Onboarding trees of other tasks than the tiny embedder's: ONNX files with arrays, classifiers with labelled texts."""
+"""Onboarding trees of other tasks than the tiny embedder's: ONNX files with arrays, classifiers
+with labelled texts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import numpy as np
 from engine_build.store import sha256_of
 from tests.unit.engine_build.tiny import model, write_tree
 
-CALIBRATION, SEARCH, VALIDATION = (f"models/data/{name}" for name in ("calibration", "search", "validation"))
+CALIBRATION, SEARCH, VALIDATION = (
+    f"models/data/{name}" for name in ("calibration", "search", "validation")
+)
 
 
 def write_arrays(root: Path, name: str, **arrays: Any) -> None:
@@ -31,7 +35,10 @@ def write_tensors_tree(
     profile: Mapping[str, Sequence[int]] | None = None,
     mean: float = 0.9,
 ) -> Path:
-    """A model `tiny` of task tensors, its network at networks/model.onnx. `datasets`: calibration, validation."""
+    """A model `tiny` of task tensors, its network at networks/model.onnx.
+
+    `datasets`: calibration, validation.
+    """
     (root / "networks").mkdir(parents=True, exist_ok=True)
     path = root / "networks/model.onnx"
     path.write_bytes(network.read_bytes())
@@ -39,7 +46,9 @@ def write_tensors_tree(
         write_arrays(root, f"models/data/{name}", **arrays)
     engine: dict[str, Any] = {
         "precision": precision,
-        "optimization_profiles": [{name: list(sizes) for name, sizes in (profile or {"batch": [1, 2, 4]}).items()}],
+        "optimization_profiles": [
+            {name: list(sizes) for name, sizes in (profile or {"batch": [1, 2, 4]}).items()}
+        ],
     }
     if precision in ("auto", "int8"):
         calibration = datasets["calibration"]

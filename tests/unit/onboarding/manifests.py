@@ -33,6 +33,9 @@ def lock_entry(model: str, engine_key: str) -> LockEntry:
         builder=BuilderRecord(machine="test", built_at="2026-11-20T00:00:00Z"),
     )
     archive = ArchiveRecord(
-        path=f"engines/{engine_key}/model.tar.gz", sha256="1" * 64, size_bytes=1, manifest_sha256=manifest.sha256()
+        path=f"engines/{engine_key}/model.tar.gz",
+        sha256="1" * 64,
+        size_bytes=1,
+        manifest_sha256=manifest.sha256(),
     )
     return LockEntry(archive=archive, manifest=manifest)

@@ -50,7 +50,10 @@ def test_refuses_a_damaged_header():
 @pytest.mark.parametrize(
     ("arrays", "problem"),
     [
-        ({"x": np.zeros((3, 2)), "y": np.zeros((4, 2))}, "has arrays of different lengths: x 3, y 4"),
+        (
+            {"x": np.zeros((3, 2)), "y": np.zeros((4, 2))},
+            "has arrays of different lengths: x 3, y 4",
+        ),
         ({"x": np.zeros((0, 2))}, "is empty"),
         ({"labels": np.zeros(3)}, "is empty"),
     ],

@@ -30,7 +30,10 @@ def view(tmp_path, changes):
 
 def test_placements_are_every_pool_and_every_joined_type(tmp_path):
     found = view(tmp_path, changes={MODEL: POOLS, BESIDE: JOINS % "instance_type: ml.g5.2xlarge"})
-    placed = {(case.document.file, case.instance_path[-1], case.instance.name) for case in cases.placements(found)}
+    placed = {
+        (case.document.file, case.instance_path[-1], case.instance.name)
+        for case in cases.placements(found)
+    }
     assert placed == {
         (MODEL, "instance_type", "ml.g5.xlarge"),
         (MODEL, "instance_type", "ml.g6.xlarge"),
@@ -41,7 +44,10 @@ def test_placements_are_every_pool_and_every_joined_type(tmp_path):
 
 
 def test_placement_of_a_pool_points_at_the_pool(tmp_path):
-    paths = {case.instance.name: case.instance_path for case in cases.placements(view(tmp_path, changes={MODEL: POOLS}))}
+    paths = {
+        case.instance.name: case.instance_path
+        for case in cases.placements(view(tmp_path, changes={MODEL: POOLS}))
+    }
     assert paths["ml.g4dn.xlarge"] == ("endpoint", "instance_pools", 1, "instance_type")
 
 
@@ -59,13 +65,23 @@ def test_engine_cases_are_every_pool_and_the_inherited_type_of_a_join(tmp_path):
 
 def test_engine_cases_of_a_join_follow_the_override_of_the_joined_model(tmp_path):
     override = "name: cloud\nmodels: {example: {endpoint: {instance_type: ml.c7i.large}}}"
-    found = view(tmp_path, changes={BESIDE: JOINS % "weight: 0.5", CLOUD: {"name: cloud": override}})
-    assert {case.instance.name for _, case in cases.engine_cases(found) if case.spec.name == "beside"} == {"ml.c7i.large"}
+    found = view(
+        tmp_path, changes={BESIDE: JOINS % "weight: 0.5", CLOUD: {"name: cloud": override}}
+    )
+    assert {
+        case.instance.name for _, case in cases.engine_cases(found) if case.spec.name == "beside"
+    } == {"ml.c7i.large"}
 
 
 def test_server_of_a_joined_placement_is_the_endpoints(tmp_path):
-    changes = {MODEL: {"server: triton": "server: python"}, BESIDE: JOINS % "instance_type: ml.g5.2xlarge"}
-    servers = {case.document.file: case.server for case in cases.placements(view(tmp_path, changes=changes))}
+    changes = {
+        MODEL: {"server: triton": "server: python"},
+        BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
+    }
+    servers = {
+        case.document.file: case.server
+        for case in cases.placements(view(tmp_path, changes=changes))
+    }
     assert servers[BESIDE] == "python"
 
 
@@ -75,7 +91,10 @@ def test_server_of_a_joined_placement_is_the_endpoints(tmp_path):
 )
 def test_priority_of_a_pool_is_its_own_or_after_those_before_it(written, priorities):
     types = ("ml.g6.xlarge", "ml.g4dn.xlarge")
-    pools = tuple(InstancePoolSpec(instance_type=name, priority=each) for name, each in zip(types, written, strict=False))
+    pools = tuple(
+        InstancePoolSpec(instance_type=name, priority=each)
+        for name, each in zip(types, written, strict=False)
+    )
     found = pool_priorities(EndpointSpec(instance_type="ml.g5.xlarge", instance_pools=pools))
     assert tuple(priority for priority, _ in found) == priorities
 
@@ -89,11 +108,21 @@ def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_prior
         (5, "ml.g4dn.xlarge"),
     ]
     assert len({each.engine_key for each in own.targets}) == 4
-    assert [(each.name, each.role) for each in own.variants] == [("AllTraffic", "variant"), ("beside", "shadow")]
+    assert [(each.name, each.role) for each in own.variants] == [
+        ("AllTraffic", "variant"),
+        ("beside", "shadow"),
+    ]
     assert target(tree, "cloud", "example", "7.5")[1].instance_type.name == "ml.g4dn.xlarge"
 
 
 def test_host_image_is_named_where_a_joined_variant_alone_has_a_gpu(tmp_path):
-    changes = {MODEL: {"ml.g5.xlarge": "ml.c7i.large"}, BESIDE: JOINS % "instance_type: ml.g5.2xlarge"}
-    own = next(each for each in deployments(read_tree(tree_root(tmp_path, changes)), "cloud") if each.name == "example")
+    changes = {
+        MODEL: {"ml.g5.xlarge": "ml.c7i.large"},
+        BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
+    }
+    own = next(
+        each
+        for each in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
+        if each.name == "example"
+    )
     assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"

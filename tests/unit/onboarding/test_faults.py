@@ -36,6 +36,8 @@ def test_accepts_the_pair_of_the_fault(case, tmp_path):
 
 
 def _line(path: Path, words: str) -> int:
-    lines = [number for number, line in enumerate(path.read_text().splitlines(), 1) if words in line]
+    lines = [
+        number for number, line in enumerate(path.read_text().splitlines(), 1) if words in line
+    ]
     assert len(lines) >= 1
     return lines[0]

@@ -13,7 +13,11 @@ from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "onboarding.md").read_text(encoding="utf-8")
-SHOWN = [text for text in re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S) if re.search("^endpoint:", text, flags=re.M)]
+SHOWN = [
+    text
+    for text in re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
+    if re.search("^endpoint:", text, flags=re.M)
+]
 MODEL = """name: {name}
 task: text-embedding
 source: {{python_package: my-model==1.0.0}}
@@ -25,8 +29,13 @@ accuracy: {{dataset: models/data/validation.txt}}
 @pytest.mark.parametrize("shown", SHOWN)
 def test_shown_endpoint_is_accepted(shown, tmp_path):
     own = "endpoint: {instance_type: ml.g5.xlarge}\n"
-    files = {"my-embedder": own, "my-embedder-b": shown} if "joins" in shown else {"my-embedder": shown}
-    changes = {f"models/{name}.yaml": MODEL.format(name=name) + endpoint for name, endpoint in files.items()}
+    files = (
+        {"my-embedder": own, "my-embedder-b": shown} if "joins" in shown else {"my-embedder": shown}
+    )
+    changes = {
+        f"models/{name}.yaml": MODEL.format(name=name) + endpoint
+        for name, endpoint in files.items()
+    }
     tree = read_tree(tree_root(tmp_path, changes))
     assert tree.faults == ()
     asked = yaml.safe_load(shown)["endpoint"]
@@ -37,4 +46,12 @@ def test_shown_endpoint_is_accepted(shown, tmp_path):
 
 def test_guide_shows_every_kind_of_endpoint():
     keys = {key for text in SHOWN for key in yaml.safe_load(text)["endpoint"]}
-    assert {"joins", "role", "weight", "instance_pools", "scaling", "data_capture", "asynchronous"} <= keys
+    assert {
+        "joins",
+        "role",
+        "weight",
+        "instance_pools",
+        "scaling",
+        "data_capture",
+        "asynchronous",
+    } <= keys

@@ -78,25 +78,38 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.scaling.schedule": ([{"schedule": "cron(0 7 * * ? *)", "min": 2}], "nothing"),
     "endpoint.rollout": ("linear", "nothing"),
     "endpoint.weight": (2, "nothing"),
-    "endpoint.instance_pools": ([{"instance_type": "ml.g6.xlarge"}], "nothing"),  # an engine more; this one stays
+    "endpoint.instance_pools": (
+        [{"instance_type": "ml.g6.xlarge"}],
+        "nothing",
+    ),  # an engine more; this one stays
     "endpoint.data_capture": ({"percent": 10}, "nothing"),
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
     "endpoint.network_isolation": (False, "nothing"),
     "endpoint.dashboard": (True, "nothing"),
 }
-LISTED_WHOLE = ("endpoint.scaling.schedule", "endpoint.instance_pools", "endpoint.data_capture", "endpoint.asynchronous")
+LISTED_WHOLE = (
+    "endpoint.scaling.schedule",
+    "endpoint.instance_pools",
+    "endpoint.data_capture",
+    "endpoint.asynchronous",
+)
 """Fields whose own fields say nothing about an engine."""
 JOINING = {"endpoint.joins", "endpoint.role"}
 """Of a model that has no endpoint of its own."""
 
 
-def keys(data: dict[str, Any], *, platform: str = "triton-26.05", digests: dict[str, str] = DIGESTS) -> dict[str, str]:
+def keys(
+    data: dict[str, Any], *, platform: str = "triton-26.05", digests: dict[str, str] = DIGESTS
+) -> dict[str, str]:
     spec = ModelSpec.model_validate_json(json.dumps(data))
     row = serving_platforms()[platform]
     assert isinstance(spec.endpoint, EndpointSpec)
     instance = instance_types()[spec.endpoint.instance_type]
     mode = quantization_mode(spec, row)
-    found = {name: network_key(spec, name, digests, quantization=mode) for name in network_precisions(spec)}
+    found = {
+        name: network_key(spec, name, digests, quantization=mode)
+        for name in network_precisions(spec)
+    }
     found["engine"] = engine_key(
         spec,
         runtime=runtime_identity(row, instance),
@@ -122,7 +135,9 @@ def leaves(spec_type: type[BaseModel]) -> set[str]:
     found: set[str] = set()
     for name, field in spec_type.model_fields.items():
         inner = _models(field.annotation)
-        found |= {f"{name}.{leaf}" for model in inner for leaf in leaves(model)} if inner else {name}
+        found |= (
+            {f"{name}.{leaf}" for model in inner for leaf in leaves(model)} if inner else {name}
+        )
     return found
 
 
@@ -133,7 +148,10 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def test_every_field_of_a_model_file_is_classified():
-    found = {next((whole for whole in LISTED_WHOLE if leaf.startswith(whole)), leaf) for leaf in leaves(ModelSpec)}
+    found = {
+        next((whole for whole in LISTED_WHOLE if leaf.startswith(whole)), leaf)
+        for leaf in leaves(ModelSpec)
+    }
     assert found == set(CHANGES) | JOINING
 
 
@@ -152,15 +170,25 @@ def test_keys_change_with_a_field_as_classified(path):
 
 
 def test_keys_are_golden():
-    """A change here changes every address: raise RECIPE_VERSION only when the same inputs must give other bytes."""
-    assert keys(MODEL) == {"float": "d6867b2481208bf3faa5", "int8": "911d97764f0a0cf48d63", "engine": "45b49750da2def5129a4"}
+    """A change here changes every address: raise RECIPE_VERSION only when the same inputs must give
+    other bytes.
+    """
+    assert keys(MODEL) == {
+        "float": "d6867b2481208bf3faa5",
+        "int8": "911d97764f0a0cf48d63",
+        "engine": "45b49750da2def5129a4",
+    }
     on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
     assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "cf7761ef3f94414553f4"
 
 
 def test_keys_are_the_same_in_another_order_of_the_file():
     def backwards(value: Any) -> Any:
-        return {key: backwards(value[key]) for key in reversed(value)} if isinstance(value, dict) else value
+        return (
+            {key: backwards(value[key]) for key in reversed(value)}
+            if isinstance(value, dict)
+            else value
+        )
 
     assert keys(yaml.safe_load(yaml.safe_dump(backwards(MODEL), sort_keys=False))) == keys(MODEL)
 
@@ -175,7 +203,9 @@ def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
     moved = changed("engine.calibration.dataset", "moved.txt")
     assert keys(moved, digests={**DIGESTS, "moved.txt": DIGESTS["a.txt"]}) == keys(MODEL)
     other_bytes = keys(MODEL, digests={**DIGESTS, "a.txt": "f" * 64})
-    assert other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
+    assert (
+        other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
+    )
 
 
 def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
@@ -184,7 +214,9 @@ def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
     assert keys(here) == keys(there)
 
 
-@pytest.mark.parametrize("instance", ["ml.g4dn.xlarge", "ml.g6.xlarge", "ml.p4d.24xlarge", "ml.c7i.large"])
+@pytest.mark.parametrize(
+    "instance", ["ml.g4dn.xlarge", "ml.g6.xlarge", "ml.p4d.24xlarge", "ml.c7i.large"]
+)
 def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
     before, after = keys(MODEL), keys(changed("endpoint.instance_type", instance))
     assert {name for name in before if before[name] != after[name]} == {"engine"}
@@ -223,8 +255,13 @@ def test_networks_are_those_an_engine_may_need(precision, calibrated, networks):
 
 
 def test_keys_are_short_and_lower_case_hex():
-    assert all(len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef") for key in keys(MODEL).values())
+    assert all(
+        len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef")
+        for key in keys(MODEL).values()
+    )
 
 
 def test_chosen_network_is_int8_for_int8_only():
-    assert [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")] == ["float"] * 4 + ["int8"]
+    assert [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")] == [
+        "float"
+    ] * 4 + ["int8"]

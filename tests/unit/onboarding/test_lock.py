@@ -7,7 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from onboarding.lock import LockError, ServedCapacity, lock_path, lock_text, read_lock, record_capacity, write_lock_entry
+from onboarding.lock import (
+    LockError,
+    ServedCapacity,
+    lock_path,
+    lock_text,
+    read_lock,
+    record_capacity,
+    write_lock_entry,
+)
 from tests.unit.onboarding.manifests import lock_entry
 
 
@@ -34,7 +42,12 @@ def test_lock_keeps_every_other_engine(tmp_path):
 
 def test_lock_keeps_the_engines_of_concurrent_writers(tmp_path):
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: write_lock_entry(tmp_path, "m", lock_entry("m", key(number))), range(8)))
+        list(
+            pool.map(
+                lambda number: write_lock_entry(tmp_path, "m", lock_entry("m", key(number))),
+                range(8),
+            )
+        )
     assert set(read_lock(tmp_path, "m").engines) == {key(number) for number in range(8)}
     assert [path.name for path in tmp_path.iterdir()] == ["m.lock.yaml"]
 
@@ -43,7 +56,9 @@ def test_lock_is_written_the_same_whatever_the_order(tmp_path):
     for folder, numbers in (("a", (1, 2)), ("b", (2, 1))):
         for number in numbers:
             write_lock_entry(tmp_path / folder, "m", lock_entry("m", key(number)))
-    assert lock_path(tmp_path / "a", "m").read_bytes() == lock_path(tmp_path / "b", "m").read_bytes()
+    assert (
+        lock_path(tmp_path / "a", "m").read_bytes() == lock_path(tmp_path / "b", "m").read_bytes()
+    )
 
 
 def test_lock_only_gains_lines_when_an_engine_is_added(tmp_path):
@@ -76,7 +91,10 @@ def test_capacity_is_recorded_beside_the_engine_and_every_other(tmp_path):
     for each in (served(), served("ml.g5.2xlarge"), served(rate=320.0)):
         path = record_capacity(tmp_path, "m", key(1), each)
     engines = read_lock(path.parent, "m").engines
-    assert engines[key(1)].capacity == {"ml.g5.xlarge": served(rate=320.0), "ml.g5.2xlarge": served("ml.g5.2xlarge")}
+    assert engines[key(1)].capacity == {
+        "ml.g5.xlarge": served(rate=320.0),
+        "ml.g5.2xlarge": served("ml.g5.2xlarge"),
+    }
     assert engines[key(2)] == lock_entry("m", key(2))
     assert engines[key(1)].manifest == lock_entry("m", key(1)).manifest
 
@@ -101,7 +119,9 @@ def test_capacity_stays_with_the_same_archive_and_goes_with_another(tmp_path):
     record_capacity(tmp_path, "m", key(1), served())
     write_lock_entry(tmp_path, "m", entry)
     assert read_lock(tmp_path, "m").engines[key(1)].capacity == {"ml.g5.xlarge": served()}
-    rebuilt = entry.model_copy(update={"archive": entry.archive.model_copy(update={"sha256": "2" * 64})})
+    rebuilt = entry.model_copy(
+        update={"archive": entry.archive.model_copy(update={"sha256": "2" * 64})}
+    )
     write_lock_entry(tmp_path, "m", rebuilt)
     assert read_lock(tmp_path, "m").engines[key(1)].capacity is None
 
@@ -137,7 +157,10 @@ BROKEN = {
     "later_version": ("version: 2\nmodel: m\nengines: {}\n", "not a lock file"),
     "a_date": ("version: 1\nmodel: 2026-11-20\nengines: {}\n", "not a lock file"),
     "a_loop": ("&a [*a]\n", "not a lock file"),
-    "merge_conflict": ("version: 1\n<<<<<<< HEAD\nmodel: m\n=======\n>>>>>>> theirs\n", "merge conflict"),
+    "merge_conflict": (
+        "version: 1\n<<<<<<< HEAD\nmodel: m\n=======\n>>>>>>> theirs\n",
+        "merge conflict",
+    ),
     "another_model": ("version: 1\nmodel: other\nengines: {}\n", "lock of 'other', not of 'm'"),
     "not_text": (b"\xff\xfe", "not UTF-8"),
 }
@@ -183,7 +206,9 @@ def test_refuses_to_read_a_folder(tmp_path):
 
 
 def test_failed_write_leaves_the_old_lock_and_nothing_else(tmp_path):
-    model = "m" * (255 - len(".lock.yaml"))  # the lock's own name just fits the file system; that of its temporary file does not
+    model = "m" * (
+        255 - len(".lock.yaml")
+    )  # the lock's own name just fits the file system; that of its temporary file does not
     lock_path(tmp_path, model).write_text(f"version: 1\nmodel: {model}\nengines: {{}}\n")
     before = lock_path(tmp_path, model).read_bytes()
     with pytest.raises(LockError, match="cannot be written"):

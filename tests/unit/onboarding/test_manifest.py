@@ -15,14 +15,18 @@ MANIFEST = lock_entry("example", "a" * 20).manifest
 
 
 def test_manifest_is_golden():
-    """A change here changes every archive: raise RECIPE_VERSION only when the same inputs must give other bytes."""
+    """A change here changes every archive: raise RECIPE_VERSION only when the same inputs must give
+    other bytes.
+    """
     assert MANIFEST.sha256() == "1502529e2ea09349227518500a1d9fa6bc46114842b5fc7e1c04f0bdf80157aa"
 
 
 def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
     assert MANIFEST.auto_truncate and "auto_truncate" not in json.loads(MANIFEST.to_bytes())
     entry = lock_entry("example", "a" * 20)
-    refusing = entry.model_copy(update={"manifest": MANIFEST.model_copy(update={"auto_truncate": False})})
+    refusing = entry.model_copy(
+        update={"manifest": MANIFEST.model_copy(update={"auto_truncate": False})}
+    )
     assert json.loads(refusing.manifest.to_bytes())["auto_truncate"] is False
     assert Manifest.from_bytes(refusing.manifest.to_bytes()) == refusing.manifest
     assert "auto_truncate" not in lock_text(Lock(model="example", engines={"a" * 20: entry}))

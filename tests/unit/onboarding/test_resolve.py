@@ -13,7 +13,12 @@ from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
 from tests.unit.onboarding.trees import tree_root
 
-MODEL, CLOUD, SHARED, JOINER = "models/example.yaml", "environments/cloud.yaml", "endpoints/shared.yaml", "models/joiner.yaml"
+MODEL, CLOUD, SHARED, JOINER = (
+    "models/example.yaml",
+    "environments/cloud.yaml",
+    "endpoints/shared.yaml",
+    "models/joiner.yaml",
+)
 DESK = """
 name: desk
 account: "000000000000"
@@ -30,27 +35,49 @@ endpoints:
 
 def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path):
     own, shared = deployments(read_tree(tree_root(tmp_path, {})), "cloud")
-    assert (own.name, own.multi_model, own.server, own.instance_type.name) == ("example", False, "triton", "ml.g5.xlarge")
-    assert (shared.name, shared.multi_model, [each.model.name for each in shared.targets]) == ("shared", True, ["joiner"])
+    assert (own.name, own.multi_model, own.server, own.instance_type.name) == (
+        "example",
+        False,
+        "triton",
+        "ml.g5.xlarge",
+    )
+    assert (shared.name, shared.multi_model, [each.model.name for each in shared.targets]) == (
+        "shared",
+        True,
+        ["joiner"],
+    )
     assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
     assert own.missing == own.targets
 
 
 def test_deployments_follow_the_environment(tmp_path):
-    own, shared = deployments(read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK})), "desk")
-    assert (own.server, own.instance_type.name, own.inference_ami_version) == ("python", "ml.c7i.large", None)
+    own, shared = deployments(
+        read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK})), "desk"
+    )
+    assert (own.server, own.instance_type.name, own.inference_ami_version) == (
+        "python",
+        "ml.c7i.large",
+        None,
+    )
     assert (shared.server, shared.instance_type.name) == ("triton", "ml.c7i.xlarge")
     assert own.targets[0].model.serving.server == "python"
 
 
 def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(tmp_path):
     tree = read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK}))
-    bigger = read_tree(tree_root(tmp_path / "bigger", {MODEL: {"ml.g5.xlarge": "ml.g5.8xlarge", "max: 2": "max: 9"}}))
+    bigger = read_tree(
+        tree_root(
+            tmp_path / "bigger", {MODEL: {"ml.g5.xlarge": "ml.g5.8xlarge", "max: 2": "max: 9"}}
+        )
+    )
     _, on_gpu = target(tree, "cloud", "example")
     _, on_cpu = target(tree, "desk", "example")
     _, on_bigger = target(bigger, "cloud", "example")
     assert on_gpu.engine_key == on_bigger.engine_key != on_cpu.engine_key
-    assert on_gpu.network_keys == on_cpu.network_keys and set(on_gpu.network_keys) == {"float", "int8"}
+    assert on_gpu.network_keys == on_cpu.network_keys and set(on_gpu.network_keys) == {
+        "float",
+        "int8",
+    }
 
 
 def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
@@ -60,7 +87,11 @@ def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
 
 def test_environment_s_own_host_image_wins(tmp_path):
     image = "al2023-ami-sagemaker-inference-gpu-4-1"
-    tree = read_tree(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\ninference_ami_version: {image}"}}))
+    tree = read_tree(
+        tree_root(
+            tmp_path, {CLOUD: {"name: cloud": f"name: cloud\ninference_ami_version: {image}"}}
+        )
+    )
     assert {each.inference_ami_version for each in deployments(tree, "cloud")} == {image}
 
 
@@ -82,12 +113,18 @@ def test_refuses_a_tree_with_faults(tmp_path):
 
 
 def test_refuses_an_unknown_environment_naming_the_nearest(tmp_path):
-    with pytest.raises(FaultsError, match=r"unknown environment, given clod; allowed: cloud; did you mean 'cloud'\?"):
+    with pytest.raises(
+        FaultsError,
+        match=r"unknown environment, given clod; allowed: cloud; did you mean 'cloud'\?",
+    ):
         deployments(read_tree(tree_root(tmp_path, {})), "clod")
 
 
 def test_refuses_an_unknown_model_naming_the_nearest(tmp_path):
-    with pytest.raises(FaultsError, match=r"unknown model, given exampel; allowed: example, joiner; did you mean 'example'\?"):
+    with pytest.raises(
+        FaultsError,
+        match=r"unknown model, given exampel; allowed: example, joiner; did you mean 'example'\?",
+    ):
         target(read_tree(tree_root(tmp_path, {})), "cloud", "exampel")
 
 
@@ -97,7 +134,10 @@ def test_refuses_every_broken_lock_at_once(tmp_path):
         lock_path(root / "models", model).write_text("broken")
     with pytest.raises(FaultsError) as error:
         deployments(read_tree(root), "cloud")
-    assert [fault.file for fault in error.value.faults] == ["models/example.lock.yaml", "models/joiner.lock.yaml"]
+    assert [fault.file for fault in error.value.faults] == [
+        "models/example.lock.yaml",
+        "models/joiner.lock.yaml",
+    ]
 
 
 def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
@@ -105,4 +145,6 @@ def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
     assert runtime_identity(platform, instances["ml.c7i.large"]) == RuntimeIdentity(
         name="onnxruntime", version=platform.onnxruntime
     )
-    assert runtime_identity(platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+    assert runtime_identity(platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(
+        name="tensorrt", version="10.16.1.11"
+    )

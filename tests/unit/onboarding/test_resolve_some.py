@@ -1,4 +1,6 @@
-"""Some endpoints of an environment are what they are among all, whatever is wrong with the locks of the others."""
+"""Some endpoints of an environment are what they are among all, whatever is wrong with the locks of
+the others.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_some_endpoints_are_as_they_are_among_all(root):
 def test_locks_of_other_endpoints_are_not_read(root):
     (root / "models" / "sentence-embedder-fp32.lock.yaml").write_text("no lock\n")
     tree = read_tree(root)
-    assert [each.name for each in deployments(tree, "dev", ("sentence-embedder",))] == ["sentence-embedder"]
+    assert [each.name for each in deployments(tree, "dev", ("sentence-embedder",))] == [
+        "sentence-embedder"
+    ]
     with pytest.raises(FaultsError, match=r"sentence-embedder-fp32\.lock\.yaml"):
         deployments(tree, "dev", ("text-shared",))
 
@@ -52,7 +56,9 @@ def test_refuses_an_unknown_endpoint_and_names_the_nearest(root):
 def test_refuses_a_shared_endpoint_that_no_model_joins(root):
     (root / "environments" / "local.yaml").unlink()
     (root / "endpoints" / "alone.yaml").write_text(
-        (root / "endpoints" / "text-shared.yaml").read_text().replace("name: text-shared", "name: alone")
+        (root / "endpoints" / "text-shared.yaml")
+        .read_text()
+        .replace("name: text-shared", "name: alone")
     )
     tree = read_tree(root)
     assert "alone" not in [each.name for each in deployments(tree, "dev")]

@@ -62,16 +62,29 @@ def test_every_rule_has_a_name_of_its_own():
 def _rules_that_refuse(root: Path) -> set[str]:
     refusing: set[str] = set()
     for view in read_tree(root).views.values():
-        subjects = [(placement_rules.RULES, case, view.environment.sections) for case in cases.placements(view)]
-        subjects += [(precision_rules.ENGINE_RULES, case, model.sections) for model, case in cases.engine_cases(view)]
+        subjects = [
+            (placement_rules.RULES, case, view.environment.sections)
+            for case in cases.placements(view)
+        ]
+        subjects += [
+            (precision_rules.ENGINE_RULES, case, model.sections)
+            for model, case in cases.engine_cases(view)
+        ]
         subjects += [(join_rules.RULES, case, model.sections) for model, case in cases.joins(view)]
-        subjects += [(variant_rules.RULES, case, endpoint.sections) for endpoint, case in cases.variants(view)]
+        subjects += [
+            (variant_rules.RULES, case, endpoint.sections)
+            for endpoint, case in cases.variants(view)
+        ]
         inside = EnvironmentCase(
-            spec=view.environment.spec, document=view.environment.document, is_inside_root=lambda path: is_inside(root, path)
+            spec=view.environment.spec,
+            document=view.environment.document,
+            is_inside_root=lambda path: is_inside(root, path),
         )
         subjects.append((environment_rules.RULES, inside, view.environment.sections))
         for model in view.models.values():
-            model_case = ModelCase(spec=model.spec, document=model.document, datasets=Datasets(root))
+            model_case = ModelCase(
+                spec=model.spec, document=model.document, datasets=Datasets(root)
+            )
             subjects.append((MODEL_RULES, model_case, model.sections))
             own = own_endpoint(model)
             if own is not None:
@@ -88,15 +101,20 @@ def _endpoint_subjects(endpoint, *, multi_model: bool) -> Iterator[Any]:
     yield endpoint_rules.RULES, case, endpoint.sections
     if {"scaling", "asynchronous"} <= endpoint.sections:
         asynchronous = endpoint.spec.asynchronous is not None
-        scaling = ScalingCase(scaling=endpoint.spec.scaling, document=endpoint.document, asynchronous=asynchronous)
+        scaling = ScalingCase(
+            scaling=endpoint.spec.scaling, document=endpoint.document, asynchronous=asynchronous
+        )
         yield scaling_rules.RULES, scaling, endpoint.sections
 
 
 def test_every_rule_refuses_a_fixture(tmp_path):
     refusing: set[str] = set()
     for number, path in enumerate(FAULTS):
-        refusing |= _rules_that_refuse(tree_root(tmp_path / str(number), yaml.safe_load(path.read_text())["bad"]))
-    # No platform leaves the host image open today; test_refuses_a_platform_that_leaves_the_host_image_open stands in.
+        refusing |= _rules_that_refuse(
+            tree_root(tmp_path / str(number), yaml.safe_load(path.read_text())["bad"])
+        )
+    # No platform leaves the host image open today;
+    # test_refuses_a_platform_that_leaves_the_host_image_open stands in.
     assert {rule.name for rule in EVERY_RULE} - refusing == {"host_image_is_named"}
 
 
@@ -109,7 +127,9 @@ def test_refuses_a_platform_that_leaves_the_host_image_open(tmp_path):
     assert list(placement_rules.host_image_is_named.faults(case)) == []
 
 
-@pytest.mark.parametrize("rule", [*MODEL_RULES, *precision_rules.ENGINE_RULES], ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [*MODEL_RULES, *precision_rules.ENGINE_RULES], ids=lambda rule: rule.name
+)
 def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     root = tree_root(tmp_path, {})
     whole = read_tree(root).models["example"]
@@ -144,7 +164,14 @@ def test_environment_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     sections = {name: getattr(whole, name) for name in rule.needs}
     partial = EnvironmentSpec.model_construct(_fields_set=set(sections), **sections)
     document = EMPTY
-    assert list(rule.faults(EnvironmentCase(spec=partial, document=document, is_inside_root=lambda path: True))) == []
+    assert (
+        list(
+            rule.faults(
+                EnvironmentCase(spec=partial, document=document, is_inside_root=lambda path: True)
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("rule", endpoint_rules.RULES, ids=lambda rule: rule.name)
@@ -161,19 +188,35 @@ def test_variant_rule_reads_only_the_sections_it_needs(rule):
     whole = EndpointSpec(instance_type="ml.g5.xlarge")
     sections = {name: getattr(whole, name) for name in rule.needs}
     partial = EndpointSpec.model_construct(_fields_set=set(sections), **sections)
-    assert list(rule.faults(VariantsCase(name="example", spec=partial, document=EMPTY, joined=()))) == []
+    assert (
+        list(rule.faults(VariantsCase(name="example", spec=partial, document=EMPTY, joined=())))
+        == []
+    )
 
 
 @pytest.mark.parametrize("rule", join_rules.RULES, ids=lambda rule: rule.name)
 def test_join_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     models = read_tree(tree_root(tmp_path, {})).views["cloud"].models
     spec = JoinSpec(joins="example")
-    sections = {name: spec if name == "endpoint" else getattr(models["example"].spec, name) for name in rule.needs}
+    sections = {
+        name: spec if name == "endpoint" else getattr(models["example"].spec, name)
+        for name in rule.needs
+    }
     partial = ModelSpec.model_construct(_fields_set=set(sections), **sections)
-    case = JoinCase(name="beside", spec=spec, model=partial, document=EMPTY, models=models, shared_endpoints=("shared",))
+    case = JoinCase(
+        name="beside",
+        spec=spec,
+        model=partial,
+        document=EMPTY,
+        models=models,
+        shared_endpoints=("shared",),
+    )
     assert "endpoint" in rule.needs and list(rule.faults(case)) == []
 
 
 @pytest.mark.parametrize("rule", scaling_rules.RULES, ids=lambda rule: rule.name)
 def test_scaling_rule_has_nothing_to_say_of_the_defaults(rule):
-    assert list(rule.faults(ScalingCase(scaling=ScalingSpec(), document=EMPTY, asynchronous=False))) == []
+    assert (
+        list(rule.faults(ScalingCase(scaling=ScalingSpec(), document=EMPTY, asynchronous=False)))
+        == []
+    )

@@ -22,7 +22,10 @@ def test_check_says_which_file_drifted(tmp_path, capsys):
     (tmp_path / "endpoint.schema.json").unlink()
     assert schema.main(["--check"], folder=tmp_path) == 1
     sentence = capsys.readouterr().err
-    assert "schemas/model.schema.json, schemas/endpoint.schema.json" in sentence and "--write" in sentence
+    assert (
+        "schemas/model.schema.json, schemas/endpoint.schema.json" in sentence
+        and "--write" in sentence
+    )
     assert "environment" not in sentence
 
 
@@ -45,7 +48,8 @@ def test_override_sections_know_the_keys_and_require_none():
     assert "name" not in override["properties"] and "required" not in override
     assert override["properties"]["engine"]["$ref"] == "#/$defs/EngineSpecOverride"
     assert (
-        "required" not in definitions["EngineSpecOverride"] and definitions["EngineSpecOverride"]["additionalProperties"] is False
+        "required" not in definitions["EngineSpecOverride"]
+        and definitions["EngineSpecOverride"]["additionalProperties"] is False
     )
     assert definitions["OptimizationProfileSpec"]["required"] == ["batch"]
 
@@ -54,12 +58,22 @@ def test_every_reference_leads_somewhere():
     for text in schema.schemas().values():
         document = json.loads(text)
         references = [line.split('"')[3] for line in text.splitlines() if '"$ref"' in line]
-        assert all(reference.removeprefix("#/$defs/") in document["$defs"] for reference in references)
+        assert all(
+            reference.removeprefix("#/$defs/") in document["$defs"] for reference in references
+        )
 
 
-@pytest.mark.parametrize(("folder", "kind"), [("models", "model"), ("endpoints", "endpoint"), ("environments", "environment")])
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [("models", "model"), ("endpoints", "endpoint"), ("environments", "environment")],
+)
 def test_every_shipped_file_names_its_schema(folder, kind):
-    files = [path for path in (ROOT / folder).glob("*.yaml") if not path.name.endswith(".lock.yaml")]
+    files = [
+        path for path in (ROOT / folder).glob("*.yaml") if not path.name.endswith(".lock.yaml")
+    ]
     assert files
     for path in files:
-        assert path.read_text().splitlines()[0] == f"# yaml-language-server: $schema=../schemas/{kind}.schema.json"
+        assert (
+            path.read_text().splitlines()[0]
+            == f"# yaml-language-server: $schema=../schemas/{kind}.schema.json"
+        )

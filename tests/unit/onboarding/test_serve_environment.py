@@ -2,7 +2,12 @@
 
 import pytest
 
-from onboarding.serve_environment import ADDITIONAL_ARGS, DEFAULT_MODEL, VARIABLES, serve_environment
+from onboarding.serve_environment import (
+    ADDITIONAL_ARGS,
+    DEFAULT_MODEL,
+    VARIABLES,
+    serve_environment,
+)
 
 pytestmark = pytest.mark.unit
 

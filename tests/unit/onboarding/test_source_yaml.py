@@ -36,7 +36,16 @@ def test_place_of_what_is_not_written_is_its_nearest_parent_s():
 
 def test_values_are_plain():
     values = data("a: 1\nb: 1.5\nc: yes\nd: null\ne: text\nf: 2026-11-20\ng: '8'\nh: 0x10\n").data
-    assert values == {"a": 1, "b": 1.5, "c": True, "d": None, "e": "text", "f": "2026-11-20", "g": "8", "h": 16}
+    assert values == {
+        "a": 1,
+        "b": 1.5,
+        "c": True,
+        "d": None,
+        "e": "text",
+        "f": "2026-11-20",
+        "g": "8",
+        "h": 16,
+    }
 
 
 def test_text_of_a_value_is_kept_as_written():
@@ -56,7 +65,11 @@ def test_override_merges_mappings_and_replaces_the_rest():
     override, _ = parse_document("\n\n\na: {y: 3}\nb: [4]\nc: word\nd: {k: 1}\n", "o.yaml")
     merged = base.overridden(override)
     assert merged.data == {"a": {"x": 1, "y": 3}, "b": [4], "c": "word", "d": {"k": 1}}
-    assert (merged.at("a", "x").file, merged.at("a", "y").file, merged.at("a").file) == ("x.yaml", "o.yaml", "x.yaml")
+    assert (merged.at("a", "x").file, merged.at("a", "y").file, merged.at("a").file) == (
+        "x.yaml",
+        "o.yaml",
+        "x.yaml",
+    )
     assert (merged.at("b", 0).line, merged.at("c").line, merged.at("d", "k").line) == (5, 6, 7)
     assert ("b", 2) not in merged.places and ("c", "z") not in merged.places
     assert base.data["a"]["y"] == 2
@@ -96,7 +109,9 @@ def test_refuses_deep_nesting():
 
 
 def test_refuses_more_keys_than_anybody_writes_at_once():
-    document, faults = parse_document("".join(f"key{number}: 1\n" for number in range(20_000)), "x.yaml")
+    document, faults = parse_document(
+        "".join(f"key{number}: 1\n" for number in range(20_000)), "x.yaml"
+    )
     assert document is None and len(faults) == 1
     assert faults[0].line is not None and "too long; allowed: 5000 values" in faults[0].what
 

@@ -19,7 +19,12 @@ from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import FIXTURES, tree_root
 
-MODEL, CLOUD, SHARED, JOINER = "models/example.yaml", "environments/cloud.yaml", "endpoints/shared.yaml", "models/joiner.yaml"
+MODEL, CLOUD, SHARED, JOINER = (
+    "models/example.yaml",
+    "environments/cloud.yaml",
+    "endpoints/shared.yaml",
+    "models/joiner.yaml",
+)
 
 
 def said(root: Path) -> list[str]:
@@ -30,9 +35,19 @@ def test_tree_holds_every_spec_and_digest(tmp_path):
     root = tree_root(tmp_path, {})
     tree = read_tree(root)
     assert tree.faults == ()
-    assert (set(tree.models), set(tree.endpoints), set(tree.environments)) == ({"example", "joiner"}, {"shared"}, {"cloud"})
-    datasets = ("models/data/arrays.npz", "models/data/calibration.txt", "models/data/validation.txt")
-    assert tree.dataset_digests == {name: sha256((root / name).read_bytes()).hexdigest() for name in datasets}
+    assert (set(tree.models), set(tree.endpoints), set(tree.environments)) == (
+        {"example", "joiner"},
+        {"shared"},
+        {"cloud"},
+    )
+    datasets = (
+        "models/data/arrays.npz",
+        "models/data/calibration.txt",
+        "models/data/validation.txt",
+    )
+    assert tree.dataset_digests == {
+        name: sha256((root / name).read_bytes()).hexdigest() for name in datasets
+    }
 
 
 def test_shipped_tree_has_no_fault():
@@ -80,31 +95,51 @@ def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
 
 
 def test_fault_of_a_value_is_found_beside_an_unknown_key_of_its_section(tmp_path):
-    lines = said(tree_root(tmp_path, {MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}}))
+    lines = said(
+        tree_root(
+            tmp_path, {MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}}
+        )
+    )
     assert len(lines) == 2 and "min is above opt" in lines[0] and "unknown key" in lines[1]
 
 
 def test_fault_is_ordered_by_file_and_line(tmp_path):
     faults = read_tree(
-        tree_root(tmp_path, {MODEL: {"min: 1": "min: 3", "samples: 4": "samples: 9"}, CLOUD: {"us-east-1": "x"}})
+        tree_root(
+            tmp_path,
+            {MODEL: {"min: 1": "min: 3", "samples: 4": "samples: 9"}, CLOUD: {"us-east-1": "x"}},
+        )
     ).faults
     assert [(fault.file, fault.line) for fault in faults] == [(CLOUD, 3), (MODEL, 12), (MODEL, 23)]
 
 
 def second_environment(**overrides: object) -> str:
-    facts = {"name": "second", "account": "000000000000", "region": "us-east-1", "platform": "triton-26.05"}
+    facts = {
+        "name": "second",
+        "account": "000000000000",
+        "region": "us-east-1",
+        "platform": "triton-26.05",
+    }
     return yaml.safe_dump({**facts, **overrides})
 
 
 def test_fault_of_every_environment_is_said_once(tmp_path):
     lines = said(
-        tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": second_environment()})
+        tree_root(
+            tmp_path,
+            {
+                MODEL: {"precision: auto": "precision: fp8"},
+                "environments/second.yaml": second_environment(),
+            },
+        )
     )
     assert len(lines) == 1 and "environment" not in lines[0]
 
 
 def test_fault_of_some_environments_names_them(tmp_path):
-    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g5.xlarge"}}})
+    elsewhere = second_environment(
+        models={"example": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
+    )
     lines = said(
         tree_root(
             tmp_path,
@@ -118,8 +153,15 @@ def test_fault_of_some_environments_names_them(tmp_path):
 
 
 def test_fault_that_differs_between_environments_is_said_for_each(tmp_path):
-    elsewhere = second_environment(models={"example": {"endpoint": {"instance_type": "ml.g4dn.xlarge"}}})
-    lines = said(tree_root(tmp_path, {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere}))
+    elsewhere = second_environment(
+        models={"example": {"endpoint": {"instance_type": "ml.g4dn.xlarge"}}}
+    )
+    lines = said(
+        tree_root(
+            tmp_path,
+            {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere},
+        )
+    )
     assert len(lines) == 2 and "T4" in lines[0] and "A10G" in lines[1]
 
 
@@ -143,7 +185,19 @@ def test_override_may_move_a_model_between_endpoints(joined, tmp_path):
 
 
 def test_lock_and_hidden_files_are_no_models(tmp_path):
-    assert said(tree_root(tmp_path, {"models/example.lock.yaml": "x", "models/.example.yaml": "x", "models/notes.md": "x"})) == []
+    assert (
+        said(
+            tree_root(
+                tmp_path,
+                {
+                    "models/example.lock.yaml": "x",
+                    "models/.example.yaml": "x",
+                    "models/notes.md": "x",
+                },
+            )
+        )
+        == []
+    )
 
 
 def test_refuses_a_root_that_is_not_there(tmp_path):
@@ -157,7 +211,9 @@ def test_refuses_a_link_that_loops(tmp_path):
     (root / "models/data/validation.txt").unlink()
     (root / "models/data/validation.txt").symlink_to("validation.txt")
     lines = said(root)
-    assert len(lines) == 2 and all("cannot be read" in line or "outside" in line for line in lines), lines
+    assert len(lines) == 2 and all(
+        "cannot be read" in line or "outside" in line for line in lines
+    ), lines
 
 
 def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
@@ -170,7 +226,14 @@ def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["&a {<<: *a}", "a: &x [*x, *x]", "? {a: 1}\n: 2", "!!python/object:os.system {}", "%YAML 9.9\n---\na: 1", "a: 1\n---\nb: 2"],
+    [
+        "&a {<<: *a}",
+        "a: &x [*x, *x]",
+        "? {a: 1}\n: 2",
+        "!!python/object:os.system {}",
+        "%YAML 9.9\n---\na: 1",
+        "a: 1\n---\nb: 2",
+    ],
 )
 def test_refuses_yaml_traps(text, tmp_path):
     assert said(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
@@ -179,7 +242,10 @@ def test_refuses_yaml_traps(text, tmp_path):
 def test_many_unknown_keys_are_judged_in_a_breath_and_each_is_said(tmp_path):
     begin = time.process_time()
     text = "".join(f"nmae{number}: 1\n" for number in range(4_000))
-    assert sum("unknown key" in line for line in said(tree_root(tmp_path, {"models/many.yaml": text}))) == 4_000
+    assert (
+        sum("unknown key" in line for line in said(tree_root(tmp_path, {"models/many.yaml": text})))
+        == 4_000
+    )
     assert time.process_time() - begin < 20
 
 
@@ -192,24 +258,53 @@ def test_refuses_a_file_whose_name_cannot_be_printed(tmp_path):
 
 
 def test_refuses_a_mapping_that_multiplies_without_end(tmp_path):
-    laughs = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
-    assert any("nests or repeats too much" in line for line in said(tree_root(tmp_path, {"models/laughs.yaml": laughs})))
+    laughs = "a0: &a0 [x, x]\n" + "".join(
+        f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)
+    )
+    assert any(
+        "nests or repeats too much" in line
+        for line in said(tree_root(tmp_path, {"models/laughs.yaml": laughs}))
+    )
 
 
 WORDS = st.sampled_from(
-    sorted({*ModelSpec.model_fields, *EnvironmentSpec.model_fields, "budget", "mean", "batch", "dataset", "example", "zz"})
+    sorted(
+        {
+            *ModelSpec.model_fields,
+            *EnvironmentSpec.model_fields,
+            "budget",
+            "mean",
+            "batch",
+            "dataset",
+            "example",
+            "zz",
+        }
+    )
 )
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.dates(), st.binary(max_size=4), WORDS
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.dates(),
+    st.binary(max_size=4),
+    WORDS,
 )
 DATA = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(WORDS, SCALARS), inner, max_size=6)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.one_of(WORDS, SCALARS), inner, max_size=6)
+    ),
     max_leaves=20,
 )
 BASE = (FIXTURES / "base" / MODEL).read_text().splitlines()
-EDITED = st.tuples(st.integers(0, len(BASE) - 1), st.text(st.characters(codec="utf-8"), max_size=12)).map(
-    lambda edit: "\n".join([*BASE[: edit[0]], BASE[edit[0]].partition(":")[0] + ": " + edit[1], *BASE[edit[0] + 1 :]]).encode()
+EDITED = st.tuples(
+    st.integers(0, len(BASE) - 1), st.text(st.characters(codec="utf-8"), max_size=12)
+).map(
+    lambda edit: "\n".join(
+        [*BASE[: edit[0]], BASE[edit[0]].partition(":")[0] + ": " + edit[1], *BASE[edit[0] + 1 :]]
+    ).encode()
 )
 FILES = st.one_of(
     st.binary(max_size=60),
@@ -232,7 +327,9 @@ def test_reading_never_raises_whatever_a_file_holds(content, name):
 def test_reading_never_raises_whatever_an_override_holds(override, section):
     with tempfile.TemporaryDirectory() as folder:
         name = "example" if section == "models" else "shared"
-        text = yaml.dump({section: {name: override}}, allow_unicode=True).encode("utf-8", "surrogatepass")
+        text = yaml.dump({section: {name: override}}, allow_unicode=True).encode(
+            "utf-8", "surrogatepass"
+        )
         base = (FIXTURES / "base" / CLOUD).read_bytes()
         for fault in read_tree(tree_root(Path(folder), {CLOUD: base + text})).faults:
             assert str(fault)

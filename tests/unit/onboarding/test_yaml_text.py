@@ -1,4 +1,6 @@
-"""libyaml reads what PyYAML reads, at the same lines; what would end the process is refused before either sees it."""
+"""libyaml reads what PyYAML reads, at the same lines; what would end the process is refused before
+either sees it.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,32 @@ from onboarding.yaml_text import TooDeep, composed, loaded
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
-TEXTS = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*/*.yaml") if path.parent.name != "tests"}
-TEXTS |= {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "onboarding" / "data").glob("*.yaml")}
-DEEP = {"keys": "? " * 120_000 + "a", "items": "- " * 120_000, "brackets": "[" * 120_000, "lines": " " * 3_000 + "a: 1"}
+TEXTS = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in ROOT.glob("*/*.yaml")
+    if path.parent.name != "tests"
+}
+TEXTS |= {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (ROOT / "onboarding" / "data").glob("*.yaml")
+}
+DEEP = {
+    "keys": "? " * 120_000 + "a",
+    "items": "- " * 120_000,
+    "brackets": "[" * 120_000,
+    "lines": " " * 3_000 + "a: 1",
+}
 
 
 def shape(node):
     """Tags, values and lines of a node and all below it."""
     if isinstance(node, yaml.ScalarNode):
         return (node.tag, node.value, node.start_mark.line)
-    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    parts = (
+        [part for pair in node.value for part in pair]
+        if isinstance(node, yaml.MappingNode)
+        else node.value
+    )
     return (node.tag, node.start_mark.line, [shape(part) for part in parts])
 
 

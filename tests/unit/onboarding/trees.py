@@ -11,7 +11,9 @@ Change = str | bytes | dict[str, str] | None
 
 
 def tree_root(folder: Path, changes: dict[str, Change]) -> Path:
-    """A copy of the base tree; a change is a file's whole text, a mapping of old words to new ones, or None to leave it out."""
+    """A copy of the base tree; a change is a file's whole text, a mapping of old words to new ones,
+    or None to leave it out.
+    """
     root = folder / "root"
     shutil.copytree(FIXTURES / "base", root)
     for name, change in changes.items():

@@ -1,4 +1,6 @@
-"""Reads the table of cases: for every rule, changes to a sound template that it refuses, and near ones that it accepts."""
+"""Reads the table of cases: for every rule, changes to a sound template that it refuses, and near
+ones that it accepts.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.finding import Finding
-from stacks.template_rules.short_form import document
-from stacks.template_rules.stack_facts import StackFacts
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.finding import Finding
+from template_rules.short_form import document
+from template_rules.stack_facts import StackFacts
+from template_rules.template import Template
 
 HERE = Path(__file__).parent
-OF_A_RESOURCE = ("Type", "DependsOn", "Metadata", "DeletionPolicy", "UpdateReplacePolicy", "Condition", "Properties")
+OF_A_RESOURCE = (
+    "Type",
+    "DependsOn",
+    "Metadata",
+    "DeletionPolicy",
+    "UpdateReplacePolicy",
+    "Condition",
+    "Properties",
+)
 STACK = {"name": "a", "account": "111122223333", "region": "us-east-1"}
 
 
@@ -40,10 +50,14 @@ class Case:
         now = template(self.base, self.change)
         before, others = {}, []
         if self.previous is not None:
-            before = {now.file: template(self.base, {**self.previous, **self.change.get("$.before", {})})}
+            before = {
+                now.file: template(self.base, {**self.previous, **self.change.get("$.before", {})})
+            }
         if self.together:
             now = template(self.base, {"$.stack": STACK, **self.change})
-            others = [template(self.base, {"$.stack": {**STACK, "name": "b"}}, file="other.template.json")]
+            others = [
+                template(self.base, {"$.stack": {**STACK, "name": "b"}}, file="other.template.json")
+            ]
         found = checked([*others, now], before).findings
         return [each for each in found if each.rule == self.rule]
 
@@ -72,7 +86,9 @@ def all_cases() -> Iterator[Case]:
 
 
 def template(base: str, change: dict[str, Any], file: str = "case.template.json") -> Template:
-    """A base with a change: `Resource.Property.0.Path: value`, `$.Section: value`; null takes it out."""
+    """A base with a change: `Resource.Property.0.Path: value`, `$.Section: value`; null takes it
+    out.
+    """
     content = copy.deepcopy(bases()[base])
     stack, size_bytes = StackFacts(), 0
     for path, value in change.items():
@@ -95,7 +111,9 @@ def template(base: str, change: dict[str, Any], file: str = "case.template.json"
 
 
 def put(holder: Any, path: list[str], value: Any) -> None:
-    """Puts a value at a path; a mapping that is there and one that is given become one only at the top of a section."""
+    """Puts a value at a path; a mapping that is there and one that is given become one only at the
+    top of a section.
+    """
     for part in path[:-1]:
         if isinstance(holder, dict) and part not in holder:
             holder[part] = {}
@@ -122,7 +140,9 @@ def expanded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if set(value) == {"Fn::Many"}:
-        return {f"key{number}": value["Fn::Many"]["of"] for number in range(value["Fn::Many"]["count"])}
+        return {
+            f"key{number}": value["Fn::Many"]["of"] for number in range(value["Fn::Many"]["count"])
+        }
     if set(value) == {"Fn::Repeat"}:
         return [value["Fn::Repeat"]["of"]] * value["Fn::Repeat"]["count"]
     if set(value) == {"Fn::Long"}:

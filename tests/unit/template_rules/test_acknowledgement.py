@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.template import Template
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,9 @@ REASON = "the alarm must not be lost"
 
 def topic(*acknowledged):
     metadata = {"Metadata": {"Roundhouse": {"acknowledge": list(acknowledged)}}}
-    return checked([Template("a", {"Resources": {"Topic": {"Type": "AWS::SNS::Topic", **metadata}}})])
+    return checked(
+        [Template("a", {"Resources": {"Topic": {"Type": "AWS::SNS::Topic", **metadata}}})]
+    )
 
 
 def test_finding_without_acknowledgement_stands():
@@ -48,16 +50,24 @@ def test_refuses_an_ill_formed_acknowledgement(entry, why):
     assert any(why in each.what for each in found.findings)
 
 
-@pytest.mark.parametrize("entry", [{"rule": "RH230", "reason": REASON}, {"rule": "RH235", "reason": REASON, "path": "TopicName"}])
+@pytest.mark.parametrize(
+    "entry",
+    [{"rule": "RH230", "reason": REASON}, {"rule": "RH235", "reason": REASON, "path": "TopicName"}],
+)
 def test_acknowledgement_that_meets_nothing_is_a_warning(entry):
     found = topic(entry)
-    assert {(each.rule, each.severity) for each in found.findings} == {("RH004", "warning"), ("RH235", "warning")}
+    assert {(each.rule, each.severity) for each in found.findings} == {
+        ("RH004", "warning"),
+        ("RH235", "warning"),
+    }
 
 
 def test_template_acknowledges_what_has_no_resource():
     document = {
         "Resources": {},
-        "Metadata": {"Roundhouse": {"acknowledge": [{"rule": "RH010", "reason": "it is emptied on purpose"}]}},
+        "Metadata": {
+            "Roundhouse": {"acknowledge": [{"rule": "RH010", "reason": "it is emptied on purpose"}]}
+        },
     }
     found = checked([Template("a", document)])
     assert found.findings == ()
@@ -65,6 +75,10 @@ def test_template_acknowledges_what_has_no_resource():
 
 
 def test_acknowledgement_is_of_its_own_resource_only():
-    acknowledge = {"Metadata": {"Roundhouse": {"acknowledge": [{"rule": "RH235", "reason": REASON}]}}}
+    acknowledge = {
+        "Metadata": {"Roundhouse": {"acknowledge": [{"rule": "RH235", "reason": REASON}]}}
+    }
     resources = {"A": {"Type": "AWS::SNS::Topic", **acknowledge}, "B": {"Type": "AWS::SNS::Topic"}}
-    assert [each.resource for each in checked([Template("a", {"Resources": resources})]).findings] == ["B"]
+    assert [
+        each.resource for each in checked([Template("a", {"Resources": resources})]).findings
+    ] == ["B"]

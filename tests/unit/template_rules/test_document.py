@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.template_rules.rules import all_rules
-from workbench.templates import data as template_data
+from roundhouse.templates import data as template_data
+from template_rules.rules import all_rules
 
 pytestmark = pytest.mark.unit
 
@@ -18,9 +18,13 @@ RULES = ROOT / "stacks" / "template_rules"
 
 def test_document_lists_every_rule():
     text = (ROOT / "docs" / "template-rules.md").read_text(encoding="utf-8")
-    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| RH")}
+    rows = {
+        line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| RH")
+    }
     assert list(rows) == [each.id for each in all_rules()]
-    assert all(each.sentence in rows[each.id] and each.severity in rows[each.id] for each in all_rules())
+    assert all(
+        each.sentence in rows[each.id] and each.severity in rows[each.id] for each in all_rules()
+    )
 
 
 def test_data_is_what_the_libraries_here_say():
@@ -36,9 +40,26 @@ def test_data_that_differs_is_said(tmp_path, monkeypatch, capsys):
 def test_rules_import_neither_the_cdk_nor_anything_that_reads_or_calls():
     for path in RULES.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        modules = [each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names]
+        modules = [
+            each.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for each in node.names
+        ]
         modules += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         roots = {name.split(".")[0] for name in modules}
         assert (
-            roots & {"aws_cdk", "boto3", "botocore", "cfnlint", "subprocess", "os", "pathlib", "requests", "workbench"} == set()
+            roots
+            & {
+                "aws_cdk",
+                "boto3",
+                "botocore",
+                "cfnlint",
+                "subprocess",
+                "os",
+                "pathlib",
+                "requests",
+                "roundhouse",
+            }
+            == set()
         ), path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.template_rules.short_form import document
-from stacks.template_rules.stack_facts import StackFacts
-from stacks.template_rules.template import Template
-from stacks.template_rules.values import is_known, shown
+from template_rules.short_form import document
+from template_rules.stack_facts import StackFacts
+from template_rules.template import Template
+from template_rules.values import is_known, shown
 
 pytestmark = pytest.mark.unit
 
@@ -30,9 +30,16 @@ Resources:
 """
 
 
-def resolved(value, stack=StackFacts()):  # noqa: B008
+NO_FACTS = StackFacts()
+
+
+def resolved(value, stack=NO_FACTS):
     text = HEAD.replace("VALUE", value)
-    return Template("a", document(text, is_json=False), stack=stack).resources["Subject"].properties.get("Value")
+    return (
+        Template("a", document(text, is_json=False), stack=stack)
+        .resources["Subject"]
+        .properties.get("Value")
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,10 @@ def test_what_the_template_knows_is_resolved(value, expected):
         ("!If [A, one, another]", '${{"Fn::If": ["A", "one", "another"]}}'),
         ("!ImportValue a", '${{"Fn::ImportValue": "a"}}'),
         ("!Sub '{{resolve:ssm:a}}'", "${{{resolve:ssm:a}}}"),
-        ("!FindInMap [Sizes, !Ref Open, type]", '${{"Fn::FindInMap": ["Sizes", {"Ref": "Open"}, "type"]}}'),
+        (
+            "!FindInMap [Sizes, !Ref Open, type]",
+            '${{"Fn::FindInMap": ["Sizes", {"Ref": "Open"}, "type"]}}',
+        ),
         ("!Ref AWS::Region", "${AWS::Region}"),
     ],
 )
@@ -84,11 +94,15 @@ def test_what_only_a_deployment_knows_is_unknown(value, expected):
 
 def test_pseudo_parameters_are_those_of_the_stack():
     stack = StackFacts(name="s", account="111122223333", region="cn-north-1")
-    assert resolved("!Sub '${AWS::Partition}:${AWS::Region}:${AWS::AccountId}:${AWS::StackName}'", stack) == (
-        "aws-cn:cn-north-1:111122223333:s"
-    )
+    assert resolved(
+        "!Sub '${AWS::Partition}:${AWS::Region}:${AWS::AccountId}:${AWS::StackName}'", stack
+    ) == ("aws-cn:cn-north-1:111122223333:s")
 
 
 def test_names_by_reference_and_by_text_are_one():
-    names = ("!GetAtt Unnamed.QueueName", "!Sub '${Unnamed.QueueName}'", "!Join ['', [!GetAtt Unnamed.QueueName]]")
+    names = (
+        "!GetAtt Unnamed.QueueName",
+        "!Sub '${Unnamed.QueueName}'",
+        "!Join ['', [!GetAtt Unnamed.QueueName]]",
+    )
     assert len({resolved(name) for name in names}) == 1

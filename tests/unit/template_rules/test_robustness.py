@@ -7,18 +7,27 @@ import random
 
 import pytest
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.finding import Problem
-from stacks.template_rules.rule import rule, together_rule
-from stacks.template_rules.rules import BROKEN, rules
-from stacks.template_rules.template import Template
+from template_rules.checking import checked
+from template_rules.finding import Problem
+from template_rules.rule import rule, together_rule
+from template_rules.rules import BROKEN, rules
+from template_rules.template import Template
 from tests.unit.template_rules.cases import bases
 
 pytestmark = pytest.mark.unit
 
 SCALARS = (None, True, -1, 1.5, 10**400, float("nan"), float("inf"))
 TEXTS = ("", "x", "\0", "{{resolve:ssm:a}}", "a/b/c", "${", "${A.B}", "p999")
-PLAIN = ([], [[]], [None], {}, [{"Name": [], "Value": {}}], {"Statement": "x"}, {"Key": {"Ref": "Key"}}, {"Condition": "x"})
+PLAIN = (
+    [],
+    [[]],
+    [None],
+    {},
+    [{"Name": [], "Value": {}}],
+    {"Statement": "x"},
+    {"Key": {"Ref": "Key"}},
+    {"Condition": "x"},
+)
 CALLS = (
     {"Ref": "Nothing"},
     {"Ref": 5},
@@ -41,7 +50,13 @@ JUNK = (*SCALARS, *TEXTS, *PLAIN, *CALLS)
 def places(value, path=()):
     """Paths to every value of a document."""
     yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, each in pairs:
         yield from places(each, (*path, key))
 
@@ -71,7 +86,14 @@ def test_every_place_may_hold_anything(base):
 
 
 def test_a_resource_may_be_named_after_itself():
-    document = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": {"Fn::GetAtt": ["A", "QueueName"]}}}}}
+    document = {
+        "Resources": {
+            "A": {
+                "Type": "AWS::SQS::Queue",
+                "Properties": {"QueueName": {"Fn::GetAtt": ["A", "QueueName"]}},
+            }
+        }
+    }
     assert {each.rule for each in checked([Template("a", document)]).findings} == {"RH023"}
 
 
@@ -94,9 +116,14 @@ def breaking_together(templates):
     raise RecursionError(len(templates))
 
 
-@pytest.mark.parametrize(("broken", "value"), [(breaking, "KeyError: \"'a'\""), (breaking_together, "RecursionError: '1'")])
+@pytest.mark.parametrize(
+    ("broken", "value"),
+    [(breaking, "KeyError: \"'a'\""), (breaking_together, "RecursionError: '1'")],
+)
 def test_a_rule_that_breaks_is_a_finding_and_hides_no_other(broken, value):
-    document = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "soon"}}}}
+    document = {
+        "Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": "soon"}}}
+    }
     found = checked([Template("a", document)], by=[broken, *rules()]).findings
     (said,) = [each for each in found if each.rule == BROKEN.id]
     assert said.severity == "error"
@@ -109,6 +136,9 @@ def test_a_rule_that_breaks_is_a_finding_and_hides_no_other(broken, value):
 def test_what_a_macro_may_change_is_a_warning():
     document = {"Resources": {"A": {"Type": "AWS::S3::Bucket"}}}
     plain = checked([Template("a", document)])
-    assert (plain.errors, checked([Template("a", {**document, "Transform": "AWS::LanguageExtensions"})]).errors) == (2, 2)
+    assert (
+        plain.errors,
+        checked([Template("a", {**document, "Transform": "AWS::LanguageExtensions"})]).errors,
+    ) == (2, 2)
     changed = checked([Template("a", {**document, "Transform": "OurMacro"})])
     assert (changed.errors, len(changed.findings)) == (0, len(plain.findings))

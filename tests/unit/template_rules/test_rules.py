@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.template_rules.checking import checked
-from stacks.template_rules.rules import all_rules, rules
+from template_rules.checking import checked
+from template_rules.rules import all_rules, rules
 from tests.unit.template_rules.cases import all_cases, bases, template
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,9 @@ def test_accepts(case):
 
 
 def test_every_rule_has_a_pair():
-    paired = {case.rule for case in CASES if case.refuses} & {case.rule for case in CASES if not case.refuses}
+    paired = {case.rule for case in CASES if case.refuses} & {
+        case.rule for case in CASES if not case.refuses
+    }
     assert {each.id for each in rules()} - paired == set()
     assert {case.rule for case in CASES} <= {each.id for each in all_rules()}
 

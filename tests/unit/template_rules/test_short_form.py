@@ -1,4 +1,6 @@
-"""Templates as text: JSON and YAML with short intrinsics come to one document; what cannot be read is said."""
+"""Templates as text: JSON and YAML with short intrinsics come to one document; what cannot be read
+is said.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from stacks.template_rules.short_form import DEEPEST, TextFault, document, is_template
+from template_rules.short_form import DEEPEST, TextFault, document, is_template
 
 pytestmark = pytest.mark.unit
 
-TENFOLD = [f"{name}: &{name} [{','.join(['*' + before] * 10)}]" for before, name in pairwise("abcdefgh")]
+TENFOLD = [
+    f"{name}: &{name} [{','.join(['*' + before] * 10)}]" for before, name in pairwise("abcdefgh")
+]
 BOMB = "\n".join(["a: &a [x,x,x,x,x,x,x,x,x,x]", *TENFOLD])
 
 

@@ -20,7 +20,9 @@ PROBE = (-1, -1)
 class Row:
     """A row that knows who it is: its request and its place there."""
 
-    def __init__(self, identity: tuple[int, int], length: int, *, poison: bool = False, kind: int = 0) -> None:
+    def __init__(
+        self, identity: tuple[int, int], length: int, *, poison: bool = False, kind: int = 0
+    ) -> None:
         self.identity, self.length, self.poison, self.kind = identity, length, poison, kind
 
     def __len__(self) -> int:
@@ -74,12 +76,24 @@ class HeldThread:
 
 
 class HeldEngine:
-    """Answers each row's identity and length; raises for a batch that holds poison; `dead` raises for all."""
+    """Answers each row's identity and length; raises for a batch that holds poison; `dead` raises
+    for all.
+    """
 
     def __init__(
-        self, *, slots: int = 1, max_rows: int = 4, buckets: tuple[int, ...] | None = None, inline_rows: int = 0
+        self,
+        *,
+        slots: int = 1,
+        max_rows: int = 4,
+        buckets: tuple[int, ...] | None = None,
+        inline_rows: int = 0,
     ) -> None:
-        self.slots, self.max_rows, self.sequence_buckets, self.inline_rows = slots, max_rows, buckets, inline_rows
+        self.slots, self.max_rows, self.sequence_buckets, self.inline_rows = (
+            slots,
+            max_rows,
+            buckets,
+            inline_rows,
+        )
         self.prepared: list[list[Row]] = []
         self.ran: list[list[Row]] = []
         self.dead = False
@@ -109,12 +123,16 @@ class HeldEngine:
     def padded(self, rows: Sequence[Row]) -> int:
         """What the longest row is padded to."""
         longest = max(len(row) for row in rows)
-        return next((bucket for bucket in self.sequence_buckets or () if bucket >= longest), longest)
+        return next(
+            (bucket for bucket in self.sequence_buckets or () if bucket >= longest), longest
+        )
 
 
 def identities(rows: Sequence[Row]) -> Arrays:
     """Two outputs: [rows, 2] and [rows]."""
-    return np.array([row.identity for row in rows]), np.array([row.length for row in rows], np.int16)
+    return np.array([row.identity for row in rows]), np.array(
+        [row.length for row in rows], np.int16
+    )
 
 
 class Ledger:
@@ -166,13 +184,24 @@ class Bench:
         )
 
     def ask(
-        self, number: int, lengths: Sequence[int], *, poison: int | None = None, kind: int = 0, deadline: float | None = None
+        self,
+        number: int,
+        lengths: Sequence[int],
+        *,
+        poison: int | None = None,
+        kind: int = 0,
+        deadline: float | None = None,
     ) -> asyncio.Future[Arrays]:
         """Submits a request; `poison` is the place of a poisoned row."""
-        rows = [Row((number, place), length, poison=place == poison, kind=kind) for place, length in enumerate(lengths)]
+        rows = [
+            Row((number, place), length, poison=place == poison, kind=kind)
+            for place, length in enumerate(lengths)
+        ]
         return self.batcher.submit(rows, deadline=deadline)
 
-    async def asked(self, number: int, lengths: Sequence[int], **options: Any) -> asyncio.Future[Arrays]:
+    async def asked(
+        self, number: int, lengths: Sequence[int], **options: Any
+    ) -> asyncio.Future[Arrays]:
         """Submits a request in a turn of the event loop that it has for itself."""
         future = self.ask(number, lengths, **options)
         await asyncio.sleep(0)

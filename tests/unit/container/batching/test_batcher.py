@@ -186,7 +186,11 @@ async def test_answers_of_whole_requests_are_views_and_keep_their_types():
 async def test_rows_of_another_kind_wait_for_a_batch_of_their_own():
     bench = Bench(kind=lambda row: row.kind)
     first = await bench.asked(0, [9], kind=7)
-    others = [await bench.asked(1, [1], kind=1), await bench.asked(2, [2], kind=2), await bench.asked(3, [1], kind=1)]
+    others = [
+        await bench.asked(1, [1], kind=1),
+        await bench.asked(2, [2], kind=2),
+        await bench.asked(3, [1], kind=1),
+    ]
     await bench.release_all()
     assert bench.ran == [[(0, 0)], [(1, 0), (3, 0)], [(2, 0)]]
     assert all(future.done() for future in (first, *others))
@@ -200,8 +204,18 @@ async def test_observer_hears_sizes_and_times():
     asyncio.get_running_loop().now += 2
     await bench.release_all()
     first, second = bench.ledger.batches
-    assert (first["rows"], first["tokens"], first["padded_tokens"], first["queue_seconds"]) == (1, 3, 8, 0)
-    assert (second["rows"], second["tokens"], second["padded_tokens"], second["queue_seconds"]) == (2, 11, 16, 2)
+    assert (first["rows"], first["tokens"], first["padded_tokens"], first["queue_seconds"]) == (
+        1,
+        3,
+        8,
+        0,
+    )
+    assert (second["rows"], second["tokens"], second["padded_tokens"], second["queue_seconds"]) == (
+        2,
+        11,
+        16,
+        2,
+    )
     assert second["engine_seconds"] >= 0
     assert bench.ledger.over == [0, 2]
 

@@ -1,4 +1,6 @@
-"""Requests that end without an answer though the engine is sound: cancelled, refused, out of time, and at the close."""
+"""Requests that end without an answer though the engine is sound: cancelled, refused, out of time,
+and at the close.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ async def test_refuses_a_request_when_the_queue_is_full():
     bench = Bench(queue_rows=4)
     await bench.asked(0, [1])
     waits = await bench.asked(1, [1] * 3)
-    with pytest.raises(QueueFull, match="3 rows wait already, this request has 2, and at most 4 may wait"):
+    with pytest.raises(
+        QueueFull, match="3 rows wait already, this request has 2, and at most 4 may wait"
+    ):
         await bench.asked(2, [1, 1])
     await bench.release_all()
     assert read(waits) == expected(1, [1] * 3)
@@ -82,7 +86,10 @@ async def test_refuses_a_request_without_rows():
 @scenario
 async def test_refuses_a_request_whose_deadline_passes():
     bench = Bench()
-    runs, waits = await bench.asked(0, [1], deadline=1002.0), await bench.asked(1, [1], deadline=1002.0)
+    runs, waits = (
+        await bench.asked(0, [1], deadline=1002.0),
+        await bench.asked(1, [1], deadline=1002.0),
+    )
     stays = await bench.asked(2, [1], deadline=1003.0)
     asyncio.get_running_loop().now = 1002.5
     await settle()
@@ -109,11 +116,16 @@ async def test_refuses_a_request_whose_deadline_has_passed_before():
 async def test_finished_requests_leave_nothing_behind():
     """Whether they were answered, cancelled or refused, and however far away their deadlines are."""
     bench = Bench(queue_rows=2000)
-    asked = [await bench.asked(number, [1] * 5, deadline=9000.0, poison=3 if number % 7 == 0 else None) for number in range(300)]
+    asked = [
+        await bench.asked(number, [1] * 5, deadline=9000.0, poison=3 if number % 7 == 0 else None)
+        for number in range(300)
+    ]
     for future in asked[::3]:
         future.cancel()
     await bench.release_all()
-    assert all(future.cancelled() or future.exception() is None or future.exception() for future in asked)
+    assert all(
+        future.cancelled() or future.exception() is None or future.exception() for future in asked
+    )
     kept = [weakref.ref(future) for future in asked]
     del asked, future
     gc.collect()

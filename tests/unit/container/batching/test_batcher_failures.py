@@ -9,14 +9,28 @@ from container.server.batching.costs import LinearCosts
 from container.server.batching.refusals import BROKEN
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import EngineRefused, MemoryShort, OutOfMemory, Unavailable
-from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, expected, identities, read, run, scenario, settle
+from tests.unit.container.batching.bench import (
+    PROBE,
+    Bench,
+    HeldEngine,
+    expected,
+    identities,
+    read,
+    run,
+    scenario,
+    settle,
+)
 
 
 @scenario
 async def test_poisoned_request_fails_alone():
     bench = Bench()
     await bench.asked(0, [1])
-    good, bad, other = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0), await bench.asked(3, [2])
+    good, bad, other = (
+        await bench.asked(1, [2]),
+        await bench.asked(2, [2], poison=0),
+        await bench.asked(3, [2]),
+    )
     await bench.release_all()
     assert (read(good), read(other)) == (expected(1, [2]), expected(3, [2]))
     assert isinstance(bad.exception(), EngineRefused)
@@ -61,7 +75,11 @@ async def test_failing_prepare_is_a_failure_of_the_batch():
 async def test_request_cancelled_while_its_batch_is_taken_apart_does_not_run():
     bench = Bench()
     await bench.asked(0, [1])
-    left, bad, gone = await bench.asked(1, [2]), await bench.asked(2, [2], poison=0), await bench.asked(3, [2])
+    left, bad, gone = (
+        await bench.asked(1, [2]),
+        await bench.asked(2, [2], poison=0),
+        await bench.asked(3, [2]),
+    )
     await bench.release()
     await bench.release()
     left.cancel()  # on its way to the thread
@@ -134,7 +152,11 @@ def test_refuses_a_request_whose_answers_do_not_fit_together(change):
         whole = identities(rows)
         if rows[0].length == 1:
             return whole
-        return {"shape": (whole[0][:, :1], whole[1]), "dtype": (whole[0], whole[1].astype(int)), "outputs": whole[:1]}[change]
+        return {
+            "shape": (whole[0][:, :1], whole[1]),
+            "dtype": (whole[0], whole[1].astype(int)),
+            "outputs": whole[:1],
+        }[change]
 
     async def scene() -> None:
         bench = Bench(costs=LinearCosts(fixed_seconds=0))
@@ -142,7 +164,10 @@ def test_refuses_a_request_whose_answers_do_not_fit_together(change):
         await bench.asked(0, [1])
         bad, good = await bench.asked(1, [1, 30]), await bench.asked(2, [1])
         await bench.release_all()
-        with pytest.raises(EngineRefused, match=r"do not fit together: int64 \[2\], int16 \[\] for some rows, .* for others"):
+        with pytest.raises(
+            EngineRefused,
+            match=r"do not fit together: int64 \[2\], int16 \[\] for some rows, .* for others",
+        ):
             await bad
         assert read(good) == expected(2, [1])
         assert bench.ledger.drops == [("refused", 2)]

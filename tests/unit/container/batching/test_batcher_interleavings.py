@@ -1,4 +1,6 @@
-"""The batcher under every interleaving that hypothesis finds: slots, kinds, buckets, failures, cancellations, deadlines."""
+"""The batcher under every interleaving that hypothesis finds: slots, kinds, buckets, failures,
+cancellations, deadlines.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,36 @@ from container.server.batching.batcher import USUAL_LENGTH
 from container.server.batching.choice import least_reach
 from container.server.batching.costs import BucketCosts, LinearCosts
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
-from tests.unit.container.batching.bench import PROBE, Bench, HeldEngine, Row, expected, read, run, settle
+from tests.unit.container.batching.bench import (
+    PROBE,
+    Bench,
+    HeldEngine,
+    Row,
+    expected,
+    read,
+    run,
+    settle,
+)
 
 QUEUE_ROWS, MAX_TOKENS, MAX_ROWS = 24, 60, 4
 STEPPED = BucketCosts(
     rows=(1, 2, 4),
     lengths=(8, 16, 32),
-    measured={(rows, length): 1 + rows * length / 50 for rows in (1, 2, 4) for length in (8, 16, 32)},
+    measured={
+        (rows, length): 1 + rows * length / 50 for rows in (1, 2, 4) for length in (8, 16, 32)
+    },
 )
 AT_ONCE = LinearCosts(fixed_seconds=1e-6, seconds_per_token=0)
 ALONE_AT_ONCE = LinearCosts(fixed_seconds=1e-3, seconds_per_token=0)
 LENGTHS = st.lists(st.integers(1, 31), min_size=1, max_size=11)
 ASK = st.one_of(
-    st.tuples(st.just("ask"), LENGTHS, st.none() | st.integers(0, 20), st.integers(0, 1), st.none() | st.integers(1, 4)),
+    st.tuples(
+        st.just("ask"),
+        LENGTHS,
+        st.none() | st.integers(0, 20),
+        st.integers(0, 1),
+        st.none() | st.integers(1, 4),
+    ),
     st.tuples(st.just("ask"), st.just([5]), st.none(), st.just(0), st.none()),
 )
 CANCEL = st.tuples(st.just("cancel"), st.integers(0, 30))
@@ -43,7 +62,9 @@ BENCHES = st.fixed_dictionaries(
     {
         "slots": st.integers(1, 3),
         "buckets": st.sampled_from([None, (8, 16, 32)]),
-        "costs": st.sampled_from([LinearCosts(), LinearCosts(fixed_seconds=0), STEPPED, AT_ONCE, ALONE_AT_ONCE]),
+        "costs": st.sampled_from(
+            [LinearCosts(), LinearCosts(fixed_seconds=0), STEPPED, AT_ONCE, ALONE_AT_ONCE]
+        ),
         "inline_rows": st.sampled_from([0, 2, MAX_ROWS]),
         "kinds": st.booleans(),
     }
@@ -53,7 +74,9 @@ BENCHES = st.fixed_dictionaries(
 class Asked:
     """What the test knows of one request."""
 
-    def __init__(self, rows: Sequence[Row], future: asyncio.Future[Any], deadline: float | None) -> None:
+    def __init__(
+        self, rows: Sequence[Row], future: asyncio.Future[Any], deadline: float | None
+    ) -> None:
         self.rows, self.future, self.deadline = rows, future, deadline
         self.cancelled_at: int | None = None
 
@@ -65,12 +88,24 @@ class Asked:
 class Trial:
     """A bench, what was asked of it, and all that must hold after every step."""
 
-    def __init__(self, *, slots: int, buckets: tuple[int, ...] | None, costs: Any, kinds: bool, inline_rows: int) -> None:
-        engine = HeldEngine(slots=slots, max_rows=MAX_ROWS, buckets=buckets, inline_rows=inline_rows)
+    def __init__(
+        self,
+        *,
+        slots: int,
+        buckets: tuple[int, ...] | None,
+        costs: Any,
+        kinds: bool,
+        inline_rows: int,
+    ) -> None:
+        engine = HeldEngine(
+            slots=slots, max_rows=MAX_ROWS, buckets=buckets, inline_rows=inline_rows
+        )
         kind = (lambda row: row.kind) if kinds else None
         self.kinds = kinds
         self.reach = least_reach(costs, max_rows=MAX_ROWS, length=8 if buckets else USUAL_LENGTH)
-        self.bench = Bench(engine, max_tokens=MAX_TOKENS, queue_rows=QUEUE_ROWS, costs=costs, kind=kind)
+        self.bench = Bench(
+            engine, max_tokens=MAX_TOKENS, queue_rows=QUEUE_ROWS, costs=costs, kind=kind
+        )
         self.asked: list[Asked] = []
         self.refused = 0
         self.failed_once: set[tuple[int, int]] = set()
@@ -79,14 +114,21 @@ class Trial:
     def check_batch(self, rows: Sequence[Row]) -> None:
         """Each batch on its way to a slot, at the moment when it leaves the queue."""
         engine, bench = self.bench.engine, self.bench
-        failed = {row.identity for batch in engine.ran if any(row.poison for row in batch) for row in batch}
+        failed = {
+            row.identity
+            for batch in engine.ran
+            if any(row.poison for row in batch)
+            for row in batch
+        }
         longest = engine.padded(rows)
         assert len(rows) <= MAX_ROWS
         assert len(rows) == 1 or len(rows) * longest <= MAX_TOKENS
         assert not self.kinds or len({row.kind for row in rows}) == 1
         if {row.identity for row in rows} <= failed | {PROBE}:
             return
-        assert not any(self.asked_for(row).future.done() for row in rows if row.identity[0] < len(self.asked))
+        assert not any(
+            self.asked_for(row).future.done() for row in rows if row.identity[0] < len(self.asked)
+        )
         works = [len(thread.works) for thread in bench.threads]
         if min(works) > 0:  # behind a running batch
             assert engine.slots == 1
@@ -97,10 +139,15 @@ class Trial:
     def asked_for(self, row: Row) -> Asked:
         return self.asked[row.identity[0]]
 
-    def ask(self, lengths: Sequence[int], poison: int | None, kind: int, seconds: int | None) -> None:
+    def ask(
+        self, lengths: Sequence[int], poison: int | None, kind: int, seconds: int | None
+    ) -> None:
         number, now = len(self.asked), asyncio.get_running_loop().time()
         deadline = None if seconds is None else now + seconds
-        rows = [Row((number, place), length, poison=place == poison, kind=kind) for place, length in enumerate(lengths)]
+        rows = [
+            Row((number, place), length, poison=place == poison, kind=kind)
+            for place, length in enumerate(lengths)
+        ]
         full = self.bench.batcher.waiting + len(rows) > QUEUE_ROWS
         try:
             future = self.bench.batcher.submit(rows, deadline=deadline)
@@ -127,7 +174,11 @@ class Trial:
             asyncio.get_running_loop().now += 1.0  # type: ignore[attr-defined]
             await settle()
             now = asyncio.get_running_loop().time()
-            assert all(asked.future.done() for asked in self.asked if asked.deadline is not None and asked.deadline <= now)
+            assert all(
+                asked.future.done()
+                for asked in self.asked
+                if asked.deadline is not None and asked.deadline <= now
+            )
         self.check()
 
     def act(self, step: tuple[Any, ...]) -> None:
@@ -141,7 +192,9 @@ class Trial:
             self.asked[number].cancelled_at = len(self.bench.engine.prepared)
             self.check_waiting()
 
-    async def release(self, slot: int, cancelled: int | None, coming: Sequence[tuple[Any, ...]] = ()) -> None:
+    async def release(
+        self, slot: int, cancelled: int | None, coming: Sequence[tuple[Any, ...]] = ()
+    ) -> None:
         """Runs a batch, not for nobody, and cancels a request, or has others come, before it lands."""
         alive = {number for number, asked in enumerate(self.asked) if not asked.future.done()}
         before, thread = len(self.bench.engine.ran), self.bench.threads[slot]
@@ -157,7 +210,12 @@ class Trial:
 
     def check_waiting(self) -> None:
         held = {row.identity for batch in self.bench.engine.prepared for row in batch}
-        waiting = sum(row.identity not in held for asked in self.asked if not asked.future.done() for row in asked.rows)
+        waiting = sum(
+            row.identity not in held
+            for asked in self.asked
+            if not asked.future.done()
+            for row in asked.rows
+        )
         assert self.bench.batcher.waiting == waiting <= QUEUE_ROWS
 
     def check(self) -> None:
@@ -187,10 +245,24 @@ class Trial:
             assert read(asked.future) == expected(number, [len(row) for row in asked.rows])
 
     def check_runs(self) -> None:
-        """No row runs twice, but alone after its batch failed; none leaves the queue after its request was cancelled."""
-        runs = Counter(row.identity for batch in self.bench.engine.ran for row in batch if row.identity != PROBE)
-        failed = {row.identity for batch in self.bench.engine.ran if any(row.poison for row in batch) for row in batch}
-        assert all(count == 1 or (count == 2 and identity in failed) for identity, count in runs.items())
+        """No row runs twice, but alone after its batch failed; none leaves the queue after its
+        request was cancelled.
+        """
+        runs = Counter(
+            row.identity
+            for batch in self.bench.engine.ran
+            for row in batch
+            if row.identity != PROBE
+        )
+        failed = {
+            row.identity
+            for batch in self.bench.engine.ran
+            if any(row.poison for row in batch)
+            for row in batch
+        }
+        assert all(
+            count == 1 or (count == 2 and identity in failed) for identity, count in runs.items()
+        )
         for batches, batch in enumerate(self.bench.engine.prepared):
             for row in batch:
                 if row.identity != PROBE:
@@ -228,7 +300,9 @@ def test_broken_engine_leaves_no_request_without_an_end(bench, steps, later):
         await trial.bench.release_all()
         trial.check()
         faults = [asked.future.exception() for asked in trial.asked if not asked.future.cancelled()]
-        assert all(fault is None or isinstance(fault, EngineRefused | Unavailable) for fault in faults)
+        assert all(
+            fault is None or isinstance(fault, EngineRefused | Unavailable) for fault in faults
+        )
         assert trial.bench.batcher.broken or not trial.bench.ledger.failures
         await asyncio.wait_for(trial.bench.batcher.drained(), 1)
 

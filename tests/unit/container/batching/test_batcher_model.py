@@ -1,4 +1,6 @@
-"""The batcher beside a model of it, while engines fail in every way, memory is short, and servers close in mid-flight."""
+"""The batcher beside a model of it, while engines fail in every way, memory is short, and servers
+close in mid-flight.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ from container.server.types import (
 from tests.unit.container.batching.bench import Bench, HeldEngine, Row, expected, read, run, settle
 
 QUEUE_ROWS, RUN_SECONDS = 16, 60.0
-FAULTS = {"fault": RuntimeError("poison"), "memory": EngineOutOfMemory("short"), "host memory": MemoryError()}
+FAULTS = {
+    "fault": RuntimeError("poison"),
+    "memory": EngineOutOfMemory("short"),
+    "host memory": MemoryError(),
+}
 POISONS = st.sampled_from([None, None, None, *FAULTS, "prepare", "lost row"])
 ASK = st.tuples(
     st.just("ask"),
@@ -80,11 +86,18 @@ class FailingEngine(HeldEngine):
 class Model:
     """What is known of every request, and what must have become of it."""
 
-    def __init__(self, *, slots: int, inline_rows: int, seconds: float, shortage: type[Any]) -> None:
+    def __init__(
+        self, *, slots: int, inline_rows: int, seconds: float, shortage: type[Any]
+    ) -> None:
         self.engine = FailingEngine(slots=slots, max_rows=4, inline_rows=inline_rows)
         costs = LinearCosts(fixed_seconds=seconds, seconds_per_token=0)
         self.bench = Bench(
-            self.engine, max_tokens=60, queue_rows=QUEUE_ROWS, run_seconds=RUN_SECONDS, costs=costs, shortage=shortage
+            self.engine,
+            max_tokens=60,
+            queue_rows=QUEUE_ROWS,
+            run_seconds=RUN_SECONDS,
+            costs=costs,
+            shortage=shortage,
         )
         self.shortage = shortage
         self.asked: list[tuple[list[Row], asyncio.Future[Arrays], str | None, bool]] = []
@@ -118,7 +131,11 @@ class Model:
             future = self.bench.batcher.submit(rows, deadline=deadline)
         except Unavailable as fault:
             assert not self.sound or (isinstance(fault, QueueFull) and len(rows) > room)
-            self.refused["closing" if not self.bench.batcher.broken and self.bench.batcher.closed else "other"] += len(rows)
+            self.refused[
+                "closing"
+                if not self.bench.batcher.broken and self.bench.batcher.closed
+                else "other"
+            ] += len(rows)
             with pytest.raises(Unavailable):
                 self.bench.batcher.refuse(len(rows))
             self.refused["other"] += len(rows)
@@ -133,7 +150,11 @@ class Model:
         """Something happens to the server, and the engine goes on with what it has."""
         self.last = how
         if how == "close":
-            waiting = [future for rows, future, _, _ in self.asked if not future.done() and not self.is_under_way(rows)]
+            waiting = [
+                future
+                for rows, future, _, _ in self.asked
+                if not future.done() and not self.is_under_way(rows)
+            ]
             self.bench.batcher.close()
             assert all(isinstance(future.exception(), Unavailable) for future in waiting)
         elif how == "die":
@@ -155,14 +176,21 @@ class Model:
         """The books balance after every step."""
         ledger, batcher = self.bench.ledger, self.bench.batcher
         ended = [(rows, future) for rows, future, _, _ in self.asked if future.done()]
-        answered = [rows for rows, future in ended if not future.cancelled() and future.exception() is None]
+        answered = [
+            rows for rows, future in ended if not future.cancelled() and future.exception() is None
+        ]
         assert len(ledger.over) == len(answered)
         dropped = sum(rows for _, rows in ledger.drops)
-        assert dropped == sum(len(rows) for rows, _ in ended) - sum(map(len, answered)) + self.refused.total()
+        assert (
+            dropped
+            == sum(len(rows) for rows, _ in ended) - sum(map(len, answered)) + self.refused.total()
+        )
         assert 0 <= batcher.waiting <= QUEUE_ROWS
         assert all(seconds >= 0 for seconds in ledger.over)
         if batcher.waiting and self.sound:
-            assert all(thread.works for thread in self.bench.threads), "rows wait beside an idle slot"
+            assert all(thread.works for thread in self.bench.threads), (
+                "rows wait beside an idle slot"
+            )
 
     def check_end(self) -> None:
         assert self.bench.batcher.waiting == 0
@@ -172,7 +200,14 @@ class Model:
         ran = sum(batch["rows"] for batch in self.bench.ledger.batches)
         assert ran <= sum(len(rows) for rows, _, _, _ in self.asked)
 
-    def check_one(self, number: int, rows: list[Row], future: asyncio.Future[Arrays], poison: str | None, hurried: bool) -> None:
+    def check_one(
+        self,
+        number: int,
+        rows: list[Row],
+        future: asyncio.Future[Arrays],
+        poison: str | None,
+        hurried: bool,
+    ) -> None:
         if future.cancelled():
             assert number in self.left
             return
@@ -193,7 +228,9 @@ class Model:
 
 @settings(max_examples=400, deadline=None)
 @given(BENCHES, st.lists(STEP, max_size=30), LAST, st.lists(STEP, max_size=12))
-def test_every_request_has_one_end_and_the_books_balance_whatever_happens(bench, steps, last, later):
+def test_every_request_has_one_end_and_the_books_balance_whatever_happens(
+    bench, steps, last, later
+):
     async def scenario() -> None:
         model = Model(**bench)
         for step in steps:

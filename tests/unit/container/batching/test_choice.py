@@ -1,4 +1,6 @@
-"""Which rows run together: within the limits, with the row whose turn it is, and never dearer than need be."""
+"""Which rows run together: within the limits, with the row whose turn it is, and never dearer than
+need be.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.choice import Pick, Room, choice, least_reach, reach_rows, row_edges, total_rows
+from container.server.batching.choice import (
+    Pick,
+    Room,
+    choice,
+    least_reach,
+    reach_rows,
+    row_edges,
+    total_rows,
+)
 from container.server.batching.costs import BucketCosts, Costs, LinearCosts
 
 ROOM = Room(max_rows=32, max_tokens=16384)
 STEPPED = BucketCosts(
     rows=(1, 4, 32),
     lengths=(16, 32, 64, 128),
-    measured={(rows, length): 0.1 + rows * length / 1000 for rows in (1, 4, 32) for length in (16, 32, 64, 128)},
+    measured={
+        (rows, length): 0.1 + rows * length / 1000
+        for rows in (1, 4, 32)
+        for length in (16, 32, 64, 128)
+    },
 )
 WAITING = st.dictionaries(st.integers(1, 200), st.integers(1, 40), min_size=1, max_size=40)
-COSTS = st.sampled_from([LinearCosts(), LinearCosts(fixed_seconds=0), LinearCosts(fixed_seconds=50), STEPPED])
+COSTS = st.sampled_from(
+    [LinearCosts(), LinearCosts(fixed_seconds=0), LinearCosts(fixed_seconds=50), STEPPED]
+)
 
 
-def chosen(waiting: dict[int, int], head: int, *, room: Room = ROOM, costs: Costs | None = None) -> dict[int, int]:
+def chosen(
+    waiting: dict[int, int], head: int, *, room: Room = ROOM, costs: Costs | None = None
+) -> dict[int, int]:
     """Rows by length of the batch around the head's length."""
     costs = LinearCosts() if costs is None else costs
     lengths = sorted(waiting)
     edges = row_edges(costs, max_rows=room.max_rows, longest=128)
-    return dict(choice(lengths, lengths.index(head), waiting.__getitem__, room=room, costs=costs, edges=edges))
+    return dict(
+        choice(
+            lengths, lengths.index(head), waiting.__getitem__, room=room, costs=costs, edges=edges
+        )
+    )
 
 
 @settings(max_examples=500, deadline=None)
@@ -55,7 +77,11 @@ def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from([8, 16, 32, 64, 128]), st.integers(1, 6), min_size=1), st.integers(0, 4), COSTS)
+@given(
+    st.dictionaries(st.sampled_from([8, 16, 32, 64, 128]), st.integers(1, 6), min_size=1),
+    st.integers(0, 4),
+    COSTS,
+)
 def test_choice_is_part_of_the_cheapest_way_to_run_all(waiting, place, costs):
     """As long as all fit one batch: no set of cuts between lengths answers all rows sooner."""
     lengths = sorted(waiting)
@@ -64,7 +90,9 @@ def test_choice_is_part_of_the_cheapest_way_to_run_all(waiting, place, costs):
     picks = choice(lengths, lengths.index(head), waiting.__getitem__, room=room, costs=costs)
     low, high = lengths.index(picks[0].length), lengths.index(picks[-1].length) + 1
     with_choice = least(lengths[:low], waiting, costs) + seconds(lengths[low:high], waiting, costs)
-    assert with_choice + least(lengths[high:], waiting, costs) == pytest.approx(least(lengths, waiting, costs))
+    assert with_choice + least(lengths[high:], waiting, costs) == pytest.approx(
+        least(lengths, waiting, costs)
+    )
 
 
 def seconds(lengths: list[int], waiting: dict[int, int], costs: Costs) -> float:
@@ -75,7 +103,10 @@ def least(lengths: list[int], waiting: dict[int, int], costs: Costs) -> float:
     """The least time in which batches of neighbouring lengths run all, by trying every way."""
     if not lengths:
         return 0.0
-    return min(least(lengths[:start], waiting, costs) + seconds(lengths[start:], waiting, costs) for start in range(len(lengths)))
+    return min(
+        least(lengths[:start], waiting, costs) + seconds(lengths[start:], waiting, costs)
+        for start in range(len(lengths))
+    )
 
 
 def test_choice_leaves_short_rows_out_of_a_long_ones_batch():
@@ -123,7 +154,9 @@ def test_choice_does_not_start_a_larger_bucket_for_a_few_rows():
 
 def test_cut_to_a_bucket_keeps_the_head():
     """The longest rows go first, then the shortest, then the newest of the head's length."""
-    costs = BucketCosts(rows=(1, 4, 32), lengths=(16,), measured={(1, 16): 1, (4, 16): 1, (32, 16): 9})
+    costs = BucketCosts(
+        rows=(1, 4, 32), lengths=(16,), measured={(1, 16): 1, (4, 16): 1, (32, 16): 9}
+    )
     assert chosen({9: 1, 10: 1, 11: 5}, 10, costs=costs) == {9: 1, 10: 1, 11: 2}
     assert chosen({9: 5, 10: 1}, 10, costs=costs) == {9: 3, 10: 1}
     assert chosen({9: 1, 10: 5}, 9, costs=costs) == {9: 1, 10: 3}
@@ -136,7 +169,10 @@ def test_row_edges_are_where_buckets_end():
 
 
 def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
-    few, many = LinearCosts(fixed_seconds=8, seconds_per_token=1), LinearCosts(fixed_seconds=1e6, seconds_per_token=1)
+    few, many = (
+        LinearCosts(fixed_seconds=8, seconds_per_token=1),
+        LinearCosts(fixed_seconds=1e6, seconds_per_token=1),
+    )
     assert least_reach(few, max_rows=32, length=16) == 4 * 5
     assert least_reach(many, max_rows=32, length=16) == 4 * 30
 
@@ -147,5 +183,11 @@ def test_reach_is_a_third_of_a_long_queue():
 
 def test_window_leaves_out_lengths_with_no_row_within_reach():
     rows = {8: 0, 9: 2, 10: 0, 11: 1}
-    room, costs = Room(max_rows=8, max_tokens=1000), LinearCosts(fixed_seconds=100, seconds_per_token=1)
-    assert choice([8, 9, 10, 11], 1, rows.__getitem__, room=room, costs=costs) == [Pick(9, 2), Pick(11, 1)]
+    room, costs = (
+        Room(max_rows=8, max_tokens=1000),
+        LinearCosts(fixed_seconds=100, seconds_per_token=1),
+    )
+    assert choice([8, 9, 10, 11], 1, rows.__getitem__, room=room, costs=costs) == [
+        Pick(9, 2),
+        Pick(11, 1),
+    ]

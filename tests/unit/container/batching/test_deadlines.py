@@ -25,7 +25,7 @@ class Watch:
         job.cancel()
 
     def add(self, number: int, deadline: float) -> Job:
-        forget = lambda job, reason: self.deadlines.forget(job)  # noqa: E731
+        forget = lambda job, reason: self.deadlines.forget(job)
         job = Job([Row((number, 0), 1)], number, 0.0, forget, self.loop)
         self.deadlines.add(deadline, job)
         return job
@@ -43,7 +43,11 @@ def test_deadlines_pass_in_order_for_those_that_wait(requests, until):
         for _ in range(until):
             watch.loop.now += 1.0
             await settle()
-        due = [(seconds, number) for number, (seconds, over) in enumerate(requests) if seconds <= until and not over]
+        due = [
+            (seconds, number)
+            for number, (seconds, over) in enumerate(requests)
+            if seconds <= until and not over
+        ]
         assert watch.passed == [number for _, number in sorted(due)]
         watch.deadlines.close()
 

@@ -1,4 +1,6 @@
-"""Whose turn it is: nothing starves, large requests hold nobody up, the counts are exact, the dead take no room."""
+"""Whose turn it is: nothing starves, large requests hold nobody up, the counts are exact, the dead
+take no room.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class Line:
     """A queue, and batches taken out of it."""
 
     def __init__(
-        self, room: Room = ROOM, buckets: tuple[int, ...] | None = None, kind: Callable[[Any], Hashable] | None = None
+        self,
+        room: Room = ROOM,
+        buckets: tuple[int, ...] | None = None,
+        kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
         self.room = room
         self.queue = FairQueue(room=room, buckets=buckets, kind=kind)
@@ -34,7 +39,7 @@ class Line:
 
     def add(self, lengths: Sequence[int], kind: int = 0) -> Job:
         rows = [Row((0, place), length, kind=kind) for place, length in enumerate(lengths)]
-        leave = lambda job, reason: self.queue.leave(job)  # noqa: E731
+        leave = lambda job, reason: self.queue.leave(job)
         job = Job(rows, self.rows_ever, 0.0, leave, asyncio.get_running_loop())
         self.rows_ever += job.size
         self.queue.add(job)
@@ -43,7 +48,7 @@ class Line:
     def take(self) -> list[tuple[Job, int]]:
         """The next batch as (request, place of the row)."""
         head = self.queue.head()
-        count = lambda length: self.queue.count(head.shelf, length)  # noqa: E731
+        count = lambda length: self.queue.count(head.shelf, length)
         picks = choice(head.shelf.lengths, head.at, count, room=self.room, costs=LinearCosts())
         places = self.queue.take(head, picks)
         assert head.place in places
@@ -64,7 +69,11 @@ LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=20)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(LENGTHS, min_size=1, max_size=6), st.integers(1, 5), st.sampled_from([[7], [30], [7, 30], [1, 60, 7, 7, 7]]))
+@given(
+    st.lists(LENGTHS, min_size=1, max_size=6),
+    st.integers(1, 5),
+    st.sampled_from([[7], [30], [7, 30], [1, 60, 7, 7, 7]]),
+)
 def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths):
     """Newcomers come as fast as batches leave; all that waited before them is gone within a bound."""
 
@@ -85,7 +94,9 @@ def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths):
 
 
 def test_newcomers_do_not_keep_a_large_request_from_its_turns():
-    """Two full batches of single rows wait always; a request of ten batches gets its share of all that run."""
+    """Two full batches of single rows wait always; a request of ten batches gets its share of all
+    that run.
+    """
 
     async def scenario() -> None:
         line = Line()
@@ -102,7 +113,11 @@ def test_newcomers_do_not_keep_a_large_request_from_its_turns():
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.integers(0, 60), st.sampled_from([[5], [5, 5], [5, 5, 5, 5]]))
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=30),
+    st.integers(0, 60),
+    st.sampled_from([[5], [5, 5], [5, 5, 5, 5]]),
+)
 def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, before, newcomer):
     """However long they have waited and however many rows they have."""
 
@@ -166,7 +181,10 @@ def test_row_beyond_the_last_bucket_has_its_own_length():
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["add", "add", "take", "leave"]), LENGTHS, st.integers(0, 30)), max_size=60),
+    st.lists(
+        st.tuples(st.sampled_from(["add", "add", "take", "leave"]), LENGTHS, st.integers(0, 30)),
+        max_size=60,
+    ),
     st.integers(1, 3),
 )
 def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps, kinds):
@@ -256,6 +274,12 @@ def test_count_stops_at_the_first_row_beyond_reach():
         line = Line(Room(max_rows=10, max_tokens=400))
         line.add([7, 7, 9, 7])
         head = line.queue.head()
-        assert [line.queue.count(head.shelf, 7, before) for before in (0, 1, 2, 3, 4)] == [0, 1, 2, 2, 3]
+        assert [line.queue.count(head.shelf, 7, before) for before in (0, 1, 2, 3, 4)] == [
+            0,
+            1,
+            2,
+            2,
+            3,
+        ]
 
     run(scenario())

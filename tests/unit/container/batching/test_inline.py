@@ -1,4 +1,6 @@
-"""Batches that run on the event loop's own thread: those that run sooner there, and keep nothing waiting."""
+"""Batches that run on the event loop's own thread: those that run sooner there, and keep nothing
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ async def test_batch_that_others_wait_behind_runs_in_its_slot():
     await settle()
     assert len(made.threads[0].works) == 1
     await made.release_all()
-    assert sorted(row for batch in made.ran for row in batch) == [(number, place) for number in range(3) for place in range(2)]
+    assert sorted(row for batch in made.ran for row in batch) == [
+        (number, place) for number in range(3) for place in range(2)
+    ]
 
 
 @scenario
@@ -91,5 +95,7 @@ async def test_observer_hears_of_it_as_of_any_batch():
     made = bench(LONE_SECONDS)
     await made.asked(0, [3, 5])
     await settle()
-    assert [(facts["rows"], facts["tokens"], facts["padded_tokens"]) for facts in made.ledger.batches] == [(2, 8, 10)]
+    assert [
+        (facts["rows"], facts["tokens"], facts["padded_tokens"]) for facts in made.ledger.batches
+    ] == [(2, 8, 10)]
     assert len(made.ledger.over) == 1

@@ -54,7 +54,9 @@ for thread in threading.enumerate()[1:]:
 print(threading.active_count())
 """
     root = Path(__file__).parents[4]
-    found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60
+    )
     assert found.stdout.splitlines() == ["can't start new thread", "1"], found.stderr
 
 
@@ -67,10 +69,16 @@ def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
             return super().run(prepared, slot)
 
     async def scenario() -> None:
-        batcher = Batcher(engine=SeenEngine(slots=2), probe=[], limits=Limits(max_tokens=40, queue_rows=4000))
-        asked = [batcher.submit([Row((number, place), 3) for place in range(7)]) for number in range(100)]
+        batcher = Batcher(
+            engine=SeenEngine(slots=2), probe=[], limits=Limits(max_tokens=40, queue_rows=4000)
+        )
+        asked = [
+            batcher.submit([Row((number, place), 3) for place in range(7)]) for number in range(100)
+        ]
         await batcher.drained()
-        assert [read(future) for future in asked] == [expected(number, [3] * 7) for number in range(100)]
+        assert [read(future) for future in asked] == [
+            expected(number, [3] * 7) for number in range(100)
+        ]
         batcher.close()
 
     asyncio.run(scenario())
@@ -90,7 +98,9 @@ def test_slot_thread_ends_when_the_event_loop_is_gone():
             return super().run(prepared, slot)
 
     async def scenario() -> None:
-        batcher = Batcher(engine=SlowEngine(), probe=[], limits=Limits(max_tokens=40, queue_rows=40))
+        batcher = Batcher(
+            engine=SlowEngine(), probe=[], limits=Limits(max_tokens=40, queue_rows=40)
+        )
         batcher.submit([Row((0, 0), 3)])
         await asyncio.sleep(0)
         assert begun.wait(5)
@@ -108,7 +118,13 @@ def test_queue_seconds_are_finer_than_the_milliseconds_of_uvloops_clock():
 
     async def scenario() -> None:
         engine, limits = HeldEngine(inline_rows=4), Limits(max_tokens=40, queue_rows=40)
-        batcher = Batcher(engine=engine, probe=[], limits=limits, observer=ledger, costs=LinearCosts(fixed_seconds=1e-6))
+        batcher = Batcher(
+            engine=engine,
+            probe=[],
+            limits=limits,
+            observer=ledger,
+            costs=LinearCosts(fixed_seconds=1e-6),
+        )
         for number in range(50):
             await batcher.submit([Row((number, 0), 3)])
         batcher.close()

@@ -1,4 +1,6 @@
-"""An engine that hangs: it fails on nothing, and all the same the batcher gives up, in time and only then."""
+"""An engine that hangs: it fails on nothing, and all the same the batcher gives up, in time and
+only then.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tensors as bytes: what is written is read back in every datatype, and nothing malformed gets past as anything but a fault."""
+"""Tensors as bytes: what is written is read back in every datatype, and nothing malformed gets past
+as anything but a fault.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from onboarding.manifest import TensorRecord
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner)
+    ),
     max_leaves=8,
 )
 
@@ -50,8 +55,15 @@ def binary(arrays, *, sizes=None, datatype="FP32", tail=b""):
     data = [array.tobytes() for array in arrays]
     sizes = [len(each) for each in data] if sizes is None else sizes
     described = [
-        {"name": name, "shape": list(array.shape), "datatype": kind, "parameters": {"binary_data_size": size}}
-        for name, kind, array, size in zip(("x", "scale"), (datatype, "INT64"), arrays, sizes, strict=True)
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "datatype": kind,
+            "parameters": {"binary_data_size": size},
+        }
+        for name, kind, array, size in zip(
+            ("x", "scale"), (datatype, "INT64"), arrays, sizes, strict=True
+        )
     ]
     header = json.dumps({"inputs": described}).encode()
     return header + b"".join(data) + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
@@ -79,28 +91,48 @@ def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
         assert len(request.rows) == 2
 
 
-@given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=2), min_size=1))
+@given(
+    st.lists(
+        st.lists(
+            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=2
+        ),
+        min_size=1,
+    )
+)
 def test_answers_in_json_and_binary_are_the_same_numbers(values):
     arrays = (np.array(values, np.float32), np.arange(len(values), dtype=np.int64)[:, None])
     for is_binary in (False, True):
-        request = TensorRequest(rows=TensorRows(arrays), wanted=((1, is_binary), (0, is_binary)), id="7")
+        request = TensorRequest(
+            rows=TensorRows(arrays), wanted=((1, is_binary), (0, is_binary)), id="7"
+        )
         data, content_type = encoded(arrays, request, signature())
         _, marker, size = content_type.partition("json-header-size=")
         document = json.loads(data[: int(size)] if marker else data)
-        assert [(each["name"], each["datatype"]) for each in document["outputs"]] == [("count", "INT64"), ("y", "FP32")]
+        assert [(each["name"], each["datatype"]) for each in document["outputs"]] == [
+            ("count", "INT64"),
+            ("y", "FP32"),
+        ]
         assert document["id"] == "7"
         if is_binary:
             split = int(size) + arrays[1].nbytes
-            assert np.array_equal(np.frombuffer(data[split:], "<f4").reshape(arrays[0].shape), arrays[0])
+            assert np.array_equal(
+                np.frombuffer(data[split:], "<f4").reshape(arrays[0].shape), arrays[0]
+            )
         else:
-            assert np.array_equal(np.array(document["outputs"][1]["data"], np.float32).reshape(arrays[0].shape), arrays[0])
+            assert np.array_equal(
+                np.array(document["outputs"][1]["data"], np.float32).reshape(arrays[0].shape),
+                arrays[0],
+            )
 
 
 def test_request_says_which_outputs_it_wants():
     outputs = [{"name": "count", "parameters": {"binary_data": True}}]
     assert decoded(body(outputs=outputs), "", signature()).wanted == ((1, True),)
     assert decoded(body(), "", signature()).wanted == ((0, False), (1, False))
-    assert decoded(body(parameters={"binary_data_output": True}), "", signature()).wanted == ((0, True), (1, True))
+    assert decoded(body(parameters={"binary_data_output": True}), "", signature()).wanted == (
+        (0, True),
+        (1, True),
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,14 +157,20 @@ def test_request_says_which_outputs_it_wants():
         (body(tensor(), SCALE | {"data": [1.5]}), "is INT64, so its data must be whole numbers"),
         (body(tensor(), SCALE | {"data": [2**63]}), "holds a number that INT64 cannot"),
         (body(tensor(), SCALE | {"data": [2**80]}), "is INT64, so its data must be whole numbers"),
-        (body(tensor(), SCALE | {"shape": [2, 1], "data": [1, 2]}), "different numbers of rows: 'x' 1, 'scale' 2"),
+        (
+            body(tensor(), SCALE | {"shape": [2, 1], "data": [1, 2]}),
+            "different numbers of rows: 'x' 1, 'scale' 2",
+        ),
         (body(tensor(data=[True, 1, 2, 3]), SCALE), "is FP32, so its data must be numbers"),
         (body(tensor(), SCALE | {"data": [True]}), "is INT64, so its data must be whole numbers"),
         (body(tensor(shape=[2**62, 2, 4]), SCALE), "but 4 values"),
         (body(tensor(shape=[0, 2, 2**62], data=[]), SCALE), "larger than any array"),
         (body(tensor(shape=[0, 2, 2**63], data=[]), SCALE), "larger than any array"),
         (body(tensor(data=[1e400] * 4), SCALE), "not JSON"),
-        (body(outputs=[{"name": "y"}] * 3), "names 3 outputs; the model gives 2, each to be asked for once"),
+        (
+            body(outputs=[{"name": "y"}] * 3),
+            "names 3 outputs; the model gives 2, each to be asked for once",
+        ),
         (body(outputs=[{"name": "y"}] * 2), "asks for the same output twice"),
         (body(parameters=[]), '"parameters" must be an object, not a list'),
         (body(outputs=[{"name": "z"}]), "Unknown output 'z'; the model gives 'y', 'count'"),
@@ -147,8 +185,14 @@ def test_refuses_malformed_json(data, sentence):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"sizes": [17, 8]}, "has 17 bytes, no whole number of FP32 values|binary_data_size 8 but the body carries 7"),
-        ({"sizes": [12, 8]}, r"shape \[1, 2, 2\] but 3 values|4 bytes after its header that no input claims"),
+        (
+            {"sizes": [17, 8]},
+            "has 17 bytes, no whole number of FP32 values|binary_data_size 8 but the body carries 7",
+        ),
+        (
+            {"sizes": [12, 8]},
+            r"shape \[1, 2, 2\] but 3 values|4 bytes after its header that no input claims",
+        ),
         ({"sizes": [16, 99]}, "'scale' has binary_data_size 99 but the body carries 8 more bytes"),
         ({"sizes": [-1, 8]}, "binary_data_size -1"),
         ({"tail": b"more"}, "carries 4 bytes after its header that no input claims"),
@@ -162,14 +206,20 @@ def test_refuses_malformed_binary(changes, sentence):
 
 @given(JSON)
 def test_refuses_any_tensor_only_as_a_request_fault(value):
-    for document in ({"inputs": value}, {"inputs": [value, SCALE]}, {"inputs": [tensor(data=value), SCALE]}):
+    for document in (
+        {"inputs": value},
+        {"inputs": [value, SCALE]},
+        {"inputs": [tensor(data=value), SCALE]},
+    ):
         try:
             decoded(json.dumps(document).encode(), "", signature())
         except RequestFault as fault:
             assert str(fault)
 
 
-@given(st.binary(max_size=60), st.sampled_from(["", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"]))
+@given(
+    st.binary(max_size=60), st.sampled_from(["", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"])
+)
 def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
     with pytest.raises(RequestFault):
         decoded(data, content_type, signature())
@@ -178,8 +228,13 @@ def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
 def test_answer_has_null_where_json_has_no_word_and_the_binary_the_number():
     arrays = (np.array([[np.nan, np.inf]], np.float32), np.ones((1, 1), np.int64))
     request = TensorRequest(rows=TensorRows(arrays), wanted=((0, False),))
-    assert json.loads(encoded(arrays, request, signature())[0])["outputs"][0]["data"] == [None, None]
-    data, _ = encoded(arrays, TensorRequest(rows=TensorRows(arrays), wanted=((0, True),)), signature())
+    assert json.loads(encoded(arrays, request, signature())[0])["outputs"][0]["data"] == [
+        None,
+        None,
+    ]
+    data, _ = encoded(
+        arrays, TensorRequest(rows=TensorRows(arrays), wanted=((0, True),)), signature()
+    )
     assert data.endswith(arrays[0].tobytes())
 
 
@@ -198,5 +253,7 @@ def test_request_says_how_long_it_waits():
     ],
 )
 def test_refuses_a_wish_for_binary_that_is_neither_yes_nor_no(changes):
-    with pytest.raises(RequestFault, match=r'"binary_data(_output)?" is .*; it must be true or false\.$'):
+    with pytest.raises(
+        RequestFault, match=r'"binary_data(_output)?" is .*; it must be true or false\.$'
+    ):
         decoded(body(**changes), "", signature())

@@ -1,4 +1,6 @@
-"""Requests and answers as bytes: what is written is read back, and nothing malformed gets past as anything but a RequestFault."""
+"""Requests and answers as bytes: what is written is read back, and nothing malformed gets past as
+anything but a RequestFault.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=6)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner)
+    ),
     max_leaves=8,
 )
 
@@ -35,16 +40,30 @@ def body(**changes):
 def binary(texts, *, size=None, header_size=None, **changes):
     tail = b"".join(struct.pack("<I", len(text)) + text for text in texts)
     declared = len(tail) if size is None else size
-    described = {"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "parameters": {"binary_data_size": declared}}
+    described = {
+        "name": "text",
+        "shape": [len(texts), 1],
+        "datatype": "BYTES",
+        "parameters": {"binary_data_size": declared},
+    }
     header = json.dumps({"inputs": [described | changes]}).encode()
-    return header + tail, f"{BINARY_TYPE};json-header-size={len(header) if header_size is None else header_size}"
+    return (
+        header + tail,
+        f"{BINARY_TYPE};json-header-size={len(header) if header_size is None else header_size}",
+    )
 
 
 @given(TEXTS)
 def test_json_texts_are_read_back(texts):
-    for data, shape in ((texts, [len(texts)]), (texts, [len(texts), 1]), ([[text] for text in texts], [len(texts), 1])):
+    for data, shape in (
+        (texts, [len(texts)]),
+        (texts, [len(texts), 1]),
+        ([[text] for text in texts], [len(texts), 1]),
+    ):
         document = {"inputs": [tensor(data=data, shape=shape)]}
-        assert decoded(json.dumps(document).encode(), "application/json", SIGNATURE).texts == tuple(texts)
+        assert decoded(json.dumps(document).encode(), "application/json", SIGNATURE).texts == tuple(
+            texts
+        )
 
 
 @given(TEXTS)
@@ -55,7 +74,9 @@ def test_binary_texts_are_read_back(texts):
 
 @pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
 def test_plain_inputs_are_read(inputs, texts):
-    assert decoded(json.dumps({"inputs": inputs}).encode(), "", SIGNATURE) == TextRequest(texts=texts, dialect="plain")
+    assert decoded(json.dumps({"inputs": inputs}).encode(), "", SIGNATURE) == TextRequest(
+        texts=texts, dialect="plain"
+    )
 
 
 def test_request_says_how_it_wants_its_answer():
@@ -67,17 +88,31 @@ def test_request_says_how_it_wants_its_answer():
     assert not decoded(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
 
 
-@given(st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1))
+@given(
+    st.lists(
+        st.lists(
+            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3
+        ),
+        min_size=1,
+    )
+)
 def test_json_and_binary_answers_are_the_same_numbers(values):
     rows = np.array(values, dtype=np.float32)
     for wanted in (False, True):
-        data, content_type = encoded(rows, TextRequest(texts=("x",), dialect="kserve", binary=wanted), SIGNATURE)
+        data, content_type = encoded(
+            rows, TextRequest(texts=("x",), dialect="kserve", binary=wanted), SIGNATURE
+        )
         assert np.array_equal(rows_of(data, content_type, "embedding"), rows)
 
 
 def test_plain_answer_holds_one_list_per_text():
-    data, content_type = encoded(np.ones((2, 3), np.float32), TextRequest(texts=("a", "b"), dialect="plain"), SIGNATURE)
-    assert (json.loads(data), content_type) == ({"outputs": [[1, 1, 1], [1, 1, 1]]}, "application/json")
+    data, content_type = encoded(
+        np.ones((2, 3), np.float32), TextRequest(texts=("a", "b"), dialect="plain"), SIGNATURE
+    )
+    assert (json.loads(data), content_type) == (
+        {"outputs": [[1, 1, 1], [1, 1, 1]]},
+        "application/json",
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +144,10 @@ def test_plain_answer_holds_one_list_per_text():
         (body(inputs=[tensor(shape=[3, 1])]), r"shape \[3, 1\] but 2 texts"),
         (body(inputs=[tensor(data=["a", 2])]), "holds a number where a text belongs"),
         (body(inputs=[tensor(data=None)]), 'needs "data"'),
-        (body(inputs=[tensor(parameters={"binary_data_size": 4})]), "binary_data_size 4 but the body carries 0"),
+        (
+            body(inputs=[tensor(parameters={"binary_data_size": 4})]),
+            "binary_data_size 4 but the body carries 0",
+        ),
         (body(outputs=[{"name": "logits"}]), "Unknown output 'logits'"),
         (body(outputs="embedding"), '"outputs" must be a list'),
         (body(id=7), '"id" must be a string, not a number'),
@@ -138,12 +176,21 @@ def test_refuses_malformed_binary(request_body, sentence):
 
 
 def test_refuses_binary_text_that_lies_about_its_length():
-    header = json.dumps({"inputs": [tensor(shape=[1, 1], parameters={"binary_data_size": 5})]}).encode()
+    header = json.dumps(
+        {"inputs": [tensor(shape=[1, 1], parameters={"binary_data_size": 5})]}
+    ).encode()
     with pytest.raises(RequestFault, match="ends inside a text"):
-        decoded(header + b"\xff\xff\xff\xffa", f"{BINARY_TYPE};json-header-size={len(header)}", SIGNATURE)
+        decoded(
+            header + b"\xff\xff\xff\xffa",
+            f"{BINARY_TYPE};json-header-size={len(header)}",
+            SIGNATURE,
+        )
 
 
-@given(st.binary(max_size=60), st.sampled_from(["", "application/json", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"]))
+@given(
+    st.binary(max_size=60),
+    st.sampled_from(["", "application/json", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"]),
+)
 def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
     with pytest.raises(RequestFault):
         decoded(data, content_type, SIGNATURE)
@@ -151,21 +198,34 @@ def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
 
 @given(JSON)
 def test_refuses_any_tensor_only_as_a_request_fault(value):
-    for document in ({"inputs": value}, {"inputs": [value]}, {"inputs": [tensor(data=value)]}, {"inputs": [tensor(shape=value)]}):
+    for document in (
+        {"inputs": value},
+        {"inputs": [value]},
+        {"inputs": [tensor(data=value)]},
+        {"inputs": [tensor(shape=value)]},
+    ):
         try:
             decoded(json.dumps(document).encode(), "", SIGNATURE)
         except RequestFault as fault:
             assert str(fault)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"outputs": [{"name": "embedding", "shape": [3], "data": [1]}]}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"outputs": [{"name": "embedding", "shape": [3], "data": [1]}]}']
+)
 def test_refuses_an_answer_that_cannot_be_read(data):
     with pytest.raises(EndpointFault, match="cannot be read"):
         rows_of(data, "application/json", "embedding")
 
 
 @pytest.mark.parametrize(
-    "content_type", ["", "application/json; charset=utf-8", "APPLICATION/JSON", "application/x-www-form-urlencoded"]
+    "content_type",
+    [
+        "",
+        "application/json; charset=utf-8",
+        "APPLICATION/JSON",
+        "application/x-www-form-urlencoded",
+    ],
 )
 def test_json_is_read_under_the_types_that_clients_send(content_type):
     assert decoded(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).texts == ("", "a")

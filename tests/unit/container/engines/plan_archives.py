@@ -1,4 +1,6 @@
-"""Archives of recorded plans, what a GPU machine with stand-in bindings opens of them, and what its engines should answer."""
+"""Archives of recorded plans, what a GPU machine with stand-in bindings opens of them, and what its
+engines should answer.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,14 @@ class GpuMachine:
 
     def open(self, archive, *, slots=1):
         """The engine of an archive."""
-        return open_engine(archive, slots=slots, threads=None, cores=8, tell=self.told.append, installed=self.installed)
+        return open_engine(
+            archive,
+            slots=slots,
+            threads=None,
+            cores=8,
+            tell=self.told.append,
+            installed=self.installed,
+        )
 
     def installed(self):
         """Its bindings."""
@@ -40,7 +49,12 @@ class GpuMachine:
 
     def is_empty(self):
         """Whether everything was given back."""
-        return (self.cuda.blocks, self.cuda.host, self.cuda.graphs, self.cuda.queues) == ({}, {}, {}, {})
+        return (self.cuda.blocks, self.cuda.host, self.cuda.graphs, self.cuda.queues) == (
+            {},
+            {},
+            {},
+            {},
+        )
 
 
 def texts(*lengths, typed=False, seed=0):
@@ -55,8 +69,14 @@ def expected(rows):
     found = []
     for row in rows:
         types = np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids
-        feed = {"input_ids": row.ids, "token_type_ids": types, "attention_mask": np.ones(len(row), np.int64)}
-        found.append(answers("text", {name: values[None] for name, values in feed.items()})["embedding"][0])
+        feed = {
+            "input_ids": row.ids,
+            "token_type_ids": types,
+            "attention_mask": np.ones(len(row), np.int64),
+        }
+        found.append(
+            answers("text", {name: values[None] for name, values in feed.items()})["embedding"][0]
+        )
     return np.stack(found).astype(np.float32)
 
 
@@ -67,21 +87,41 @@ def answered(engine, rows, slot=0):
 
 def plan_record(*flags, tensorrt="10.16.1.11"):
     """What the build read back."""
-    return PlanRecord(tensorrt=tensorrt, layers=3, int8_layers=0, command=" ".join(("trtexec", "--onnx=network.onnx", *flags)))
+    return PlanRecord(
+        tensorrt=tensorrt,
+        layers=3,
+        int8_layers=0,
+        command=" ".join(("trtexec", "--onnx=network.onnx", *flags)),
+    )
 
 
 def text_archive(root, plan, /, *profiles, max_batch_size=32, **changes):
     """A text plan as it is published; profiles are ((batch), (sequence))."""
     records = tuple(ProfileRecord(batch=batch, sequence=sequence) for batch, sequence in profiles)
-    return _archive(root, plan, EMBEDDER, optimization_profiles=records, max_batch_size=max_batch_size, **changes)
+    return _archive(
+        root,
+        plan,
+        EMBEDDER,
+        optimization_profiles=records,
+        max_batch_size=max_batch_size,
+        **changes,
+    )
 
 
 def tensor_archive(root, plan, /, batch, *, sequence=None, width=3, **changes):
     """A plan of tensors: x and gain, scaled and count."""
-    inputs = (TensorRecord(name="x", datatype="FP32", shape=(-1, -1 if sequence else width)), _gain("gain"))
+    inputs = (
+        TensorRecord(name="x", datatype="FP32", shape=(-1, -1 if sequence else width)),
+        _gain("gain"),
+    )
     outputs = (TensorRecord(name="scaled", datatype="FP32", shape=inputs[0].shape), _gain("count"))
     profiles = (ProfileRecord(batch=batch, sequence=sequence),)
-    sizes = {"inputs": inputs, "outputs": outputs, "optimization_profiles": profiles, "max_batch_size": batch[2]}
+    sizes = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "optimization_profiles": profiles,
+        "max_batch_size": batch[2],
+    }
     return _archive(root, plan, ARITHMETIC, **sizes, **changes)
 
 
@@ -94,5 +134,10 @@ def _archive(root, plan, tiny, /, **changes):
     if tiny.served.is_text:
         (root / "tokenizer.json").write_text("{}")
         changes["tokenizer_file"] = "tokenizer.json"
-    fields = {"engine_file": "model.plan", "runtime": RUNTIME, "compute_capability": "9.0", "plan": plan_record()} | changes
+    fields = {
+        "engine_file": "model.plan",
+        "runtime": RUNTIME,
+        "compute_capability": "9.0",
+        "plan": plan_record(),
+    } | changes
     return EngineArchive(root=root, manifest=write_manifest(root, tiny, **fields))

@@ -12,7 +12,10 @@ from container.server.engines.rows import Tokens
 from container.server.engines.shaping import Tensor, TokenShaping
 from onboarding.manifest import ProfileRecord
 
-INPUTS = {name: Tensor(dtype=np.int64, rank=2) for name in ("input_ids", "attention_mask", "token_type_ids")}
+INPUTS = {
+    name: Tensor(dtype=np.int64, rank=2)
+    for name in ("input_ids", "attention_mask", "token_type_ids")
+}
 
 
 class Clock:
@@ -26,7 +29,9 @@ class Clock:
 
 
 class Recorder:
-    """Sums each row's ids; a run takes a second a row, and another second when somebody disturbs it."""
+    """Sums each row's ids; a run takes a second a row, and another second when somebody disturbs
+    it.
+    """
 
     slots = 2
 
@@ -79,7 +84,12 @@ def test_parts_are_joined(runner):
 
 def test_warm_up_runs_every_bucket_twice_in_every_slot_the_largest_first(runner):
     engine(runner).warm_up()
-    warmed = [(slot, shape) for slot in (0, 1) for shape in ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4)) for _ in range(2)]
+    warmed = [
+        (slot, shape)
+        for slot in (0, 1)
+        for shape in ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4))
+        for _ in range(2)
+    ]
     assert sorted(runner.runs[: len(warmed)]) == sorted(warmed) and runner.runs[0] == (0, (4, 8))
     assert {slot for slot, _ in runner.runs[len(warmed) :]} == {0}
 
@@ -110,7 +120,9 @@ def test_event_loop_s_thread_warms_the_buckets_of_fewest_rows(runner):
     before = len(runner.runs)
     made.warm_up_inline()
     assert made.inline_rows == 1
-    assert runner.runs[before:] == [(0, (1, tokens)) for tokens in made.sequence_buckets for _ in range(2)]
+    assert runner.runs[before:] == [
+        (0, (1, tokens)) for tokens in made.sequence_buckets for _ in range(2)
+    ]
 
 
 def test_cold_engine_runs_nothing_on_the_event_loop(runner):

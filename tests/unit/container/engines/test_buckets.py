@@ -1,4 +1,6 @@
-"""Sizes between a profile's own: few, none that a profile refuses, and each batch in the smallest that takes it."""
+"""Sizes between a profile's own: few, none that a profile refuses, and each batch in the smallest
+that takes it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def sizes(buckets):
 
 
 def ranges(most):
-    return st.lists(st.integers(1, most), min_size=3, max_size=3).map(lambda three: tuple(sorted(three)))
+    return st.lists(st.integers(1, most), min_size=3, max_size=3).map(
+        lambda three: tuple(sorted(three))
+    )
 
 
 profiles = st.lists(st.builds(profile, ranges(128), ranges(512)), min_size=1, max_size=4)
@@ -56,7 +60,11 @@ def test_every_bucket_is_within_a_profile_and_every_profile_reaches_its_end(foun
     buckets = ladder(usable, max_rows=most)
     assert len(buckets.sizes) <= max(MOST, 9 * len(usable))
     for rows, tokens in sizes(buckets):
-        assert any(each.batch[0] <= rows <= each.batch[2] and each.sequence[0] <= tokens <= each.sequence[2] for each in usable)
+        assert any(
+            each.batch[0] <= rows <= each.batch[2]
+            and each.sequence[0] <= tokens <= each.sequence[2]
+            for each in usable
+        )
     for each in usable:
         assert (min(each.batch[2], most), each.sequence[2]) in sizes(buckets)
 
@@ -73,25 +81,42 @@ def test_parts_take_every_row_in_order(found, rows, tokens):
     assert all(bucket.takes(count, tokens) for count, bucket in parts)
     assert all(bucket in buckets.sizes for _, bucket in parts)
     if any(each.takes(rows, tokens) for each in buckets.sizes):
-        assert len(parts) == 1 and parts[0][1].cells == min(each.cells for each in buckets.sizes if each.takes(rows, tokens))
+        assert len(parts) == 1 and parts[0][1].cells == min(
+            each.cells for each in buckets.sizes if each.takes(rows, tokens)
+        )
 
 
 def test_exact_parts_keep_the_length():
     buckets = ladder([profile((1, 4, 8), (2, 16, 64))], max_rows=8)
     assert buckets.exact_parts(3, 7) == ((3, Bucket(rows=4, tokens=7)),)
-    assert buckets.exact_parts(11, 7) == ((8, Bucket(rows=8, tokens=7)), (3, Bucket(rows=4, tokens=7)))
+    assert buckets.exact_parts(11, 7) == (
+        (8, Bucket(rows=8, tokens=7)),
+        (3, Bucket(rows=4, tokens=7)),
+    )
 
 
 def test_costs_are_the_buckets_own_and_the_sum_of_parts():
-    buckets = Buckets([Bucket(rows=1, tokens=8), Bucket(rows=4, tokens=8), Bucket(rows=2, tokens=32)], [])
+    buckets = Buckets(
+        [Bucket(rows=1, tokens=8), Bucket(rows=4, tokens=8), Bucket(rows=2, tokens=32)], []
+    )
     seconds = {bucket: float(bucket.cells) for bucket in buckets.sizes}
     costs = bucket_costs(buckets, seconds)
-    assert [costs.seconds(*size) for size in ((1, 5), (3, 8), (2, 9), (3, 30))] == [8.0, 32.0, 64.0, 128.0]
+    assert [costs.seconds(*size) for size in ((1, 5), (3, 8), (2, 9), (3, 30))] == [
+        8.0,
+        32.0,
+        64.0,
+        128.0,
+    ]
 
 
 def test_costs_without_a_sequence_ask_for_rows_alone():
     buckets = ladder([profile((1, 2, 4))], max_rows=4)
-    assert bucket_costs(buckets, {bucket: float(bucket.rows) for bucket in buckets.sizes}).seconds(3, 77) == 4.0
+    assert (
+        bucket_costs(buckets, {bucket: float(bucket.rows) for bucket in buckets.sizes}).seconds(
+            3, 77
+        )
+        == 4.0
+    )
 
 
 def test_refuses_lengths_beyond_every_profile():

@@ -38,7 +38,9 @@ def test_gpu_is_the_drivers_first():
     assert first_gpu(lambda name: Driver()) == Gpu(name="NVIDIA H200", compute_capability="9.0")
 
 
-@pytest.mark.parametrize("call", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute"])
+@pytest.mark.parametrize(
+    "call", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute"]
+)
 def test_gpu_that_the_driver_cannot_use_is_none(call):
     assert first_gpu(lambda name: Driver(fails=call)) is None
 

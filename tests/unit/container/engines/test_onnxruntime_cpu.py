@@ -77,7 +77,13 @@ def test_several_slots_share_the_rows_of_every_size_and_run_each_count_of_rows_i
 
 
 def test_rows_without_tokens_are_shared_too():
-    assert warming(((1, None), (5, None)), 2) == [(5, None), (3, None), (2, None), (1, None), (1, None)]
+    assert warming(((1, None), (5, None)), 2) == [
+        (5, None),
+        (3, None),
+        (2, None),
+        (1, None),
+        (1, None),
+    ]
 
 
 def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
@@ -110,7 +116,10 @@ def test_refuses_a_size_that_memory_is_too_short_for():
 
         return run
 
-    with pytest.raises(EngineOutOfMemory, match=r"A batch of rows and tokens \(16, 128\) does not fit the memory that is left"):
+    with pytest.raises(
+        EngineOutOfMemory,
+        match=r"A batch of rows and tokens \(16, 128\) does not fit the memory that is left",
+    ):
         warmed(runner, SIZES, timed=TIMED, slots=2)
 
 
@@ -128,11 +137,19 @@ def test_refuses_a_network_that_fails_at_warm_up_in_its_own_words():
 def test_tensors_are_answered_output_by_output():
     served = ARITHMETIC.served
     engine = TensorEngine(
-        HERE / "arithmetic.onnx", slots=1, threads=1, max_rows=8, inputs=served.client_inputs, outputs=served.client_outputs
+        HERE / "arithmetic.onnx",
+        slots=1,
+        threads=1,
+        max_rows=8,
+        inputs=served.client_inputs,
+        outputs=served.client_outputs,
     )
     rows = [(np.array([[1, -1], [2, -2]], np.float32), np.array([gain])) for gain in (2, 3)]
     scaled, positive, count = engine.run(engine.prepare(rows), 0)
-    assert scaled[1].tolist() == [[3, -3], [6, -6]] and positive[0].tolist() == [[True, False], [True, False]]
+    assert scaled[1].tolist() == [[3, -3], [6, -6]] and positive[0].tolist() == [
+        [True, False],
+        [True, False],
+    ]
     assert count.tolist() == [[2], [2]]
 
 
@@ -147,7 +164,9 @@ class Failing:
 
 
 def test_batch_that_memory_is_too_short_for_is_told_apart():
-    with pytest.raises(EngineOutOfMemory, match="A batch does not fit the memory that is left: std::bad_alloc"):
+    with pytest.raises(
+        EngineOutOfMemory, match="A batch does not fit the memory that is left: std::bad_alloc"
+    ):
         ran(Failing("std::bad_alloc"), ["y"], {})
     with pytest.raises(RuntimeError, match="no kernel"):
         ran(Failing("no kernel"), ["y"], {})
@@ -157,7 +176,10 @@ def test_runtime_is_the_one_installed():
     assert running_runtime().name == "onnxruntime"
 
 
-@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("std::bad_alloc"), RuntimeError("CUDA failure 2: out of memory")])
+@pytest.mark.parametrize(
+    "fault",
+    [MemoryError(), RuntimeError("std::bad_alloc"), RuntimeError("CUDA failure 2: out of memory")],
+)
 def test_lack_of_memory_is_known_by_its_words(fault):
     assert is_short_of_memory(fault)
 

@@ -1,4 +1,6 @@
-"""The engine of ONNX Runtime on GPUs, its arrays on the CPU: binding, buckets and answers really run; graphs need a GPU."""
+"""The engine of ONNX Runtime on GPUs, its arrays on the CPU: binding, buckets and answers really
+run; graphs need a GPU.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def test_tensors_of_any_length_are_answered_as_on_the_cpu(tmp_path):
     bound.warm_up()
     for length in (1, 5, 2, 1):
         chance = np.random.default_rng(length)
-        rows = [(chance.standard_normal((2, length)).astype(np.float32), np.array([gain])) for gain in (3, -1, 2)]
+        rows = [
+            (chance.standard_normal((2, length)).astype(np.float32), np.array([gain]))
+            for gain in (3, -1, 2)
+        ]
         for found, wanted in zip(answered(bound, rows), answered(plain, rows), strict=True):
             assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
 
@@ -65,7 +70,10 @@ def test_inputs_and_outputs_of_a_bucket_keep_their_place(tmp_path):
     lane = lane_of(runner, part(4))
     places = lane._inputs["input_ids"].data_ptr(), lane._outputs["sentence_embedding"].data_ptr()
     found = [lane.run(part(4, seed=seed))["sentence_embedding"] for seed in (1, 2, 1)]
-    assert (lane._inputs["input_ids"].data_ptr(), lane._outputs["sentence_embedding"].data_ptr()) == places
+    assert (
+        lane._inputs["input_ids"].data_ptr(),
+        lane._outputs["sentence_embedding"].data_ptr(),
+    ) == places
     assert np.array_equal(found[0], found[2]) and not np.array_equal(found[0], found[1])
 
 
@@ -110,7 +118,9 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_pat
     def session(path, options, providers):
         wanted.append(providers[0][1])
         if "enable_cuda_graph" in providers[0][1]:
-            raise RuntimeError("This session cannot use the graph capture feature: nodes have not been partitioned to CUDA")
+            raise RuntimeError(
+                "This session cannot use the graph capture feature: nodes have not been partitioned to CUDA"
+            )
         return gpu_session(path)
 
     told = []
@@ -121,22 +131,34 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_pat
 
 def test_network_that_can_be_recorded_is():
     told = []
-    runner = OnnxRunner(HERE / "model.onnx", tell=told.append, open_session=lambda path, options, providers: gpu_session(path))
+    runner = OnnxRunner(
+        HERE / "model.onnx",
+        tell=told.append,
+        open_session=lambda path, options, providers: gpu_session(path),
+    )
     assert runner._records and told == []
 
 
 def test_refuses_a_runtime_without_the_cuda_provider():
     # The real one: this environment's ONNX Runtime falls back to the CPU, which nobody asked for.
-    with pytest.raises(ValueError, match="ONNX Runtime has no CUDAExecutionProvider here"), pytest.warns(UserWarning):
+    with (
+        pytest.raises(ValueError, match="ONNX Runtime has no CUDAExecutionProvider here"),
+        pytest.warns(UserWarning),
+    ):
         OnnxRunner(HERE / "model.onnx")
 
 
-@pytest.mark.parametrize("words", ["CUDA failure 2: out of memory", "Failed to allocate memory for requested buffer of size 9"])
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA failure 2: out of memory", "Failed to allocate memory for requested buffer of size 9"],
+)
 def test_refuses_a_network_that_the_gpu_has_no_memory_for(words):
     def session(path, options, providers):
         raise RuntimeError(words)
 
-    with pytest.raises(EngineOutOfMemory, match=r"model\.onnx does not fit the GPU memory that is left: .*memory"):
+    with pytest.raises(
+        EngineOutOfMemory, match=r"model\.onnx does not fit the GPU memory that is left: .*memory"
+    ):
         OnnxRunner(HERE / "model.onnx", open_session=session)
 
 
@@ -174,5 +196,7 @@ def lane_of(runner, first):
 def gpu_session(path):
     real = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return SimpleNamespace(
-        get_providers=lambda: ["CUDAExecutionProvider"], get_inputs=real.get_inputs, get_outputs=real.get_outputs
+        get_providers=lambda: ["CUDAExecutionProvider"],
+        get_inputs=real.get_inputs,
+        get_outputs=real.get_outputs,
     )

@@ -64,9 +64,18 @@ def test_gpu_machine_says_what_it_lacks():
 @pytest.mark.parametrize(
     ("running_here", "reason"),
     [
-        (on(None), r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform"),
-        (on(H200, bindings=absent), r"this server runs onnxruntime \S+ \(this Python has no cuda\)"),
-        (on(Gpu(name="A10G", compute_capability="8.6")), r"made for compute capability 9\.0, this server runs 8\.6;"),
+        (
+            on(None),
+            r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform",
+        ),
+        (
+            on(H200, bindings=absent),
+            r"this server runs onnxruntime \S+ \(this Python has no cuda\)",
+        ),
+        (
+            on(Gpu(name="A10G", compute_capability="8.6")),
+            r"made for compute capability 9\.0, this server runs 8\.6;",
+        ),
     ],
 )
 def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, reason):
@@ -76,7 +85,9 @@ def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, r
 
 
 def test_plan_is_taken_where_it_belongs(tmp_path):
-    archive = text_archive(tmp_path, embedder([PROFILE]), PROFILE, plan=plan_record("--versionCompatible"))
+    archive = text_archive(
+        tmp_path, embedder([PROFILE]), PROFILE, plan=plan_record("--versionCompatible")
+    )
     assert verified_archive(tmp_path, running=on(H200), manifest_sha256=None) == archive
     assert archive.runs_host_code
 
@@ -102,6 +113,11 @@ def test_onnx_engine_of_a_gpu_has_one_slot_and_the_manifests_buckets(tmp_path):
 
 
 def test_refuses_an_onnx_engine_of_a_gpu_where_onnxruntime_has_none(tmp_path):
-    archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path, compute_capability="9.0"))
-    with pytest.raises(ValueError, match="has no CUDAExecutionProvider here"), pytest.warns(UserWarning):
+    archive = EngineArchive(
+        root=tmp_path, manifest=write_archive(tmp_path, compute_capability="9.0")
+    )
+    with (
+        pytest.raises(ValueError, match="has no CUDAExecutionProvider here"),
+        pytest.warns(UserWarning),
+    ):
         opened(archive)

@@ -19,7 +19,9 @@ FITS, LONGER = "cat " * 6, "cat " * 7
 
 def _carried():
     """What Triton's models say, as an archive carries it: no package around it."""
-    spec = importlib.util.spec_from_file_location("carried_over_long", CARRIED / "untruncated" / "over_long.py")
+    spec = importlib.util.spec_from_file_location(
+        "carried_over_long", CARRIED / "untruncated" / "over_long.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -60,7 +62,9 @@ def test_longer_texts_are_refused_by_place_tokens_and_limit():
 
 
 def test_without_a_limit_no_text_is_too_long():
-    """The tokenizer's file has a limit of its own, at 128 tokens, which only a tokenizer that cuts obeys."""
+    """The tokenizer's file has a limit of its own, at 128 tokens, which only a tokenizer that cuts
+    obeys.
+    """
     assert lengths(encoder(max_tokens=None, truncates=False).encode(["cat " * 500])) == [502]
     encoded = encoder(max_tokens=None).encode(["cat " * 500, "cat " * 126])
     assert (lengths(encoded), encoded.truncated) == ([128, 128], 1)
@@ -69,7 +73,9 @@ def test_without_a_limit_no_text_is_too_long():
 def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
     (whole,) = encoder(max_tokens=None).probe()
     for truncates in (True, False):
-        assert [len(row) for row in encoder(max_tokens=len(whole) - 1, truncates=truncates).probe()] == [len(whole) - 1]
+        assert [
+            len(row) for row in encoder(max_tokens=len(whole) - 1, truncates=truncates).probe()
+        ] == [len(whole) - 1]
         (probe,) = encoder(max_tokens=len(whole), truncates=truncates).probe()
         assert probe.ids.tolist() == encoder(max_tokens=None).encode([PROBE]).rows[0].ids.tolist()
 

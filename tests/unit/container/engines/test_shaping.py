@@ -12,17 +12,28 @@ from onboarding.manifest import ProfileRecord, TensorRecord
 
 PROFILE = ProfileRecord(batch=(2, 4, 4), sequence=(4, 8, 8))
 BUCKETS = ladder([PROFILE], max_rows=4)
-X, GAIN = TensorRecord(name="x", datatype="FP32", shape=(-1, 2)), TensorRecord(name="gain", datatype="INT64", shape=(-1, 1))
+X, GAIN = (
+    TensorRecord(name="x", datatype="FP32", shape=(-1, 2)),
+    TensorRecord(name="gain", datatype="INT64", shape=(-1, 1)),
+)
 
 
-def texts(*, names=("input_ids", "attention_mask", "token_type_ids"), type_=np.int64, buckets=BUCKETS):
-    return TokenShaping(buckets, inputs={name: Tensor(dtype=type_, rank=2) for name in names}, outputs=["first", "second"])
+def texts(
+    *, names=("input_ids", "attention_mask", "token_type_ids"), type_=np.int64, buckets=BUCKETS
+):
+    return TokenShaping(
+        buckets,
+        inputs={name: Tensor(dtype=type_, rank=2) for name in names},
+        outputs=["first", "second"],
+    )
 
 
 def tensors(**more):
     inputs = {"gain": Tensor(dtype=np.int32, rank=1), "x": Tensor(dtype=np.float16, rank=2)}
     buckets = Buckets([Bucket(rows=4)], [ProfileRecord(batch=(1, 4, 4))])
-    return TensorShaping(buckets, **({"inputs": inputs, "records": (X, GAIN), "outputs": (X, GAIN)} | more))
+    return TensorShaping(
+        buckets, **({"inputs": inputs, "records": (X, GAIN), "outputs": (X, GAIN)} | more)
+    )
 
 
 def ids(*values, types=None):
@@ -44,18 +55,29 @@ def test_token_types_are_sent_where_any_row_has_some():
 
 def test_texts_have_the_engines_inputs_and_types_alone():
     (part,) = texts(names=("input_ids", "attention_mask"), type_=np.int32).parts([ids(1)])
-    assert {name: values.dtype for name, values in part.feed.items()} == {"input_ids": np.int32, "attention_mask": np.int32}
+    assert {name: values.dtype for name, values in part.feed.items()} == {
+        "input_ids": np.int32,
+        "attention_mask": np.int32,
+    }
 
 
 def test_answer_of_a_text_is_the_first_output_as_float32():
-    (found,) = texts().answer({"second": np.zeros((1, 1)), "first": np.full((1, 3), 0.5, np.float16)})
+    (found,) = texts().answer(
+        {"second": np.zeros((1, 1)), "first": np.full((1, 3), 0.5, np.float16)}
+    )
     assert found.dtype == np.float32 and found.tolist() == [[0.5, 0.5, 0.5]]
 
 
 def test_tensors_are_stacked_by_name_and_filled_up_with_the_last():
-    rows = [(np.array([1, 2], np.float32), np.array([7])), (np.array([3, 4], np.float32), np.array([8]))]
+    rows = [
+        (np.array([1, 2], np.float32), np.array([7])),
+        (np.array([3, 4], np.float32), np.array([8])),
+    ]
     (part,) = tensors().parts(rows)
-    assert part.feed["x"].tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]] and part.feed["x"].dtype == np.float16
+    assert (
+        part.feed["x"].tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]]
+        and part.feed["x"].dtype == np.float16
+    )
     assert part.feed["gain"].tolist() == [7, 8, 8, 8] and part.feed["gain"].dtype == np.int32
     assert part.shapes == {"gain": (4,), "x": (4, 2)} and part.rows == 2
 

@@ -1,4 +1,6 @@
-"""Plans as the server runs them, on recorded stand-ins: wrong addresses, shapes, profiles or slots give wrong answers."""
+"""Plans as the server runs them, on recorded stand-ins: wrong addresses, shapes, profiles or slots
+give wrong answers.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_bucket_belongs_to_the_profile_tuned_nearest(machine, tmp_path):
 
 
 def test_rows_are_filled_up_to_buckets_of_the_profile(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([((2, 4, 24), (16, 16, 64))]), ((2, 4, 24), (16, 16, 64))))
+    engine = machine.open(
+        text_archive(tmp_path, embedder([((2, 4, 24), (16, 16, 64))]), ((2, 4, 24), (16, 16, 64)))
+    )
     assert (engine.max_rows, engine.sequence_buckets) == (24, (16, 32, 48, 64))
     for rows in (texts(3), texts(*[20] * 5), texts(*[33] * 17)):
         assert np.array_equal(answered(engine, rows), expected(rows))
@@ -109,7 +113,9 @@ def test_memory_is_taken_once(machine, tmp_path):
     taken = machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")
     for seed in range(5):
         answered(engine, texts(1 + seed, 16, seed=seed))
-    assert (machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")) == taken == (3, 2)
+    assert (
+        (machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")) == taken == (3, 2)
+    )
 
 
 def test_plan_that_cannot_be_recorded_is_told_once_and_answers(machine, tmp_path):
@@ -133,7 +139,12 @@ def test_recording_that_cuda_fails_falls_back(machine, tmp_path):
 def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):
     engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
     engine.warm_up()
-    assert len({stream for stream, _, _ in machine.plan.runs}) == engine.slots == machine.cuda.streams == 2
+    assert (
+        len({stream for stream, _, _ in machine.plan.runs})
+        == engine.slots
+        == machine.cuda.streams
+        == 2
+    )
     assert len(machine.plan.scratch_users) == 2
     prepared = [engine.prepare(texts(9, 3, seed=seed)) for seed in (1, 2)]
     found = [engine.run(batch, slot)[0] for slot, batch in enumerate(prepared)]
@@ -171,7 +182,10 @@ def test_tensors_come_filled_up_and_every_output_goes(machine, tmp_path):
     engine = machine.open(tensor_archive(tmp_path, arithmetic((1, 4, 8)), (1, 4, 8)))
     engine.warm_up()
     assert engine.sequence_buckets is None
-    rows = [(np.array([1.0, -2.0, 3.0], np.float32) * each, np.array([each], np.int64)) for each in range(1, 4)]
+    rows = [
+        (np.array([1.0, -2.0, 3.0], np.float32) * each, np.array([each], np.int64))
+        for each in range(1, 4)
+    ]
     scaled, count = engine.run(engine.prepare(rows), 0)
     assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
     assert np.array_equal(count, [[3], [4], [5]])
@@ -184,7 +198,10 @@ def test_tensors_keep_their_length_even_where_no_graph_has_it(machine, tmp_path)
     engine.warm_up()
     graphs = len(machine.cuda.graphs)
     for width in (16, 5, 64, 7, 63):
-        rows = [(np.arange(width, dtype=np.float32) - 2, np.array([each], np.int64)) for each in (2, 5, 7)]
+        rows = [
+            (np.arange(width, dtype=np.float32) - 2, np.array([each], np.int64))
+            for each in (2, 5, 7)
+        ]
         scaled, _ = engine.run(engine.prepare(rows), 0)
         assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
         assert machine.plan.runs[-1][2] == (4, width)
@@ -199,7 +216,10 @@ def test_tensors_larger_than_any_declared_leave_the_graphs_alone(machine, tmp_pa
     engine.warm_up()
     launches = machine.cuda.launches
     for width in (1, 4096, 1, 600, 1):
-        rows = [(np.arange(width, dtype=np.float32) + each, np.array([each], np.int64)) for each in (2, 5)]
+        rows = [
+            (np.arange(width, dtype=np.float32) + each, np.array([each], np.int64))
+            for each in (2, 5)
+        ]
         scaled, _ = engine.run(engine.prepare(rows), 0)
         assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
     assert machine.cuda.launches == launches + 3

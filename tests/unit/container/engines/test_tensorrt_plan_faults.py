@@ -14,7 +14,15 @@ from container.server.types import Unavailable
 from container.tensorrt.faults import DeviceFault, PlanRefused
 from tests.fixtures.recorded_gpu.cuda import Error
 from tests.fixtures.recorded_gpu.tensorrt import arithmetic, embedder
-from tests.unit.container.engines.plan_archives import LONG, SMALL, GpuMachine, answered, tensor_archive, text_archive, texts
+from tests.unit.container.engines.plan_archives import (
+    LONG,
+    SMALL,
+    GpuMachine,
+    answered,
+    tensor_archive,
+    text_archive,
+    texts,
+)
 
 
 @pytest.fixture
@@ -24,7 +32,10 @@ def machine():
 
 def test_refuses_a_plan_that_the_gpu_has_no_memory_for(machine, tmp_path):
     machine.trt.short_of_memory = "plan"
-    with pytest.raises(EngineOutOfMemory, match=r"model\.plan does not fit the GPU memory that is left: .*out of memory"):
+    with pytest.raises(
+        EngineOutOfMemory,
+        match=r"model\.plan does not fit the GPU memory that is left: .*out of memory",
+    ):
         machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
 
 
@@ -76,7 +87,10 @@ def test_refuses_a_plan_that_takes_none_of_its_manifests_sizes(machine, tmp_path
 
 def test_refuses_a_text_plan_with_foreign_inputs(machine, tmp_path):
     plan = embedder([SMALL], inputs=("input_ids", "attention_mask", "pixels"))
-    with pytest.raises(ValueError, match="inputs are input_ids, attention_mask, pixels; a text model's are input_ids"):
+    with pytest.raises(
+        ValueError,
+        match="inputs are input_ids, attention_mask, pixels; a text model's are input_ids",
+    ):
         machine.open(text_archive(tmp_path, plan, SMALL))
 
 
@@ -93,7 +107,11 @@ def test_refuses_rows_longer_than_any_profile(machine, tmp_path):
 
 
 def test_refuses_tensors_of_a_length_that_no_profile_takes(machine, tmp_path):
-    engine = machine.open(tensor_archive(tmp_path, arithmetic((1, 4, 8), (2, 16, 64)), (1, 4, 8), sequence=(2, 16, 64)))
+    engine = machine.open(
+        tensor_archive(
+            tmp_path, arithmetic((1, 4, 8), (2, 16, 64)), (1, 4, 8), sequence=(2, 16, 64)
+        )
+    )
     with pytest.raises(ValueError, match="takes a length of 65; allowed: 2 to 64"):
         engine.prepare([(np.zeros(65, np.float32), np.array([1]))])
 
@@ -104,7 +122,9 @@ def test_refuses_a_run_that_cannot_be_queued(machine, tmp_path):
         answered(engine, texts(4))
 
 
-def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_requests_fail(machine, tmp_path):
+def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_requests_fail(
+    machine, tmp_path
+):
     async def scenario():
         engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
         costs = engine.warm_up()
@@ -113,7 +133,9 @@ def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_reques
         (answer,) = await batcher.submit(texts(4, 5))
         assert len(answer) == 2 and not batcher.broken
         machine.cuda.sticky = Error.cudaErrorIllegalAddress
-        ends = await asyncio.gather(*(batcher.submit(texts(length)) for length in (4, 5, 6)), return_exceptions=True)
+        ends = await asyncio.gather(
+            *(batcher.submit(texts(length)) for length in (4, 5, 6)), return_exceptions=True
+        )
         assert [type(end) for end in ends] == [Unavailable] * 3
         assert batcher.broken
         with pytest.raises(Unavailable, match=BROKEN):

@@ -1,4 +1,6 @@
-"""A connection without a socket: what its client sends, what it reads, and a clock that is set by hand."""
+"""A connection without a socket: what its client sends, what it reads, and a clock that is set by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from container.server.http.connection import Connection, Shared
 from container.server.http.limits import HttpLimits
 from container.server.http.message import Response
 
-LIMITS = HttpLimits(body_bytes=1000, header_bytes=2000, request_seconds=30, idle_seconds=75, linger_seconds=2, max_connections=3)
+LIMITS = HttpLimits(
+    body_bytes=1000,
+    header_bytes=2000,
+    request_seconds=30,
+    idle_seconds=75,
+    linger_seconds=2,
+    max_connections=3,
+)
 
 POST = b"POST /a HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"
 GET = b"GET /%d HTTP/1.1\r\n\r\n"
@@ -66,7 +75,9 @@ class Clock:
 
 @dataclass
 class Office:
-    """Answers with what was asked, as soon as it may; remembers what was asked and what was cancelled."""
+    """Answers with what was asked, as soon as it may; remembers what was asked and what was
+    cancelled.
+    """
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list = field(default_factory=list)
@@ -82,7 +93,9 @@ class Office:
             raise
         if self.fault is not None:
             raise self.fault
-        return Response(200, request.method.encode() + request.path.encode() + b":" + request.body, "text/plain")
+        return Response(
+            200, request.method.encode() + request.path.encode() + b":" + request.body, "text/plain"
+        )
 
 
 class Conversation:
@@ -92,7 +105,11 @@ class Conversation:
         self.clock, self.office, self.wire = Clock(), Office(), Wire()
         if not shut:
             self.office.open.set()
-        self.shared = Shared(answering=self.office, limits=LIMITS, clock=self.clock) if shared is None else shared
+        self.shared = (
+            Shared(answering=self.office, limits=LIMITS, clock=self.clock)
+            if shared is None
+            else shared
+        )
         self.connection = Connection(self.shared, asyncio.get_running_loop())
         self.connection.connection_made(self.wire)
 

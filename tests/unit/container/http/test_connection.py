@@ -1,4 +1,6 @@
-"""Connections: what is answered, in which order, within which limits; and that nothing is left behind."""
+"""Connections: what is answered, in which order, within which limits; and that nothing is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import pytest
 from container.server.http.connection import Connection, Shared
 from container.server.http.limits import HttpLimits
 from container.server.http.request_reader import RequestReader
-from tests.unit.container.http.conversation import CHUNKED, GET, LIMITS, POST, Conversation, Office, run, settle, statuses
+from tests.unit.container.http.conversation import (
+    CHUNKED,
+    GET,
+    LIMITS,
+    POST,
+    Conversation,
+    Office,
+    run,
+    settle,
+    statuses,
+)
 
 
 @run
@@ -38,7 +50,11 @@ def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():
     reader.feed(CHUNKED)
     tracemalloc.start()
     for begin in range(0, len(body), 200):
-        reader.feed(b"".join(b"2\r\n%b\r\n" % body[place : place + 2] for place in range(begin, begin + 200, 2)))
+        reader.feed(
+            b"".join(
+                b"2\r\n%b\r\n" % body[place : place + 2] for place in range(begin, begin + 200, 2)
+            )
+        )
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     reader.feed(b"0\r\n\r\n")
@@ -49,7 +65,10 @@ def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():
 @run
 async def test_headers_path_and_query_reach_the_answering():
     talk = Conversation()
-    await talk.send(b"GET /m%C3%A9/x?a=1&b HTTP/1.1\r\nX-One: 1\r\nx-one: 2\r\n\r\n", b"GET http://host:80/p?q HTTP/1.1\r\n\r\n")
+    await talk.send(
+        b"GET /m%C3%A9/x?a=1&b HTTP/1.1\r\nX-One: 1\r\nx-one: 2\r\n\r\n",
+        b"GET http://host:80/p?q HTTP/1.1\r\n\r\n",
+    )
     first, second = talk.office.asked
     assert (first.path, first.query, first.headers) == ("/mé/x", "a=1&b", {b"x-one": b"1, 2"})
     assert (second.path, second.query) == ("/p", "q")
@@ -92,7 +111,9 @@ async def test_expected_continue_is_sent_once_and_only_when_it_is_waited_for():
 @run
 async def test_expected_continue_waits_for_its_turn():
     talk = Conversation(shut=True)
-    await talk.send(GET % 1, b"POST /a HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n")
+    await talk.send(
+        GET % 1, b"POST /a HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n"
+    )
     assert statuses(talk) == []
     talk.office.open.set()
     await settle()
@@ -107,7 +128,11 @@ async def test_connection_ends_as_the_client_asked():
         (b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n", "close", True),
         (b"GET / HTTP/1.0\r\n\r\n", "close", True),
         (b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n", "keep-alive", False),
-        (b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", "close", True),
+        (
+            b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            "close",
+            True,
+        ),
         (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "close", True),
     ):
         talk = Conversation()
@@ -208,13 +233,18 @@ async def test_work_that_is_cancelled_elsewhere_is_answered_503():
 
     talk = Conversation(shared=Shared(answering=cancelled, limits=LIMITS, clock=lambda: 0.0))
     await talk.send(POST)
-    assert (statuses(talk), talk.sentence) == ([503], "The server stopped working on this request; try again.")
+    assert (statuses(talk), talk.sentence) == (
+        [503],
+        "The server stopped working on this request; try again.",
+    )
 
 
 @run
 async def test_answering_that_fails_is_answered_500_and_told_to_the_loop():
     told = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: told.append(context["exception"])
+    )
     talk = Conversation()
     talk.office.fault = ValueError("secret")
     await talk.send(POST, POST)
@@ -228,7 +258,9 @@ async def test_refuses_more_connections_than_it_takes():
     shared = Shared(answering=Office(), limits=LIMITS, clock=lambda: 0.0)
     talks = [Conversation(shared=shared) for _ in range(7)]
     assert [statuses(talk) for talk in talks] == [[]] * 3 + [[503]] * 4
-    assert [talk.wire.aborted for talk in talks] == [False] * 6 + [True], "even refusals that linger are counted"
+    assert [talk.wire.aborted for talk in talks] == [False] * 6 + [True], (
+        "even refusals that linger are counted"
+    )
     talks[0].leave()
     for talk in talks[3:]:
         talk.leave()

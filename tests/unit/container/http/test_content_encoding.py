@@ -27,7 +27,12 @@ def test_large_json_is_packed_for_clients_that_read_gzip():
 
 @pytest.mark.parametrize(
     ("response", "accepted"),
-    [(answer(), None), (answer(), b"br"), (answer(b"[]"), b"gzip"), (answer(content_type="application/octet-stream"), b"gzip")],
+    [
+        (answer(), None),
+        (answer(), b"br"),
+        (answer(b"[]"), b"gzip"),
+        (answer(content_type="application/octet-stream"), b"gzip"),
+    ],
 )
 def test_everything_else_stays_as_it_is(response, accepted):
     assert asyncio.run(packed(response, accepted)) is response

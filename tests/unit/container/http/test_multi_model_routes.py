@@ -39,7 +39,9 @@ class Models:
     def listed(self, token, limit):
         start = 0 if token is None else int(token)
         found = list(self.loaded.values())
-        return found[start : start + limit], str(start + limit) if start + limit < len(found) else None
+        return found[start : start + limit], str(start + limit) if start + limit < len(
+            found
+        ) else None
 
     def described(self, name):
         if name not in self.loaded:
@@ -55,7 +57,12 @@ class Server:
     def __init__(self):
         self.heard = Observer()
         self._answering = multi_model_answering(
-            Models(), max_body_bytes=10_000, deadline_seconds=60, metrics=numbers, failed=FAILED.append, observer=self.heard
+            Models(),
+            max_body_bytes=10_000,
+            deadline_seconds=60,
+            metrics=numbers,
+            failed=FAILED.append,
+            observer=self.heard,
         )
 
     def __call__(self, method, path, document=None, query=""):
@@ -69,13 +76,26 @@ class Server:
 def test_model_lives_from_load_to_unload():
     ask = Server()
     assert ask.load("a") == (200, b"", "application/json", ())
-    assert json.loads(ask("GET", "/models/a").body) == {"modelName": "a", "modelUrl": "/opt/ml/models/a/model"}
-    assert json.loads(ask("POST", "/models/a/invoke", json.loads(ASK)).body) == {"outputs": [[5, 5], [5, 5]]}
+    assert json.loads(ask("GET", "/models/a").body) == {
+        "modelName": "a",
+        "modelUrl": "/opt/ml/models/a/model",
+    }
+    assert json.loads(ask("POST", "/models/a/invoke", json.loads(ASK)).body) == {
+        "outputs": [[5, 5], [5, 5]]
+    }
     assert ask("DELETE", "/models/a")[:2] == (200, b"")
-    assert [ask(*call).status for call in (("GET", "/models/a"), ("DELETE", "/models/a"), ("POST", "/models/a/invoke", {}))] == [
-        404
-    ] * 3
-    assert [(kind, status, model) for kind, status, _, model in ask.heard[2:4]] == [("infer", 200, "a"), ("model", 200, "a")]
+    assert [
+        ask(*call).status
+        for call in (
+            ("GET", "/models/a"),
+            ("DELETE", "/models/a"),
+            ("POST", "/models/a/invoke", {}),
+        )
+    ] == [404] * 3
+    assert [(kind, status, model) for kind, status, _, model in ask.heard[2:4]] == [
+        ("infer", 200, "a"),
+        ("model", 200, "a"),
+    ]
 
 
 def test_models_are_listed_by_pages():
@@ -84,13 +104,20 @@ def test_models_are_listed_by_pages():
     ask.load("a"), ask.load("b")
     first = json.loads(ask("GET", "/models", query="limit=1").body)
     assert [model["modelName"] for model in first["models"]] == ["a"]
-    second = json.loads(ask("GET", "/models", query=f"limit=1&next_page_token={first['nextPageToken']}").body)
-    assert [model["modelName"] for model in second["models"]] == ["b"] and "nextPageToken" not in second
+    second = json.loads(
+        ask("GET", "/models", query=f"limit=1&next_page_token={first['nextPageToken']}").body
+    )
+    assert [model["modelName"] for model in second["models"]] == [
+        "b"
+    ] and "nextPageToken" not in second
 
 
 def test_server_is_healthy_without_a_model():
     ask = Server()
-    assert [ask("GET", path).status for path in ("/ping", "/v2/health/live", "/v2/health/ready", "/v2", "/metrics")] == [200] * 5
+    assert [
+        ask("GET", path).status
+        for path in ("/ping", "/v2/health/live", "/v2/health/ready", "/v2", "/metrics")
+    ] == [200] * 5
 
 
 @pytest.mark.parametrize(
@@ -99,7 +126,14 @@ def test_server_is_healthy_without_a_model():
         ("POST", "/models", {"model_name": "a", "url": "/x"}, "", 409, "loaded already"),
         ("POST", "/models", {"model_name": "c", "url": "/x"}, "", 507, "Two fit"),
         ("POST", "/models", {"url": "/x"}, "", 400, 'needs "model_name" with a string, not null'),
-        ("POST", "/models", {"model_name": "a", "url": 7}, "", 400, 'needs "url" with a string, not a number'),
+        (
+            "POST",
+            "/models",
+            {"model_name": "a", "url": 7},
+            "",
+            400,
+            'needs "url" with a string, not a number',
+        ),
         ("POST", "/models", {"model_name": "a\n", "url": "/x"}, "", 400, "printable"),
         ("POST", "/models", None, "", 400, "not JSON"),
         ("POST", "/models", [], "", 400, "must be a JSON object"),

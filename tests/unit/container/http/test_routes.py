@@ -23,7 +23,10 @@ TEXTS = Signature(model="tiny", input_name="text", output_name="embedding")
 TENSORS = TensorSignature(
     model="tiny",
     inputs=(TensorRecord(name="x", datatype="FP32", shape=(-1, 2)),),
-    outputs=(TensorRecord(name="y", datatype="FP32", shape=(-1, 2)), TensorRecord(name="z", datatype="INT64", shape=(-1, 1))),
+    outputs=(
+        TensorRecord(name="y", datatype="FP32", shape=(-1, 2)),
+        TensorRecord(name="z", datatype="INT64", shape=(-1, 1)),
+    ),
 )
 ASK = json.dumps({"inputs": ["a cat", "a dog"]}).encode()
 
@@ -32,7 +35,13 @@ class Plane:
     """A model that answers each text with its length, twice, and tensors with themselves."""
 
     def __init__(self, signature=TEXTS, *, ready=True, fault=None, never=False, long=False):
-        self.signature, self.ready, self._fault, self._never, self._long = signature, ready, fault, never, long
+        self.signature, self.ready, self._fault, self._never, self._long = (
+            signature,
+            ready,
+            fault,
+            never,
+            long,
+        )
         self.deadlines: list[float] = []
         self.coming: asyncio.Future | None = None
 
@@ -73,7 +82,13 @@ async def numbers():
 def answer_to(plane, **more):
     return answering(
         plane,
-        **{"max_body_bytes": 100_000, "deadline_seconds": 60, "platform": "echo", "metrics": numbers, "failed": FAILED.append}
+        **{
+            "max_body_bytes": 100_000,
+            "deadline_seconds": 60,
+            "platform": "echo",
+            "metrics": numbers,
+            "failed": FAILED.append,
+        }
         | more,
     )
 
@@ -92,7 +107,9 @@ def sentence(response):
     return document["error"]
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/v2/models/tiny/infer", "/v2/models/tiny/versions/1/infer"])
+@pytest.mark.parametrize(
+    "path", ["/invocations", "/v2/models/tiny/infer", "/v2/models/tiny/versions/1/infer"]
+)
 def test_texts_are_answered(path):
     response = ask(path)
     assert (response.status, response.content_type) == (200, "application/json")
@@ -104,7 +121,9 @@ def test_texts_too_long_to_encode_at_once_are_answered_too():
 
 
 def test_tensors_are_answered_with_all_outputs():
-    body = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}).encode()
+    body = json.dumps(
+        {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
+    ).encode()
     outputs = json.loads(ask(body=body, plane=Plane(TENSORS)).body)["outputs"]
     assert {output["name"]: output["data"] for output in outputs} == {"y": [1, 2], "z": [0]}
 
@@ -120,9 +139,17 @@ def test_body_may_be_packed():
 
 def test_header_length_header_makes_a_body_binary():
     tail = np.array([1, 2], "<f4").tobytes()
-    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": len(tail)}}
+    tensor = {
+        "name": "x",
+        "shape": [1, 2],
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": len(tail)},
+    }
     header = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    headers = {b"inference-header-content-length": b"%d" % len(header), b"content-type": b"application/octet-stream"}
+    headers = {
+        b"inference-header-content-length": b"%d" % len(header),
+        b"content-type": b"application/octet-stream",
+    }
     response = ask(body=header + tail, plane=Plane(TENSORS), headers=headers)
     assert response.content_type.startswith(BINARY_TYPE) and tail in response.body
 
@@ -162,7 +189,9 @@ def test_metrics_are_told():
     )
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(None, 60), (0, 60), (2_000_000, 2), (10**12, 60)])
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [(None, 60), (0, 60), (2_000_000, 2), (10**12, 60)]
+)
 def test_deadline_is_the_sooner_of_the_clients_and_the_servers(timeout, seconds):
     plane = Plane()
     document = {"inputs": ["a"]} | ({} if timeout is None else {"parameters": {"timeout": timeout}})
@@ -188,7 +217,9 @@ def test_observer_hears_of_every_request():
 def test_client_that_leaves_cancels_its_rows_and_is_counted():
     async def scenario():
         plane, heard = Plane(never=True), Observer()
-        task = asyncio.ensure_future(answer_to(plane, observer=heard)(Request("POST", "/invocations", {}, ASK)))
+        task = asyncio.ensure_future(
+            answer_to(plane, observer=heard)(Request("POST", "/invocations", {}, ASK))
+        )
         while plane.coming is None:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -202,21 +233,49 @@ def test_client_that_leaves_cancels_its_rows_and_is_counted():
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        ({"path": "/nowhere"}, 404, "There is no '/nowhere' here; GET /ping and POST /invocations are, with model 'tiny'."),
+        (
+            {"path": "/nowhere"},
+            404,
+            "There is no '/nowhere' here; GET /ping and POST /invocations are, with model 'tiny'.",
+        ),
         ({"path": "/v2/models/other/infer"}, 404, "There is no"),
         ({"path": "/models"}, 404, "There is no '/models'"),
         ({"method": "GET"}, 405, "/invocations takes POST, not GET"),
         ({"method": "HEAD", "path": "/ping"}, 405, "/ping takes GET, not HEAD"),
         ({"body": b"{"}, 400, "not JSON"),
         ({"headers": {b"content-type": b"text/csv"}}, 415, "Content-Type is 'text/csv'"),
-        ({"headers": {b"content-encoding": b"br"}}, 415, "Content-Encoding is 'br'; gzip, deflate and identity are read."),
+        (
+            {"headers": {b"content-encoding": b"br"}},
+            415,
+            "Content-Encoding is 'br'; gzip, deflate and identity are read.",
+        ),
         ({"headers": {b"content-encoding": b"gzip, gzip"}}, 415, "Content-Encoding"),
-        ({"body": gzip.compress(b" " * 200_000), "headers": {b"content-encoding": b"gzip"}}, 413, "100000 bytes once unpacked"),
+        (
+            {"body": gzip.compress(b" " * 200_000), "headers": {b"content-encoding": b"gzip"}},
+            413,
+            "100000 bytes once unpacked",
+        ),
         ({"headers": {b"content-encoding": b"gzip"}}, 400, "The body is not gzip"),
-        ({"body": gzip.compress(ASK)[:-9], "headers": {b"content-encoding": b"gzip"}}, 400, "ends too early"),
-        ({"body": gzip.compress(ASK) * 2, "headers": {b"content-encoding": b"gzip"}}, 400, "send one stream"),
-        ({"body": b'{"inputs": ["a"], "parameters": {"timeout": -1}}'}, 400, "whole number of microseconds"),
-        ({"body": b'{"inputs": ["a"], "parameters": {"timeout": true}}'}, 400, "whole number of microseconds"),
+        (
+            {"body": gzip.compress(ASK)[:-9], "headers": {b"content-encoding": b"gzip"}},
+            400,
+            "ends too early",
+        ),
+        (
+            {"body": gzip.compress(ASK) * 2, "headers": {b"content-encoding": b"gzip"}},
+            400,
+            "send one stream",
+        ),
+        (
+            {"body": b'{"inputs": ["a"], "parameters": {"timeout": -1}}'},
+            400,
+            "whole number of microseconds",
+        ),
+        (
+            {"body": b'{"inputs": ["a"], "parameters": {"timeout": true}}'},
+            400,
+            "whole number of microseconds",
+        ),
         ({"plane": Plane(fault=TooLarge("too many"))}, 413, "too many"),
         ({"plane": Plane(fault=DeadlinePassed("too late"))}, 503, "too late"),
     ],

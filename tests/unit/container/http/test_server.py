@@ -59,7 +59,9 @@ def in_server(scenario, **limits):
         finally:
             for writer in running.writers:
                 writer.close()
-            await asyncio.gather(*(writer.wait_closed() for writer in running.writers), return_exceptions=True)
+            await asyncio.gather(
+                *(writer.wait_closed() for writer in running.writers), return_exceptions=True
+            )
 
     asyncio.run(asyncio.wait_for(scene(), 20))
 
@@ -73,7 +75,9 @@ def test_draining_ends_idle_connections_at_once_and_others_with_their_answer():
         assert running.server.draining and not draining.done()
         running.open.set()
         told = await busy.read()
-        assert told.endswith(b"done") and told.count(b"200 OK") == 1 and b"connection: close" in told
+        assert (
+            told.endswith(b"done") and told.count(b"200 OK") == 1 and b"connection: close" in told
+        )
         await draining
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", running.port)

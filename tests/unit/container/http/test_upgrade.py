@@ -1,4 +1,6 @@
-"""Upgrades that nobody here makes: the request is answered as if it had asked for none, body and all."""
+"""Upgrades that nobody here makes: the request is answered as if it had asked for none, body and
+all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ CHUNKS = b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"
         tuple(bytes([byte]) for byte in SIZED + b"abc"),
         (IN_CHUNKS + CHUNKS,),
         (IN_CHUNKS, *(bytes([byte]) for byte in CHUNKS)),
-        (SIZED.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Upgrade,", b"Upgrade, keep-alive,") + b"abc",),
+        (
+            SIZED.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Upgrade,", b"Upgrade, keep-alive,")
+            + b"abc",
+        ),
     ],
 )
 def test_body_behind_an_asked_upgrade_belongs_to_the_request_and_the_connection_stays(pieces):
@@ -34,7 +39,10 @@ def test_body_behind_an_asked_upgrade_belongs_to_the_request_and_the_connection_
         assert [(status, body) for status, _, body in talk.answers] == [(200, b"POST/a:abc")] * 2
         assert not talk.wire.closed
         first, _ = talk.office.asked
-        assert b"upgrade" not in first.headers and first.headers[b"http2-settings"] == b"AAMAAABkAARAAAAAAAIAAAAA"
+        assert (
+            b"upgrade" not in first.headers
+            and first.headers[b"http2-settings"] == b"AAMAAABkAARAAAAAAAIAAAAA"
+        )
 
     scenario()
 
@@ -42,7 +50,10 @@ def test_body_behind_an_asked_upgrade_belongs_to_the_request_and_the_connection_
 @run
 async def test_asked_upgrades_may_follow_each_other_in_one_piece():
     talk = Conversation()
-    many = b"".join(b"GET /%d HTTP/1.1\r\nconnection: upgrade\r\nupgrade: a\r\n\r\n" % number for number in range(300))
+    many = b"".join(
+        b"GET /%d HTTP/1.1\r\nconnection: upgrade\r\nupgrade: a\r\n\r\n" % number
+        for number in range(300)
+    )
     await talk.send(many + SIZED + b"abc" + GET % 300)
     for _ in range(302):
         await settle()
@@ -56,7 +67,9 @@ async def test_asked_upgrades_may_follow_each_other_in_one_piece():
 @run
 async def test_expected_continue_of_an_asked_upgrade_is_sent_once():
     talk = Conversation()
-    await talk.send(SIZED.replace(b"content-length", b"expect: 100-continue\r\ncontent-length"), b"abc")
+    await talk.send(
+        SIZED.replace(b"content-length", b"expect: 100-continue\r\ncontent-length"), b"abc"
+    )
     assert statuses(talk) == [100, 200]
 
 
@@ -64,7 +77,11 @@ async def test_expected_continue_of_an_asked_upgrade_is_sent_once():
     ("request_bytes", "status", "words"),
     [
         (SIZED.replace(b": 3", b": 1001"), 413, "more than 1000 bytes"),
-        (SIZED.replace(b"content-length: 3", b"transfer-encoding: gzip, chunked"), 400, "must be chunked alone"),
+        (
+            SIZED.replace(b"content-length: 3", b"transfer-encoding: gzip, chunked"),
+            400,
+            "must be chunked alone",
+        ),
         (IN_CHUNKS + b"x", 400, "Invalid character in chunk size"),
         (SIZED + b"abcnonsense\r\n", 400, "Invalid method"),
     ],

@@ -1,4 +1,6 @@
-"""An engine that answers every text with the sum of its tokens, or waits until it is told; and HTTP clients without a library."""
+"""An engine that answers every text with the sum of its tokens, or waits until it is told; and HTTP
+clients without a library.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class Client:
         return client
 
     async def ask(self, *texts: str) -> Answer:
-        return await self.request("POST", "/invocations", json.dumps({"inputs": list(texts)}).encode())
+        return await self.request(
+            "POST", "/invocations", json.dumps({"inputs": list(texts)}).encode()
+        )
 
     async def request(self, method: str, path: str, body: bytes = b"") -> Answer:
         self.send(method, path, body)
@@ -96,15 +100,27 @@ class Client:
     async def samples(self) -> dict[str, float]:
         """The metrics."""
         lines = (await self.request("GET", "/metrics")).body.decode().splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+        return {
+            name: float(value)
+            for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        }
 
     def send(self, method: str, path: str, body: bytes = b"") -> None:
-        self.writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.writer.write(
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
 
     async def answer(self) -> Answer:
         head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        return Answer(int(head.split()[1]), await asyncio.wait_for(self.reader.readexactly(length), 30))
+        length = next(
+            int(line[15:])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length:")
+        )
+        return Answer(
+            int(head.split()[1]), await asyncio.wait_for(self.reader.readexactly(length), 30)
+        )
 
     def close(self) -> None:
         self.writer.close()

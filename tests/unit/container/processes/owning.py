@@ -1,4 +1,6 @@
-"""A server of several real HTTP processes before an echo engine, in this process or (as a program) in one that can be killed."""
+"""A server of several real HTTP processes before an echo engine, in this process or (as a program)
+in one that can be killed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ ESTABLISHED = "01"
 
 
 def environment(archive: Path, **extra: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), **extra}
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(REPOSITORY),
+        "SM_MODEL_DIR": str(archive),
+        **extra,
+    }
 
 
 class Server:
@@ -47,7 +54,12 @@ class Server:
         self.stop = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
         self.said: list[str] = []
-        self._spec = FrontSpec(count=count, environment=environment(archive), command=command, beat_seconds=beat_seconds)
+        self._spec = FrontSpec(
+            count=count,
+            environment=environment(archive),
+            command=command,
+            beat_seconds=beat_seconds,
+        )
         self._drain_seconds = drain_seconds
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
 
@@ -71,7 +83,9 @@ class Server:
         return self.backend
 
     async def clients(self, count: int) -> list[Client]:
-        """Clients of a server that answers, its processes having the same number of them, or one more."""
+        """Clients of a server that answers, its processes having the same number of them, or one
+        more.
+        """
         client = await Client.connected(self.port)
         while (await client.request("GET", "/ping")).status != 200:
             pass
@@ -134,7 +148,9 @@ async def serve(archive: Path) -> int:
     )
 
 
-def served(archive: Path, test: Callable[[Server], Coroutine[Any, Any, None]], **arguments: Any) -> None:
+def served(
+    archive: Path, test: Callable[[Server], Coroutine[Any, Any, None]], **arguments: Any
+) -> None:
     async def run() -> None:
         server = Server(archive, **arguments)
         server.start()
@@ -160,10 +176,16 @@ async def process_of(client: Client, processes: list[int]) -> int:
     """Which of the processes has the other end of a client's connection, once one has it."""
     ends = [f":{client.writer.get_extra_info(end)[1]:04X}" for end in ("peername", "sockname")]
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = [row[9] for row in rows if [place[-5:] for place in row[1:3]] == ends and row[3] == ESTABLISHED]
+    (inode,) = [
+        row[9]
+        for row in rows
+        if [place[-5:] for place in row[1:3]] == ends and row[3] == ESTABLISHED
+    ]
     while True:  # on its way to a process a connection is nobody's
         for pid in processes:
-            if f"socket:[{inode}]" in [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]:
+            if f"socket:[{inode}]" in [
+                str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()
+            ]:
                 return pid
         await asyncio.sleep(0)
 

@@ -56,7 +56,9 @@ class Pair:
     async def open(self, *, state: int = frames.READY, max_rows: int = 100) -> Pair:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        _, self.answerer = await loop.create_unix_connection(lambda: self._answerer(state), sock=ours)
+        _, self.answerer = await loop.create_unix_connection(
+            lambda: self._answerer(state), sock=ours
+        )
         _, self.link = await loop.create_unix_connection(lambda: self._link(max_rows), sock=theirs)
         assert await self.states.get() == state
         return self
@@ -72,7 +74,11 @@ class Pair:
         )
 
     def _link(self, max_rows: int) -> Link:
-        return Link(max_rows=max_rows, changed=lambda link: self.states.put_nowait(link.state), samples=lambda: b"front's")
+        return Link(
+            max_rows=max_rows,
+            changed=lambda link: self.states.put_nowait(link.state),
+            samples=lambda: b"front's",
+        )
 
     async def _samples(self) -> bytes:
         return b"everyone's"

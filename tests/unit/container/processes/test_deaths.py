@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from container.server.processes.deaths import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST, WINDOW_SECONDS, Deaths
+from container.server.processes.deaths import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST,
+    WINDOW_SECONDS,
+    Deaths,
+)
 
 
 def test_pauses_grow_at_one_place_and_not_at_others():
     deaths = Deaths()
-    assert [deaths.pause_seconds(1.0, 0) for _ in range(3)] == [FIRST_PAUSE_SECONDS * step for step in (1, 2, 4)]
+    assert [deaths.pause_seconds(1.0, 0) for _ in range(3)] == [
+        FIRST_PAUSE_SECONDS * step for step in (1, 2, 4)
+    ]
     assert deaths.pause_seconds(1.0, 1) == FIRST_PAUSE_SECONDS
 
 

@@ -18,7 +18,9 @@ rows = st.lists(st.tuples(ids, st.booleans()), min_size=1, max_size=5)
 
 def made(row: tuple[list[int], bool]) -> Tokens:
     values, typed = row
-    return Tokens(np.array(values, np.int32), np.array(values, np.int32)[::-1].copy() if typed else None)
+    return Tokens(
+        np.array(values, np.int32), np.array(values, np.int32)[::-1].copy() if typed else None
+    )
 
 
 def one(data: bytes) -> frames.Frame:
@@ -36,7 +38,12 @@ def same(one: Tokens, other: Tokens) -> bool:
 def test_tokens_arrive_as_they_left(given_rows, identity, seconds):
     sent = [made(row) for row in given_rows]
     frame = one(frames.asked(identity, sent, seconds))
-    assert (frame.kind, frame.id, frame.number, frame.rows) == (frames.TOKENS, identity, seconds, len(sent))
+    assert (frame.kind, frame.id, frame.number, frame.rows) == (
+        frames.TOKENS,
+        identity,
+        seconds,
+        len(sent),
+    )
     assert all(same(*pair) for pair in zip(frames.rows_asked(frame), sent, strict=True))
 
 
@@ -70,21 +77,33 @@ def test_arrays_are_views_of_what_came_and_aligned():
         assert array.base is not None and not array.flags.writeable and array.flags.aligned
 
 
-@given(st.lists(st.integers(0, 300), max_size=12), st.lists(st.integers(1, 90), min_size=1, max_size=20))
+@given(
+    st.lists(st.integers(0, 300), max_size=12),
+    st.lists(st.integers(1, 90), min_size=1, max_size=20),
+)
 def test_frames_are_whole_however_they_are_cut(sizes, cuts):
     stream = b"".join(frames.snapshot(number, b"x" * size) for number, size in enumerate(sizes))
     splitter, found, place, turn = Splitter(), [], 0, 0
     while place < len(stream):
         cut = cuts[turn % len(cuts)]
-        found += [(frame.id, len(frames.words_of(frame))) for frame in splitter.split(stream[place : place + cut])]
+        found += [
+            (frame.id, len(frames.words_of(frame)))
+            for frame in splitter.split(stream[place : place + cut])
+        ]
         place, turn = place + cut, turn + 1
     assert found == list(enumerate(sizes))
 
 
-@pytest.mark.parametrize("fault", [QueueFull("full"), DeadlinePassed("späť"), EngineRefused(""), Unavailable("a\nb")])
+@pytest.mark.parametrize(
+    "fault", [QueueFull("full"), DeadlinePassed("späť"), EngineRefused(""), Unavailable("a\nb")]
+)
 def test_faults_keep_class_and_sentence(fault):
     got = frames.fault_of(one(frames.failed(3, fault)))
-    assert (type(got), str(got), got.retry_after_seconds) == (type(fault), str(fault), fault.retry_after_seconds)
+    assert (type(got), str(got), got.retry_after_seconds) == (
+        type(fault),
+        str(fault),
+        fault.retry_after_seconds,
+    )
 
 
 def test_unknown_fault_is_unavailable():
@@ -94,7 +113,12 @@ def test_unknown_fault_is_unavailable():
 
 def test_signals_are_headers_alone():
     frame = one(frames.signal(frames.STATE, detail=frames.DRAINING, identity=4, number=0.5))
-    assert (frame.kind, frame.detail, frame.id, frame.number) == (frames.STATE, frames.DRAINING, 4, 0.5)
+    assert (frame.kind, frame.detail, frame.id, frame.number) == (
+        frames.STATE,
+        frames.DRAINING,
+        4,
+        0.5,
+    )
 
 
 @pytest.mark.parametrize("size", [0, 31, frames.MAX_FRAME_BYTES + 1])

@@ -101,7 +101,10 @@ def test_front_that_serves_says_what_it_knows_of_the_owner():
         pair.answerer.tell(frames.OPENING, pair.backend)
         pair.answerer.tell(frames.READY, pair.backend)
         await pair.round_trip()
-        assert pair.known == [frames.LOADING, frames.OPENING, frames.READY] and pair.answerer.known == frames.READY
+        assert (
+            pair.known == [frames.LOADING, frames.OPENING, frames.READY]
+            and pair.answerer.known == frames.READY
+        )
 
     pairs(test, state=frames.LOADING)
 

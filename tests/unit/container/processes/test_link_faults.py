@@ -16,7 +16,9 @@ from tests.unit.container.processes.echo import tokens
 from tests.unit.container.processes.pairs import Pair, pairs
 
 
-@pytest.mark.parametrize("fault", [EngineRefused("not this one"), DeadlinePassed("late"), QueueFull("full")])
+@pytest.mark.parametrize(
+    "fault", [EngineRefused("not this one"), DeadlinePassed("late"), QueueFull("full")]
+)
 def test_faults_of_the_backend_reach_the_client(fault):
     async def test(pair: Pair) -> None:
         pair.backend.fault = fault
@@ -49,8 +51,12 @@ def test_answer_larger_than_a_frame_is_refused_alone():
     async def test(pair: Pair) -> None:
         asked, other = pair.link.submit([tokens(1)]), pair.link.submit([tokens(1)])
         await pair.backend.holds(2)
-        pair.backend.taken[0][2].set_result((np.zeros(frames.MAX_FRAME_BYTES, np.uint8),))  # never touched: takes no memory
-        with pytest.raises(TooLarge, match=r"take 1073741\d+ bytes, more than 1073741824; send it in parts"):
+        pair.backend.taken[0][2].set_result(
+            (np.zeros(frames.MAX_FRAME_BYTES, np.uint8),)
+        )  # never touched: takes no memory
+        with pytest.raises(
+            TooLarge, match=r"take 1073741\d+ bytes, more than 1073741824; send it in parts"
+        ):
             await asked
         pair.backend.taken[1][2].set_result((np.ones((1, 2)),))
         assert (await other)[0].tolist() == [[1, 1]]
@@ -117,7 +123,9 @@ def test_rows_leave_the_queue_when_the_front_goes():
 def test_refuses_more_rows_than_may_be_unanswered():
     async def test(pair: Pair) -> None:
         asked = pair.link.submit([tokens(1)] * 4)
-        with pytest.raises(QueueFull, match="4 rows of this process are unanswered and at most 4 may be"):
+        with pytest.raises(
+            QueueFull, match="4 rows of this process are unanswered and at most 4 may be"
+        ):
             pair.link.submit([tokens(1)])
         asked.cancel()
         again = pair.link.submit([tokens(1)] * 4)

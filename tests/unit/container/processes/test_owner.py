@@ -18,7 +18,15 @@ import uvloop
 from container.server.processes.link import GONE
 from container.server.processes.owner import FRONTS_DIE
 from tests.unit.container.processes.echo import POISON, Client, close_clients
-from tests.unit.container.processes.owning import SECONDS, Server, children, children_of, environment, process_of, served
+from tests.unit.container.processes.owning import (
+    SECONDS,
+    Server,
+    children,
+    children_of,
+    environment,
+    process_of,
+    served,
+)
 
 HELD = "the cat sat on a"
 """Seven tokens, which make the owner program's engine wait for good."""
@@ -28,7 +36,10 @@ def test_every_process_answers_through_the_one_engine(archive):
     async def test(server: Server) -> None:
         clients = await server.clients(4)
         for client in clients:
-            alone, together = await client.ask("a dog"), await client.ask("a dog", "the cat sat on the mat")
+            alone, together = (
+                await client.ask("a dog"),
+                await client.ask("a dog", "the cat sat on the mat"),
+            )
             assert (alone.status, together.status) == (200, 200)
             assert alone.rows[0] == together.rows[0] and len(together.rows) == 2
 
@@ -42,7 +53,9 @@ def test_connections_are_shared_out_evenly_and_metrics_are_everyones(archive):
             await client.ask("a dog")
         while (found := await clients[0].samples())["roundhouse_connections"] != 6:
             pass
-        assert found['roundhouse_requests_total{model="tiny-embedder",path="infer",status="200"}'] == 6
+        assert (
+            found['roundhouse_requests_total{model="tiny-embedder",path="infer",status="200"}'] == 6
+        )
         sockets = [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in children()]
         assert len(sockets) == 2 and abs(sockets[0] - sockets[1]) <= 1
 
@@ -80,7 +93,9 @@ def test_engine_that_breaks_makes_every_process_unhealthy(archive):
 def test_poisoned_request_is_refused_alone(archive):
     async def test(server: Server) -> None:
         clients = await server.clients(2)
-        poison, answer = await asyncio.gather(clients[0].ask(" ".join(["cat"] * (POISON - 2))), clients[1].ask("a dog"))
+        poison, answer = await asyncio.gather(
+            clients[0].ask(" ".join(["cat"] * (POISON - 2))), clients[1].ask("a dog")
+        )
         assert (poison.status, answer.status) == (422, 200)
 
     served(archive, test)
@@ -139,7 +154,11 @@ def test_counts_of_a_dead_process_are_kept(archive):
 
 
 def test_process_without_descriptors_drops_connections_and_goes_on(archive, capfd):
-    limited = ("bash", "-c", f'ulimit -n 40; exec {sys.executable} -m container.server.composition.front "$0" "$1"')
+    limited = (
+        "bash",
+        "-c",
+        f'ulimit -n 40; exec {sys.executable} -m container.server.composition.front "$0" "$1"',
+    )
 
     async def test(server: Server) -> None:
         await server.clients(1)
@@ -200,7 +219,11 @@ def test_clients_hear_at_once_that_the_owner_was_killed_and_nothing_is_left(arch
     async def run() -> None:
         program = str(Path(__file__).with_name("owning.py"))
         owner = await asyncio.create_subprocess_exec(
-            sys.executable, program, str(archive), env=environment(archive), stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            program,
+            str(archive),
+            env=environment(archive),
+            stdout=asyncio.subprocess.PIPE,
         )
         assert owner.stdout is not None
         port = int(await asyncio.wait_for(owner.stdout.readline(), SECONDS))
@@ -216,7 +239,9 @@ def test_clients_hear_at_once_that_the_owner_was_killed_and_nothing_is_left(arch
         assert (answer.status, answer.sentence) == (503, GONE)
         assert await one.reader.read() == b"" and await other.reader.read() == b""
         for process in processes:
-            assert select.select([process], [], [], SECONDS)[0], "an HTTP process outlived its owner"
+            assert select.select([process], [], [], SECONDS)[0], (
+                "an HTTP process outlived its owner"
+            )
             os.close(process)
         await owner.wait()
         await close_clients()

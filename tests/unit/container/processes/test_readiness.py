@@ -15,7 +15,14 @@ import uvloop
 
 from container.server.processes.owner import HUNG_BEATS
 from tests.unit.container.processes.echo import Client, batcher, close_clients
-from tests.unit.container.processes.owning import SECONDS, Server, children, environment, process_of, served
+from tests.unit.container.processes.owning import (
+    SECONDS,
+    Server,
+    children,
+    environment,
+    process_of,
+    served,
+)
 
 
 def test_ping_is_unhealthy_until_the_engine_is_loaded(archive):
@@ -55,7 +62,9 @@ class Loading:
         while (await first.samples())["roundhouse_http_processes"] < 2:
             pass
         mine = await process_of(first, children())
-        while await process_of(second := await Client.connected(self.server.port), children()) == mine:
+        while (
+            await process_of(second := await Client.connected(self.server.port), children()) == mine
+        ):
             second.close()
         return first, second
 
@@ -113,7 +122,9 @@ def test_process_that_hangs_is_killed_and_replaced(archive):
             assert (await client.ask("a dog")).status == 200
         (line,) = [line for line in server.lines if line["event"] == "http_process_hangs"]
         assert line["seconds"] == pytest.approx(HUNG_BEATS * 0.2)
-        assert [line["exit_code"] for line in server.lines if line["event"] == "http_process_died"] == [-9]
+        assert [
+            line["exit_code"] for line in server.lines if line["event"] == "http_process_died"
+        ] == [-9]
 
     served(archive, test, beat_seconds=0.2)
 
@@ -121,7 +132,9 @@ def test_process_that_hangs_is_killed_and_replaced(archive):
 def test_process_that_never_says_anything_is_killed(archive):
     async def run() -> None:
         silent = "import sys, time; time.sleep(60)"
-        server = Server(archive, command=(sys.executable, "-c", silent), count=1, beat_seconds=0.001)
+        server = Server(
+            archive, command=(sys.executable, "-c", silent), count=1, beat_seconds=0.001
+        )
         server.start()
         while not server.lines:
             await asyncio.sleep(0)
@@ -147,7 +160,9 @@ def test_engine_that_breaks_while_nobody_waits_makes_every_process_unhealthy(arc
 
 
 async def healthy(client: Client, *, is_so: bool) -> None:
-    """Until /ping says so; no timeout around it would do, for Python 3.11 loses cancellations where answers are quick."""
+    """Until /ping says so; no timeout around it would do, for Python 3.11 loses cancellations where
+    answers are quick.
+    """
     latest = time.monotonic() + SECONDS / 2
     while ((await client.request("GET", "/ping")).status == 200) is not is_so:
         assert time.monotonic() < latest
@@ -179,11 +194,17 @@ def test_owner_that_hangs_makes_every_process_unhealthy_until_it_goes_on(archive
     async def run() -> None:
         program = str(Path(__file__).with_name("owning.py"))
         owner = await asyncio.create_subprocess_exec(
-            sys.executable, program, str(archive), env=environment(archive), stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            program,
+            str(archive),
+            env=environment(archive),
+            stdout=asyncio.subprocess.PIPE,
         )
         assert owner.stdout is not None
         try:
-            client = await Client.connected(int(await asyncio.wait_for(owner.stdout.readline(), SECONDS)))
+            client = await Client.connected(
+                int(await asyncio.wait_for(owner.stdout.readline(), SECONDS))
+            )
             await healthy(client, is_so=True)
             owner.send_signal(signal.SIGSTOP)
             await healthy(client, is_so=False)

@@ -19,7 +19,9 @@ REQUESTS = ("roundhouse_requests", ("infer", "m", "200"))
 
 
 def test_process_that_dies_during_a_scrape_counts_once():
-    """Two processes say nothing, so that the scrape waits; one of them, which has told three requests before, dies meanwhile."""
+    """Two processes say nothing, so that the scrape waits; one of them, which has told three
+    requests before, dies meanwhile.
+    """
 
     async def run() -> None:
         listener, log = socket.create_server(("127.0.0.1", 0)), FailureLog(bool)

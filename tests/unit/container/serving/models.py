@@ -66,7 +66,10 @@ class Bench:
             verify=self.verify,
             open_engine=self.open,
             plane=lambda archive: DataPlane(
-                signature=signature_of(archive.manifest), encoder=None, max_request_rows=9, deadline_seconds=20
+                signature=signature_of(archive.manifest),
+                encoder=None,
+                max_request_rows=9,
+                deadline_seconds=20,
             ),
             backend=self.backend,
             free_mib=lambda: self.free,
@@ -83,7 +86,9 @@ class Bench:
             raise ArchiveRefused("Refused: it is foreign.")
         from onboarding.manifest import Manifest
 
-        return EngineArchive(root=root, manifest=Manifest.from_bytes((root / "manifest.json").read_bytes()))
+        return EngineArchive(
+            root=root, manifest=Manifest.from_bytes((root / "manifest.json").read_bytes())
+        )
 
     def open(self, archive: EngineArchive) -> Engine:
         self.opening.set()
@@ -94,7 +99,12 @@ class Bench:
         return self.engines[-1]
 
     def backend(self, name: str, opened: Opened, plane: DataPlane) -> Batcher:
-        return Batcher(engine=opened.engine, probe=ROWS, limits=Limits(max_tokens=100, queue_rows=50), costs=opened.costs)
+        return Batcher(
+            engine=opened.engine,
+            probe=ROWS,
+            limits=Limits(max_tokens=100, queue_rows=50),
+            costs=opened.costs,
+        )
 
     async def ask(self, name: str) -> Any:
         return await (await self.models.plane(name).submit(ROWS))

@@ -12,7 +12,14 @@ import pytest
 
 from container.server.serving.data_plane import INLINE_CHARACTERS, DataPlane
 from container.server.serving.encoding_budget import EncodingBudget
-from container.server.types import DeadlinePassed, Encoded, RequestFault, Signature, TooLarge, Unavailable
+from container.server.types import (
+    DeadlinePassed,
+    Encoded,
+    RequestFault,
+    Signature,
+    TooLarge,
+    Unavailable,
+)
 
 SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
 
@@ -59,7 +66,17 @@ class Encoder:
 
 
 def plane(encoder: Encoder | None = None, **changes: Any) -> DataPlane:
-    return DataPlane(**({"signature": SIGNATURE, "encoder": encoder, "max_request_rows": 3, "deadline_seconds": 60} | changes))
+    return DataPlane(
+        **(
+            {
+                "signature": SIGNATURE,
+                "encoder": encoder,
+                "max_request_rows": 3,
+                "deadline_seconds": 60,
+            }
+            | changes
+        )
+    )
 
 
 def opened(encoder: Encoder | None = None, **changes: Any) -> tuple[DataPlane, Backend]:
@@ -94,7 +111,9 @@ def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
     made, _ = opened(encoder, budget=EncodingBudget(2 * INLINE_CHARACTERS))
 
     async def run() -> None:
-        asked = [asyncio.ensure_future(answer(made, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)]
+        asked = [
+            asyncio.ensure_future(answer(made, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)
+        ]
         await asyncio.to_thread(encoder.begun.wait, 20)
         assert len(encoder.threads) == 1
         encoder.go_on.set()
@@ -119,7 +138,9 @@ def test_texts_that_are_cut_are_told_on_the_event_loop_when_the_backend_takes_th
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("text", ["a", "a" * INLINE_CHARACTERS + "b"], ids=["inline", "beside the event loop"])
+@pytest.mark.parametrize(
+    "text", ["a", "a" * INLINE_CHARACTERS + "b"], ids=["inline", "beside the event loop"]
+)
 def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
     encoder = Encoder()
     made, backend = opened(encoder)
@@ -207,7 +228,9 @@ def test_refuses_texts_whose_encoding_took_all_their_time():
 
     async def run() -> None:
         with pytest.raises(DeadlinePassed, match="tokenized"):
-            await answer(made, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time())
+            await answer(
+                made, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
+            )
 
     asyncio.run(run())
     assert not backend.taken

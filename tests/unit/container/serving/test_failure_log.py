@@ -36,7 +36,14 @@ def raised(fault: Exception) -> Exception:
 
 def test_line_says_what_failed_where():
     written = Written()
-    written.log.report("engine_failed", raised(RuntimeError("CUDA error")), stage="engine", status=503, request_id="7", rows=4)
+    written.log.report(
+        "engine_failed",
+        raised(RuntimeError("CUDA error")),
+        stage="engine",
+        status=503,
+        request_id="7",
+        rows=4,
+    )
     (line,) = written.lines()
     assert line.pop("time").endswith("Z")
     assert line == {
@@ -49,7 +56,9 @@ def test_our_own_bug_has_its_places_and_no_values():
     written = Written()
     written.log.report("request_failed", raised(KeyError(SECRET)), stage="decode")
     (line,) = written.lines()
-    assert "test_failure_log.py" in line["traceback"][0] and line["traceback"][0].endswith(" raised")
+    assert "test_failure_log.py" in line["traceback"][0] and line["traceback"][0].endswith(
+        " raised"
+    )
     assert SECRET not in json.dumps(line) and "message" not in line
 
 
@@ -58,7 +67,11 @@ def test_sentences_that_may_quote_a_client_are_not_logged(fault):
     written = Written()
     written.log.report("refused", raised(fault), stage="http")
     (line,) = written.lines()
-    assert SECRET not in json.dumps(line) and line["exception"] == type(fault).__name__ and "traceback" not in line
+    assert (
+        SECRET not in json.dumps(line)
+        and line["exception"] == type(fault).__name__
+        and "traceback" not in line
+    )
 
 
 def test_sentences_of_the_server_are_logged():
@@ -74,7 +87,10 @@ def test_each_event_has_so_many_lines_a_second_and_the_rest_are_counted():
     written.log.report("other", stage="http")
     lines = written.lines()
     assert [line["event"] for line in lines].count("other") == 1
-    assert sum(1 for line in lines if line["event"] == "one" and "suppressed" not in line) == LINES_PER_SECOND
+    assert (
+        sum(1 for line in lines if line["event"] == "one" and "suppressed" not in line)
+        == LINES_PER_SECOND
+    )
     assert [line["suppressed"] for line in lines if "suppressed" in line] == [5]
 
 

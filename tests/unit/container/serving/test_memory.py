@@ -20,7 +20,8 @@ def written(folder: Path, limit: str = "max") -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("limit", "mib"), [("max", 8000), (str(1000 * MIB), 400), (str(90_000 * MIB), 8000), (str(500 * MIB), -100)]
+    ("limit", "mib"),
+    [("max", 8000), (str(1000 * MIB), 400), (str(90_000 * MIB), 8000), (str(500 * MIB), -100)],
 )
 def test_lesser_of_the_groups_and_the_machines_counts(tmp_path, limit, mib):
     group, machine = written(tmp_path, limit)

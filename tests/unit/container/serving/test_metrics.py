@@ -24,12 +24,18 @@ STAGES = {"decode": 1e-4, "tokenize": 2e-4, "wait": 3e-3, "encode": 1e-5}
 def told(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Every sample as Prometheus's own parser reads it."""
     families = text_string_to_metric_families(exposition(snapshot).decode())
-    return {(each.name, tuple(sorted(each.labels.items()))): each.value for family in families for each in family.samples}
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): each.value
+        for family in families
+        for each in family.samples
+    }
 
 
 def filled(samples: Samples) -> Samples:
     batches, requests = BatchMetrics(samples, "m"), RequestMetrics(samples, model="m")
-    batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001)
+    batches.batch_ran(
+        rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001
+    )
     batches.request_over(queue_seconds=0.001)
     batches.dropped(reason="deadline", rows=2)
     batches.engine_failed(fault=RuntimeError("x"), rows=1)
@@ -85,7 +91,9 @@ def test_models_that_clients_invent_make_no_series():
     requests = RequestMetrics(samples)
     requests.request_over("infer", 404, 0.1, {}, model="invented")
     requests.request_over("infer", 200, 0.1, STAGES, model="real")
-    models = {labels[1] for name, labels in parsed(samples.snapshot()) if name == "roundhouse_requests"}
+    models = {
+        labels[1] for name, labels in parsed(samples.snapshot()) if name == "roundhouse_requests"
+    }
     assert models == {"", "real"}
 
 
@@ -102,13 +110,19 @@ def series(samples: Samples) -> set[str]:
 def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
     samples = filled(Samples())
     for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
-        BatchMetrics(samples, name).batch_ran(rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0)
+        BatchMetrics(samples, name).batch_ran(
+            rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0
+        )
     before = told(samples.snapshot())
     for name in ("infer", "real", "wait"):
         forget_model(samples, name)
     assert series(samples) == {"m"}
     after = told(samples.snapshot())
-    assert after == {key: value for key, value in before.items() if ("model", "m") in key[1] or "model" not in dict(key[1])}
+    assert after == {
+        key: value
+        for key, value in before.items()
+        if ("model", "m") in key[1] or "model" not in dict(key[1])
+    }
     forget_model(samples, "m")
     assert series(samples) == set() and told(samples.snapshot())["roundhouse_connections", ()] == 4
 
@@ -121,7 +135,12 @@ def test_model_that_is_loaded_again_is_counted_from_zero():
         forget_model(samples, "m")
         BatchMetrics(samples, "m").request_over(queue_seconds=0.1)
     requests.request_over("infer", 200, 0.1, STAGES, model="m")
-    assert told(samples.snapshot())["roundhouse_requests_total", (("model", "m"), ("path", "infer"), ("status", "200"))] == 1
+    assert (
+        told(samples.snapshot())[
+            "roundhouse_requests_total", (("model", "m"), ("path", "infer"), ("status", "200"))
+        ]
+        == 1
+    )
 
 
 def test_nothing_counted_is_nothing_told():

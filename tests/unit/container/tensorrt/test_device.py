@@ -106,7 +106,9 @@ def test_closing_gives_back_what_it_can(device, cuda):
 
 
 def test_refuses_more_memory_than_there_is():
-    with pytest.raises(DeviceOutOfMemory, match=r"CUDA fails with out of memory \(2\); free the GPU"):
+    with pytest.raises(
+        DeviceOutOfMemory, match=r"CUDA fails with out of memory \(2\); free the GPU"
+    ):
         Device(RecordedCuda(total=100)).buffer("ids", 101)
 
 

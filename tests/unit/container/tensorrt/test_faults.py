@@ -22,6 +22,9 @@ def test_words_about_memory_are_told_apart(words):
     assert say_short_of_memory(words)
 
 
-@pytest.mark.parametrize("words", ["", "Non-zero status code returned while running Gather node", "memory format is wrong"])
+@pytest.mark.parametrize(
+    "words",
+    ["", "Non-zero status code returned while running Gather node", "memory format is wrong"],
+)
 def test_refuses_to_take_other_words_for_it(words):
     assert not say_short_of_memory(words)

@@ -21,15 +21,23 @@ def trt():
 
 
 def loaded(tmp_path, trt, **more):
-    return Plan(written(tmp_path / "model.plan", embedder([((1, 2, 4), (4, 8, 16))], **more)), trt=trt)
+    return Plan(
+        written(tmp_path / "model.plan", embedder([((1, 2, 4), (4, 8, 16))], **more)), trt=trt
+    )
 
 
 def test_plan_tells_its_tensors_types_and_profiles(tmp_path, trt):
     plan = loaded(tmp_path, trt, ids="int32")
-    assert plan.inputs == ("input_ids", "attention_mask", "token_type_ids") and plan.outputs == ("embedding",)
+    assert plan.inputs == ("input_ids", "attention_mask", "token_type_ids") and plan.outputs == (
+        "embedding",
+    )
     assert (plan.types["input_ids"], plan.types["embedding"]) == (np.int32, np.float32)
     (profile,) = plan.profiles
-    assert (profile["input_ids"].smallest, profile["input_ids"].opt, profile["input_ids"].largest) == ((1, 4), (2, 8), (4, 16))
+    assert (
+        profile["input_ids"].smallest,
+        profile["input_ids"].opt,
+        profile["input_ids"].largest,
+    ) == ((1, 4), (2, 8), (4, 16))
     assert plan.scratch_bytes == SCRATCH
 
 
@@ -50,7 +58,11 @@ def test_logger_keeps_the_latest_errors(trt):
 
 def test_bindings_are_the_full_installations_or_the_wheels(monkeypatch):
     cuda, wheel = SimpleNamespace(), SimpleNamespace()
-    for name, module in {"cuda": SimpleNamespace(), "cuda.bindings": SimpleNamespace(), "cuda.bindings.runtime": cuda}.items():
+    for name, module in {
+        "cuda": SimpleNamespace(),
+        "cuda.bindings": SimpleNamespace(),
+        "cuda.bindings.runtime": cuda,
+    }.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     monkeypatch.setitem(sys.modules, "tensorrt_bindings", wheel)
@@ -70,7 +82,9 @@ def test_refuses_a_python_without_bindings(monkeypatch, absent):
 
 @pytest.mark.parametrize("fault", ["ImportError", "OSError"])
 def test_refuses_bindings_whose_library_is_missing(monkeypatch, tmp_path, fault):
-    (tmp_path / "tensorrt_bindings.py").write_text(f"raise {fault}('libnvinfer.so.10: cannot open shared object file')")
+    (tmp_path / "tensorrt_bindings.py").write_text(
+        f"raise {fault}('libnvinfer.so.10: cannot open shared object file')"
+    )
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(NoBindings, match=r"this Python has no libnvinfer\.so\.10: cannot open"):
@@ -79,17 +93,24 @@ def test_refuses_bindings_whose_library_is_missing(monkeypatch, tmp_path, fault)
 
 def test_refuses_a_plan_in_tensorrts_words(tmp_path, trt):
     (tmp_path / "model.plan").write_bytes(b"other")
-    with pytest.raises(PlanRefused, match=r"model\.plan does not load \(The engine plan file is not compatible"):
+    with pytest.raises(
+        PlanRefused, match=r"model\.plan does not load \(The engine plan file is not compatible"
+    ):
         Plan(tmp_path / "model.plan", trt=trt)
 
 
 def test_refuses_types_that_numpy_lacks(tmp_path, trt):
-    with pytest.raises(PlanRefused, match="tensor embedding of the plan has a type that numpy lacks"):
+    with pytest.raises(
+        PlanRefused, match="tensor embedding of the plan has a type that numpy lacks"
+    ):
         _ = loaded(tmp_path, trt, answer="bf16").types
 
 
 def test_refuses_tensors_on_the_host(tmp_path, trt):
-    with pytest.raises(PlanRefused, match=r"the plan does not run: it reads or writes attention_mask on the host, as values"):
+    with pytest.raises(
+        PlanRefused,
+        match=r"the plan does not run: it reads or writes attention_mask on the host, as values",
+    ):
         loaded(tmp_path, trt, on_host=["attention_mask"])
 
 

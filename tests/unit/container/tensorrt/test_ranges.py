@@ -13,7 +13,9 @@ def shapes(*sizes):
 
 
 def test_profile_tuned_nearest_is_chosen():
-    assert [nearest(shapes(*sizes), (WIDE, TIGHT)) for sizes in ((1, 16), (2, 32), (4, 32), (16, 128))] == [1, 1, 0, 0]
+    assert [
+        nearest(shapes(*sizes), (WIDE, TIGHT)) for sizes in ((1, 16), (2, 32), (4, 32), (16, 128))
+    ] == [1, 1, 0, 0]
 
 
 def test_shapes_beyond_every_profile_have_none():

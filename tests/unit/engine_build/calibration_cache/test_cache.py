@@ -11,7 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.calibration_cache.cache import cache_bytes, cache_of, read_cache, version_digits, write_cache
+from engine_build.calibration_cache.cache import (
+    cache_bytes,
+    cache_of,
+    read_cache,
+    version_digits,
+    write_cache,
+)
 from engine_build.calibration_cache.step import cache_path, calibrate_command, calibration_cache
 from engine_build.engine import check_machine
 from engine_build.errors import InputRefused, NetworkRefused
@@ -30,7 +36,8 @@ from tests.unit.engine_build.stand_ins import StandInRunner, shop
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
 
-# In the form of published caches: NVIDIA's MLPerf submissions (7.2.3), TAO networks (10.3.0) and a PyTorch export (8.5.1).
+# In the form of published caches: NVIDIA's MLPerf submissions (7.2.3), TAO networks (10.3.0) and a
+# PyTorch export (8.5.1).
 CAFFE = "TRT-7203-EntropyCalibration2\ninput_tensor_0: 3f810204\nconv1_out_0: 40d02b32\ntopk_layer_output_index: 410576ee\n"
 KERAS = "TRT-100300-EntropyCalibration2\ninput_1:0: 3c010a14\nconv1/convolution:0: 3d0b7086\noutput_bbox/BiasAdd:0: 3da418a9\n"
 ONNX = "TRT-8510-MinMaxCalibration\nx: 4000890a\n/fc1/Gemm_output_0: 3e5312f6\n(Unnamed Layer* 25) [Softmax]_output: 3a58d0d6\n"
@@ -38,7 +45,9 @@ ODD = "TRT-101601-EntropyCalibration2\na: b: : 3c010a14\nzero: 00000000\nümlaut
 HEADER = "TRT-101601-EntropyCalibration2\n"
 
 
-@pytest.mark.parametrize("text", [CAFFE, KERAS, ONNX, ODD, HEADER], ids=["caffe", "keras", "onnx", "odd", "empty"])
+@pytest.mark.parametrize(
+    "text", [CAFFE, KERAS, ONNX, ODD, HEADER], ids=["caffe", "keras", "onnx", "odd", "empty"]
+)
 def test_cache_comes_out_byte_for_byte(text, tmp_path):
     (tmp_path / "old.cache").write_bytes(text.encode())
     write_cache(read_cache(tmp_path / "old.cache"), tmp_path / "new.cache")
@@ -47,7 +56,11 @@ def test_cache_comes_out_byte_for_byte(text, tmp_path):
 
 def test_cache_tells_scales_by_tensor_and_who_wrote_it():
     cache = cache_of(KERAS.encode(), "a.cache")
-    assert (cache.version, cache.algorithm, cache.ends_in_newline) == ("100300", "EntropyCalibration2", True)
+    assert (cache.version, cache.algorithm, cache.ends_in_newline) == (
+        "100300",
+        "EntropyCalibration2",
+        True,
+    )
     assert list(cache.scales) == ["input_1:0", "conv1/convolution:0", "output_bbox/BiasAdd:0"]
     # An image of 0 to 1: the range is 127 scales.
     assert cache.scales["input_1:0"] * 127 == pytest.approx(1.0, rel=1e-3)
@@ -64,7 +77,8 @@ def test_every_positive_float32_survives():
 
 
 @pytest.mark.parametrize(
-    ("tensorrt", "digits"), [("10.16.1.11", "101601"), ("10.3.0.26", "100300"), ("8.5.1", "8501"), ("7.2.3.4", "7203")]
+    ("tensorrt", "digits"),
+    [("10.16.1.11", "101601"), ("10.3.0.26", "100300"), ("8.5.1", "8501"), ("7.2.3.4", "7203")],
 )
 def test_version_has_the_digits_of_a_header(tensorrt, digits):
     assert version_digits(tensorrt) == digits
@@ -92,9 +106,13 @@ def test_refuses_a_malformed_line_by_its_number(line, words):
         cache_of(text.encode(), "old.cache")
 
 
-@pytest.mark.parametrize("data", [b"", b"TRT-8501\ninput: 3c010a14\n", b"input: 3c010a14\n", b"\x08\x00\x01"])
+@pytest.mark.parametrize(
+    "data", [b"", b"TRT-8501\ninput: 3c010a14\n", b"input: 3c010a14\n", b"\x08\x00\x01"]
+)
 def test_refuses_a_file_without_the_header(data):
-    with pytest.raises(InputRefused, match=r"old.cache, line 1: .*allowed: TRT-<version>-<algorithm>"):
+    with pytest.raises(
+        InputRefused, match=r"old.cache, line 1: .*allowed: TRT-<version>-<algorithm>"
+    ):
         cache_of(data, "old.cache")
 
 
@@ -112,7 +130,12 @@ class Calibrating(StandInRunner):
     """Plays the child process: looks at the batches and writes a cache, or ends some other way."""
 
     def __init__(
-        self, text: str | None = HEADER + "x: 3c010a14\n", *, code: int = 0, reason: str | None = None, wheel=None
+        self,
+        text: str | None = HEADER + "x: 3c010a14\n",
+        *,
+        code: int = 0,
+        reason: str | None = None,
+        wheel=None,
     ) -> None:
         super().__init__(wheel)
         self._text = text
@@ -130,8 +153,17 @@ class Calibrating(StandInRunner):
                 self.batches.append(file[file.files[0]][:, 0].tolist())
         if self._text is not None:
             cache.write_text(self._text)
-        said = {"version": "10.16.1.11", "batches": len(self.batches), "seconds": 1.0, "reason": self._reason}
-        return Ended(code=self._code, output="" if self._code else f"noise\n{json.dumps(said)}\n", errors="Segmentation fault")
+        said = {
+            "version": "10.16.1.11",
+            "batches": len(self.batches),
+            "seconds": 1.0,
+            "reason": self._reason,
+        }
+        return Ended(
+            code=self._code,
+            output="" if self._code else f"noise\n{json.dumps(said)}\n",
+            errors="Segmentation fault",
+        )
 
 
 ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),))
@@ -139,20 +171,38 @@ ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),
 
 @pytest.fixture
 def started(tmp_path):
-    """A function that starts a build of a model with five samples, for the platform with TensorRT 10.16."""
+    """A function that starts a build of a model with five samples, for the platform with TensorRT
+    10.16.
+    """
 
-    def start(runner, *, platform="triton-26.05", method="entropy", store=None, out="out", compute_capability="8.6"):
-        tools = shop(write_tree(tmp_path / "root", model("tiny")), tmp_path / out, store=store, runner=runner)
+    def start(
+        runner,
+        *,
+        platform="triton-26.05",
+        method="entropy",
+        store=None,
+        out="out",
+        compute_capability="8.6",
+    ):
+        tools = shop(
+            write_tree(tmp_path / "root", model("tiny")), tmp_path / out, store=store, runner=runner
+        )
         spec = tools.order.model
-        calibration = CalibrationSpec(dataset="models/data/calibration.txt", samples=5, method=method)
+        calibration = CalibrationSpec(
+            dataset="models/data/calibration.txt", samples=5, method=method
+        )
         order = dataclasses.replace(
             tools.order,
             platform=serving_platforms()[platform],
             compute_capability=compute_capability,
             quantization="calibration-cache",
-            model=spec.model_copy(update={"engine": spec.engine.model_copy(update={"calibration": calibration})}),
+            model=spec.model_copy(
+                update={"engine": spec.engine.model_copy(update={"calibration": calibration})}
+            ),
             network_keys={"float": "f" * 20, "int8": "8" * 20},
-            calibration=Samples(values=tuple({"x": np.full(3, row, dtype=np.float32)} for row in range(5))),
+            calibration=Samples(
+                values=tuple({"x": np.full(3, row, dtype=np.float32)} for row in range(5))
+            ),
         )
         return dataclasses.replace(tools, order=order)
 
@@ -171,7 +221,11 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape(started):
     path = made(tools)
     assert tools.order.opt_shape == Shape(batch=2, sequence=8)
     assert runner.batches == [[0, 1], [2, 3], [4, 4]]
-    assert runner.commands[0].argv[1:4] == ("-m", "engine_build.calibration_cache.calibrate", "float.onnx")
+    assert runner.commands[0].argv[1:4] == (
+        "-m",
+        "engine_build.calibration_cache.calibrate",
+        "float.onnx",
+    )
     assert path.read_text() == HEADER + "x: 3c010a14\n"
 
 
@@ -205,13 +259,18 @@ def test_cache_that_this_tensorrt_would_refuse_is_made_anew(started, tmp_path, t
 @pytest.mark.parametrize("platform", ["triton-26.06", "triton-24.10-cpu"])
 def test_refuses_a_platform_without_calibrators_before_anything_runs(started, platform):
     runner = Calibrating()
-    with pytest.raises(InputRefused, match="TensorRT 11 has no calibrators; say `quantization: explicit`, or turn an old cache"):
+    with pytest.raises(
+        InputRefused,
+        match="TensorRT 11 has no calibrators; say `quantization: explicit`, or turn an old cache",
+    ):
         made(started(runner, platform=platform))
     assert runner.commands == []
 
 
 def test_refuses_a_cpu(started):
-    with pytest.raises(InputRefused, match="is for GPUs, but the engine is for a CPU; say `quantization: explicit`"):
+    with pytest.raises(
+        InputRefused, match="is for GPUs, but the engine is for a CPU; say `quantization: explicit`"
+    ):
         made(started(Calibrating(), compute_capability="cpu"))
 
 
@@ -234,7 +293,10 @@ def test_refuses_a_machine_without_bindings(started):
 @pytest.mark.parametrize(
     ("runner", "words"),
     [
-        (Calibrating(None, reason="node /det (operator Det): unsupported"), "node /det .operator Det.: unsupported; the log"),
+        (
+            Calibrating(None, reason="node /det (operator Det): unsupported"),
+            "node /det .operator Det.: unsupported; the log",
+        ),
         (Calibrating(None), "no calibration cache: it wrote none"),
         (Calibrating(None, code=-11), "was killed by signal 11 .Segmentation fault."),
     ],
@@ -244,10 +306,14 @@ def test_refuses_a_calibration_that_failed_in_its_own_words(started, runner, wor
         made(started(runner))
 
 
-def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(wheel, tmp_path, monkeypatch):
+def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(
+    wheel, tmp_path, monkeypatch
+):
     runner = Calibrating(wheel=wheel)
     calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
-    tools = GpuMachine(tmp_path, monkeypatch).shop("int8", quantization="calibration-cache", calibration=calibration)
+    tools = GpuMachine(tmp_path, monkeypatch).shop(
+        "int8", quantization="calibration-cache", calibration=calibration
+    )
     tools = dataclasses.replace(tools, runner=runner)
     with tools.work:
         prepared = prepare(tools)
@@ -259,4 +325,11 @@ def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(whee
 
 def test_command_runs_the_child_with_this_interpreter():
     argv = calibrate_command(Path("a.onnx"), Path("feeds"), Path("a.cache")).argv
-    assert argv == (sys.executable, "-m", "engine_build.calibration_cache.calibrate", "a.onnx", "feeds", "a.cache")
+    assert argv == (
+        sys.executable,
+        "-m",
+        "engine_build.calibration_cache.calibrate",
+        "a.onnx",
+        "feeds",
+        "a.cache",
+    )

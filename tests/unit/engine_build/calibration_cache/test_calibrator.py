@@ -1,4 +1,6 @@
-"""The calibrator and its process, with TensorRT and CUDA played: tests/bindings proves that the real ones have every name."""
+"""The calibrator and its process, with TensorRT and CUDA played: tests/bindings proves that the
+real ones have every name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
 from engine_build.calibration_cache.step import save_feeds
 
 CACHE = b"TRT-101601-EntropyCalibration2\nids: 3c010a14\n"
-FEEDS = [{"ids": np.full((2, 4), row, dtype=np.int64), "mask": np.ones((2, 4), dtype=np.int64)} for row in range(3)]
+FEEDS = [
+    {"ids": np.full((2, 4), row, dtype=np.int64), "mask": np.ones((2, 4), dtype=np.int64)}
+    for row in range(3)
+]
 
 
 class Error(int):
@@ -82,7 +87,9 @@ class ILogger(Base):
 
 
 class TensorRT:
-    """Records what it is asked for, and calibrates as TensorRT does: batches until there is none, then the cache."""
+    """Records what it is asked for, and calibrates as TensorRT does: batches until there is none,
+    then the cache.
+    """
 
     __version__ = "10.16.1.11"
     ILogger = ILogger
@@ -97,9 +104,15 @@ class TensorRT:
         self._calibrates = calibrates
 
     def OnnxParser(self, network, logger):
-        errors = [SimpleNamespace(node_name=lambda: "/det", node_operator=lambda: "Det", desc=lambda: "no\n importer")]
-        parsed = lambda path: self.calls.append(("parse", path)) or self._parses  # noqa: E731
-        return SimpleNamespace(parse_from_file=parsed, num_errors=len(errors), get_error=errors.__getitem__)
+        errors = [
+            SimpleNamespace(
+                node_name=lambda: "/det", node_operator=lambda: "Det", desc=lambda: "no\n importer"
+            )
+        ]
+        parsed = lambda path: self.calls.append(("parse", path)) or self._parses
+        return SimpleNamespace(
+            parse_from_file=parsed, num_errors=len(errors), get_error=errors.__getitem__
+        )
 
     def Builder(self, logger):
         inputs = [SimpleNamespace(name="ids"), SimpleNamespace(name="mask")]
@@ -112,11 +125,17 @@ class TensorRT:
         )
 
     def _config(self):
-        told = {"add_optimization_profile": "profile", "set_calibration_profile": "calibration profile", "set_flag": "flag"}
+        told = {
+            "add_optimization_profile": "profile",
+            "set_calibration_profile": "calibration profile",
+            "set_flag": "flag",
+        }
         return SimpleNamespace(**{name: self._told(word) for name, word in told.items()})
 
     def _told(self, word):
-        return lambda *arguments: self.calls.append((word, *[each for each in arguments if isinstance(each, (str, tuple))]))
+        return lambda *arguments: self.calls.append(
+            (word, *[each for each in arguments if isinstance(each, (str, tuple))])
+        )
 
     def _build(self, config, logger):
         asked = config.int8_calibrator
@@ -141,10 +160,14 @@ def folder(tmp_path) -> Path:
 
 def refused(trt, cuda, folder, tmp_path):
     batches = DeviceBatches(Device(cuda), feeds_of(folder))
-    return refusal(trt, Path("net.onnx"), shapes_of(folder), batches, tmp_path / "made.cache"), batches
+    return refusal(
+        trt, Path("net.onnx"), shapes_of(folder), batches, tmp_path / "made.cache"
+    ), batches
 
 
-def test_calibration_asks_tensorrt_for_int8_at_the_feeds_shape_and_keeps_the_cache(folder, tmp_path):
+def test_calibration_asks_tensorrt_for_int8_at_the_feeds_shape_and_keeps_the_cache(
+    folder, tmp_path
+):
     trt = TensorRT()
     reason, batches = refused(trt, Cuda(), folder, tmp_path)
     assert (reason, batches.served) == (None, 3)
@@ -182,7 +205,10 @@ def test_rows_that_are_no_single_block_are_copied_in_order():
 
 def test_feeds_survive_the_way_to_the_child(folder):
     for found, wanted in zip(feeds_of(folder), FEEDS, strict=True):
-        assert all((found[name] == wanted[name]).all() and found[name].dtype == wanted[name].dtype for name in wanted)
+        assert all(
+            (found[name] == wanted[name]).all() and found[name].dtype == wanted[name].dtype
+            for name in wanted
+        )
     assert shapes_of(folder) == {"ids": (2, 4), "mask": (2, 4)}
 
 
@@ -190,30 +216,42 @@ def test_feeds_survive_the_way_to_the_child(folder):
 def test_refuses_a_gpu_that_fails_in_cudas_words(folder, tmp_path, call):
     trt = TensorRT()
     reason, batches = refused(trt, Cuda(fails=call), folder, tmp_path)
-    assert "out of memory" in reason and reason.endswith("calibration failed") and batches.served == 0
+    assert (
+        "out of memory" in reason and reason.endswith("calibration failed") and batches.served == 0
+    )
     assert batches.pointers(["ids", "mask"]) == []
 
 
 def test_refuses_a_batch_of_another_shape():
-    batches = DeviceBatches(Device(Cuda()), [{"x": np.zeros((2, 2))}, {"x": np.zeros((1, 4))}, {"x": np.zeros((2, 2))}])
+    batches = DeviceBatches(
+        Device(Cuda()), [{"x": np.zeros((2, 2))}, {"x": np.zeros((1, 4))}, {"x": np.zeros((2, 2))}]
+    )
     assert [len(batches.pointers(["x"])) for _ in range(3)] == [1, 0, 0]
     assert batches.fault == "a batch of input 'x' has shape [1, 4], but the first had [2, 2]"
 
 
 def test_refuses_a_feed_without_an_input():
     batches = DeviceBatches(Device(Cuda()), [{"x": np.zeros(4)}])
-    assert batches.pointers(["x", "y"]) == [] and batches.fault == "the feeds have no input 'y' of the network"
+    assert (
+        batches.pointers(["x", "y"]) == []
+        and batches.fault == "the feeds have no input 'y' of the network"
+    )
 
 
 def test_refuses_feeds_without_an_input_before_the_build(tmp_path):
     save_feeds([{"ids": np.zeros((1, 2))}], tmp_path)
     trt = TensorRT()
-    assert refused(trt, Cuda(), tmp_path, tmp_path)[0] == "the feeds have no input mask of the network"
+    assert (
+        refused(trt, Cuda(), tmp_path, tmp_path)[0] == "the feeds have no input mask of the network"
+    )
     assert "build" not in [call[0] for call in trt.calls]
 
 
 def test_refuses_a_network_that_does_not_parse_by_node_and_operator(folder, tmp_path):
-    assert refused(TensorRT(parses=False), Cuda(), folder, tmp_path)[0] == "node /det (operator Det): no importer"
+    assert (
+        refused(TensorRT(parses=False), Cuda(), folder, tmp_path)[0]
+        == "node /det (operator Det): no importer"
+    )
 
 
 def test_refuses_a_build_that_writes_no_cache_with_the_errors_alone(folder, tmp_path):
@@ -245,5 +283,7 @@ def test_process_tells_a_gpu_that_cannot_be_had(folder, tmp_path, capsys):
 
 
 def test_process_says_by_its_code_that_bindings_are_missing(folder, tmp_path, capsys):
-    assert calibrate.main(["net.onnx", str(folder), str(tmp_path / "made.cache")]) == calibrate.MISSING
+    assert (
+        calibrate.main(["net.onnx", str(folder), str(tmp_path / "made.cache")]) == calibrate.MISSING
+    )
     assert "tensorrt" in capsys.readouterr().err

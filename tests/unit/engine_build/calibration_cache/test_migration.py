@@ -31,10 +31,14 @@ scores: 3e5312f6
 
 
 def network(height: int | str = "height", width: int | str = "width") -> onnx.ModelProto:
-    """Conv, ReLU, pooling, Gemm, and a MatMul of its own input; rows are dynamic, and pixels unless given."""
+    """Conv, ReLU, pooling, Gemm, and a MatMul of its own input; rows are dynamic, and pixels unless
+    given.
+    """
     draw = np.random.default_rng(0)
     nodes = [
-        helper.make_node("Conv", ["pixels", "kernel", "bias"], ["conv"], name="/conv", kernel_shape=[3, 3]),
+        helper.make_node(
+            "Conv", ["pixels", "kernel", "bias"], ["conv"], name="/conv", kernel_shape=[3, 3]
+        ),
         helper.make_node("Relu", ["conv"], ["/relu/Relu_output_0"], name="/relu"),
         helper.make_node("GlobalAveragePool", ["/relu/Relu_output_0"], ["pooled"], name="/pool"),
         helper.make_node("Flatten", ["pooled"], ["flat"], name="/flatten"),
@@ -46,11 +50,22 @@ def network(height: int | str = "height", width: int | str = "width") -> onnx.Mo
     graph = helper.make_graph(
         nodes,
         "images",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size]) for name, size in (("scores", 5), ("beside", 2))],
-        [numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32), name) for name, shape in weights.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in inputs.items()
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size])
+            for name, size in (("scores", 5), ("beside", 2))
+        ],
+        [
+            numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32), name)
+            for name, shape in weights.items()
+        ],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, producer_name="pytorch")
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, producer_name="pytorch"
+    )
 
 
 def constants(model):
@@ -74,15 +89,21 @@ def test_every_scale_survives_the_writer():
     words = np.random.default_rng(1).integers(0x30000000, 0x50000000, 500)
     for word in words:
         text = f"TRT-8510-EntropyCalibration2\nfeatures: {word:08x}\n"
-        assert steps(migrated(network(), cache_of(text.encode(), "old.cache")).network) == {"features": f"{word:08x}"}
+        assert steps(migrated(network(), cache_of(text.encode(), "old.cache")).network) == {
+            "features": f"{word:08x}"
+        }
 
 
 def test_weights_get_a_symmetric_scale_for_each_output_channel():
     model = migrated(network(), cache_of(IMAGES.encode(), "old.cache")).network
     before, after = constants(network()), constants(model)
     for output, weight, axes in (("conv", "kernel", (1, 2, 3)), ("scores", "classes", (1,))):
-        assert after[f"{output}_weight_scale"] == pytest.approx(np.abs(before[weight]).max(axis=axes) / 127)
-        assert (after[f"{output}_weight_zero"] == 0).all() and np.abs(after[f"{output}_weight_int8"].astype(int)).max() == 127
+        assert after[f"{output}_weight_scale"] == pytest.approx(
+            np.abs(before[weight]).max(axis=axes) / 127
+        )
+        assert (after[f"{output}_weight_zero"] == 0).all() and np.abs(
+            after[f"{output}_weight_int8"].astype(int)
+        ).max() == 127
 
 
 def test_what_does_not_match_is_told_by_name():
@@ -94,7 +115,10 @@ def test_what_does_not_match_is_told_by_name():
 
 def test_scale_of_zero_is_no_scale():
     text = IMAGES.replace("flat: 3d0b7086", "flat: 00000000")
-    assert migrated(network(), cache_of(text.encode(), "old.cache")).without_scale == ("/classify", "/beside")
+    assert migrated(network(), cache_of(text.encode(), "old.cache")).without_scale == (
+        "/classify",
+        "/beside",
+    )
 
 
 def test_trial_has_every_input_at_its_fixed_sizes():
@@ -117,23 +141,41 @@ def measured(path: Path, feed) -> CalibrationCache:
     spied.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     values = OrtNetwork(spied.SerializeToString()).values(names, feed)
     scales = {name: float(np.float32(np.abs(found).max() / 127)) for name, found in values.items()}
-    return CalibrationCache(version="8510", algorithm="MinMaxCalibration", entries=tuple(scales.items()))
+    return CalibrationCache(
+        version="8510", algorithm="MinMaxCalibration", entries=tuple(scales.items())
+    )
 
 
 def test_command_migrates_a_network_that_then_answers_nearly_the_same(tmp_path):
     draw = np.random.default_rng(0)
-    feed = {"pixels": draw.random((4, 3, 16, 16), dtype=np.float32), "features": draw.random((4, 6), dtype=np.float32)}
+    feed = {
+        "pixels": draw.random((4, 3, 16, 16), dtype=np.float32),
+        "features": draw.random((4, 6), dtype=np.float32),
+    }
     source, cache, out = tmp_path / "float.onnx", tmp_path / "old.cache", tmp_path / "qdq.onnx"
     onnx.save(network(), source)
     cache.write_bytes(cache_bytes(measured(source, feed)))
     stdout = io.StringIO()
-    assert main([str(cache), "--network", str(source), "--out", str(out), "--exclude", "/beside"], stdout, io.StringIO()) == 0
+    assert (
+        main(
+            [str(cache), "--network", str(source), "--out", str(out), "--exclude", "/beside"],
+            stdout,
+            io.StringIO(),
+        )
+        == 0
+    )
     lines = stdout.getvalue().splitlines()
-    assert lines[0].startswith(f"{out}: 2 layers in INT8, their inputs by old.cache of TensorRT 8510, MinMaxCalibration; runs in")
+    assert lines[0].startswith(
+        f"{out}: 2 layers in INT8, their inputs by old.cache of TensorRT 8510, MinMaxCalibration; runs in"
+    )
     assert lines[1:] == ["left float, excluded (1):", "  /beside"]
     wanted, found = OrtNetwork(source).rows(feed), OrtNetwork(out).rows(feed)
     scores = np.s_[:, :5]
-    assert 1e-6 < np.linalg.norm(wanted[scores] - found[scores]) / np.linalg.norm(wanted[scores]) < 0.05
+    assert (
+        1e-6
+        < np.linalg.norm(wanted[scores] - found[scores]) / np.linalg.norm(wanted[scores])
+        < 0.05
+    )
     assert (wanted[:, 5:] == found[:, 5:]).all()
 
 
@@ -141,7 +183,13 @@ def refused(tmp_path, text=IMAGES, *extra, model=None):
     """What the command says, given a cache and a network."""
     (tmp_path / "old.cache").write_text(text)
     onnx.save(network() if model is None else model, tmp_path / "float.onnx")
-    paths = [str(tmp_path / "old.cache"), "--network", str(tmp_path / "float.onnx"), "--out", str(tmp_path / "qdq.onnx")]
+    paths = [
+        str(tmp_path / "old.cache"),
+        "--network",
+        str(tmp_path / "float.onnx"),
+        "--out",
+        str(tmp_path / "qdq.onnx"),
+    ]
     stdout, stderr = io.StringIO(), io.StringIO()
     code = main([*paths, *extra], stdout, stderr)
     assert stdout.getvalue() == ""
@@ -150,7 +198,11 @@ def refused(tmp_path, text=IMAGES, *extra, model=None):
 
 def test_refuses_a_cache_of_another_network(tmp_path):
     code, said = refused(tmp_path, "TRT-8510-EntropyCalibration2\ndata: 3c010a14\n")
-    assert code == 1 and "no layer of the network takes its input's scale from the cache, whose tensors are data" in said
+    assert (
+        code == 1
+        and "no layer of the network takes its input's scale from the cache, whose tensors are data"
+        in said
+    )
 
 
 def test_refuses_an_unknown_node_with_the_nearest_one(tmp_path):
@@ -160,20 +212,33 @@ def test_refuses_an_unknown_node_with_the_nearest_one(tmp_path):
 
 
 def test_refuses_a_malformed_cache_by_its_line(tmp_path):
-    assert "old.cache, line 3: 'conv: 3d2a'" in refused(tmp_path, IMAGES.replace("3d2aaaab", "3d2a"))[1]
+    assert (
+        "old.cache, line 3: 'conv: 3d2a'"
+        in refused(tmp_path, IMAGES.replace("3d2aaaab", "3d2a"))[1]
+    )
 
 
 def test_refuses_a_network_that_is_not_there(tmp_path):
     (tmp_path / "old.cache").write_text(IMAGES)
     stderr = io.StringIO()
-    assert main([str(tmp_path / "old.cache"), "--network", "no.onnx", "--out", "qdq.onnx"], io.StringIO(), stderr) == 1
+    assert (
+        main(
+            [str(tmp_path / "old.cache"), "--network", "no.onnx", "--out", "qdq.onnx"],
+            io.StringIO(),
+            stderr,
+        )
+        == 1
+    )
     assert "--network no.onnx is no file" in stderr.getvalue()
 
 
 def test_refuses_an_incomplete_command():
     stderr = io.StringIO()
     assert main(["old.cache"], io.StringIO(), stderr) == 1
-    assert "--network, --out; run `python -m engine_build.calibration_cache --help`" in stderr.getvalue()
+    assert (
+        "--network, --out; run `python -m engine_build.calibration_cache --help`"
+        in stderr.getvalue()
+    )
 
 
 def test_refuses_a_folder_that_cannot_be_written(tmp_path):
@@ -196,14 +261,18 @@ def test_refuses_a_network_that_gives_nan(tmp_path):
     model.graph.node.insert(6, helper.make_node("Exp", ["beside"], ["exponent"]))
     model.graph.output[1].name = "beside2"
     with pytest.raises(SourceFault, match=r"output beside2 of qdq.onnx becomes NaN or Inf"):
-        write_network(migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx")
+        write_network(
+            migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
+        )
 
 
 def test_refuses_a_network_that_does_not_run(tmp_path):
     model = network()
     model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "any"
     with pytest.raises(SourceFault, match=r"ONNX Runtime cannot run qdq.onnx \(.*/beside"):
-        write_network(migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx")
+        write_network(
+            migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
+        )
 
 
 def test_refuses_nothing_but_unknown_nodes():

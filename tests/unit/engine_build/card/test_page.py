@@ -27,7 +27,9 @@ LOADS = ("src", "href", "srcset", "data", "action", "poster", "xlink:href")
 
 
 class Page(HTMLParser):
-    """Reads a page and keeps what a test asks for; raises when an element is not closed where it must be."""
+    """Reads a page and keeps what a test asks for; raises when an element is not closed where it
+    must be.
+    """
 
     def __init__(self, page: bytes) -> None:
         super().__init__(convert_charrefs=True)
@@ -74,10 +76,19 @@ def test_page_is_well_formed_and_names_its_language(facts):
 def test_page_loads_nothing_and_runs_nothing(facts):
     data = card_page(facts)
     page = Page(data)
-    assert not {"script", "link", "iframe", "img", "object", "form"} & {tag for tag, _ in page.elements}
-    assert not [name for _, attributes in page.elements for name in attributes if name in LOADS or name.startswith("on")]
+    assert not {"script", "link", "iframe", "img", "object", "form"} & {
+        tag for tag, _ in page.elements
+    }
+    assert not [
+        name
+        for _, attributes in page.elements
+        for name in attributes
+        if name in LOADS or name.startswith("on")
+    ]
     assert b"@import" not in data and b"url(" not in data
-    policies = [attributes["content"] for _, attributes in page.elements if attributes.get("http-equiv")]
+    policies = [
+        attributes["content"] for _, attributes in page.elements if attributes.get("http-equiv")
+    ]
     assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
 
 
@@ -99,15 +110,25 @@ def test_page_shows_every_latency_and_memory_that_was_recorded():
         assert words.rate(record.rows_per_second) in text
         assert words.shape(record.batch, record.sequence) in text
     for speedup in facts.manifest.speedups:
-        assert f"{speedup.ratio:.2f} ×" in text and f"{speedup.low:.2f} to {speedup.high:.2f}" in text
+        assert (
+            f"{speedup.ratio:.2f} ×" in text and f"{speedup.low:.2f} to {speedup.high:.2f}" in text
+        )
     for runtime in facts.manifest.runtimes:
-        assert f"{runtime.load_seconds:.2f} s" in text and words.mebibytes(runtime.host_memory_mib) in text
+        assert (
+            f"{runtime.load_seconds:.2f} s" in text
+            and words.mebibytes(runtime.host_memory_mib) in text
+        )
 
 
 def test_page_shows_the_frontier_the_layers_and_why():
     facts = card()
     text = Page(card_page(facts)).text
-    for values, told in ((SHARES, words.percent), (MEANS, words.score), (WORSTS, words.score), (NEIGHBOURS, words.percent)):
+    for values, told in (
+        (SHARES, words.percent),
+        (MEANS, words.score),
+        (WORSTS, words.score),
+        (NEIGHBOURS, words.percent),
+    ):
         assert all(told(value) in text for value in values)
     for layer in facts.layers:
         assert layer["node"] in text and layer["why"] in text
@@ -119,24 +140,38 @@ def test_page_shows_what_it_is_and_how_to_make_it_again():
     text, manifest = Page(card_page(facts)).text, facts.manifest
     assert manifest.decision in text and facts.source.huggingface in text
     assert "NVIDIA A10G, compute capability 8.6" in text and "TensorRT 10.16.1.11" in text
-    for each in (manifest.engine_key, facts.entry.archive.sha256, facts.entry.archive.manifest_sha256, manifest.plan.command):
+    for each in (
+        manifest.engine_key,
+        facts.entry.archive.sha256,
+        facts.entry.archive.manifest_sha256,
+        manifest.plan.command,
+    ):
         assert each in text
     assert all(name in text and digest in text for name, digest in manifest.files.items())
     assert "git checkout 9c2edff0" in text
-    assert "python -m engine_build --root . --environment prod --model sentence-embedder --out build/sentence-embedder" in text
+    assert (
+        "python -m engine_build --root . --environment prod --model sentence-embedder --out build/sentence-embedder"
+        in text
+    )
 
 
 def test_page_says_what_became_of_the_int8_network():
     runtime = RuntimeIdentity(name="onnxruntime", version="1.31.1")
     assert "The published plan runs it." in Page(card_page(card())).text
     assert "The published engine is not made of it." in Page(card_page(card(precision="fp16"))).text
-    assert "by ONNX Runtime's dynamic quantization" in Page(card_page(card(runtime=runtime, compute_capability="cpu"))).text
+    assert (
+        "by ONNX Runtime's dynamic quantization"
+        in Page(card_page(card(runtime=runtime, compute_capability="cpu"))).text
+    )
 
 
 def test_page_says_that_a_calibration_cache_leaves_the_layers_to_tensorrt():
     record = QuantizationRecord(mode="calibration-cache", method="entropy", samples=256)
     text = Page(card_page(dataclasses.replace(card(quantization=record), networks={}))).text
-    assert "TensorRT chose the layers that are in INT8; calibration-cache mode, entropy calibration on 256 samples." in text
+    assert (
+        "TensorRT chose the layers that are in INT8; calibration-cache mode, entropy calibration on 256 samples."
+        in text
+    )
 
 
 def test_page_leaves_out_what_was_not_recorded():
@@ -148,11 +183,20 @@ def test_page_leaves_out_what_was_not_recorded():
 
 def test_chart_puts_values_where_their_scale_says():
     page = Page(card_page(card()))
-    chosen = [attributes for tag, attributes in page.elements if tag == "circle" and attributes["r"] == "6.5"]
+    chosen = [
+        attributes
+        for tag, attributes in page.elements
+        if tag == "circle" and attributes["r"] == "6.5"
+    ]
     assert len(chosen) == 3
     across = scale(min(SHARES), 1.0, 44, 352, ticks=4, most=1.0)
     assert {float(each["cx"]) for each in chosen} == {round(across(0.7285), 2)}
-    numbers = [value for tag, attributes in page.elements if tag in ("line", "rect", "circle") for value in attributes.values()]
+    numbers = [
+        value
+        for tag, attributes in page.elements
+        if tag in ("line", "rect", "circle")
+        for value in attributes.values()
+    ]
     assert not any(value is not None and re.search(r"nan|inf", value) for value in numbers)
 
 
@@ -165,7 +209,9 @@ def test_refuses_to_take_a_name_for_markup(place):
     elif place == "label":
         facts = card(labels=(HOSTILE, "b"))
     elif place == "machine":
-        facts = card(builder=facts.manifest.builder.model_copy(update={"machine": HOSTILE, "image": HOSTILE}))
+        facts = card(
+            builder=facts.manifest.builder.model_copy(update={"machine": HOSTILE, "image": HOSTILE})
+        )
     elif place == "source":
         source = facts.source.model_copy(update={"huggingface": HOSTILE})
         facts = dataclasses.replace(facts, source=source, environment=HOSTILE)
@@ -203,7 +249,9 @@ def test_files_are_made_of_the_networks_that_were_kept(built, tmp_path):
 
 
 def test_files_are_made_without_networks_that_are_gone(built, order_of, tmp_path):
-    files = card_files(order_of(built), built.result.entry, FolderStore(tmp_path / "none"), tmp_path)
+    files = card_files(
+        order_of(built), built.result.entry, FolderStore(tmp_path / "none"), tmp_path
+    )
     data = next(path for name, path in files if name.endswith("card.json")).read_bytes()
     assert json.loads(data)["networks"] == {
         "float": {},
@@ -219,12 +267,21 @@ def order_of():
     from engine_build.options import Options
     from engine_build.order import order
 
-    return lambda built: order(Options(root=built.root, environment="desk", model="tiny", out=built.root), Log(io.StringIO()))
+    return lambda built: order(
+        Options(root=built.root, environment="desk", model="tiny", out=built.root),
+        Log(io.StringIO()),
+    )
 
 
 def test_element_escapes_text_and_attributes_but_not_markup():
-    assert element("p", "<&", Markup("<b></b>"), title='"<') == '<p title="&quot;&lt;">&lt;&amp;<b></b></p>'
-    assert element("line", x1=1.0, stroke_width=1.255, class_=None) == '<line x1="1" stroke-width="1.25"/>'
+    assert (
+        element("p", "<&", Markup("<b></b>"), title='"<')
+        == '<p title="&quot;&lt;">&lt;&amp;<b></b></p>'
+    )
+    assert (
+        element("line", x1=1.0, stroke_width=1.255, class_=None)
+        == '<line x1="1" stroke-width="1.25"/>'
+    )
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def test_node_without_a_name_is_told_by_what_it_makes(tmp_path):
 
 def test_node_is_found_in_the_builders_words(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    said = explained(path, [Fault(said=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")])
+    said = explained(
+        path, [Fault(said=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")]
+    )
     assert said.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in said
 
 
@@ -43,12 +45,17 @@ def test_newer_exporters_say_the_line_of_code(tmp_path):
     trace = 'File "run.py", line 1, in <module>\n  File "model.py", line 7, in forward\n    return x.det()'
     det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
     model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
-    assert origin(model, model.graph.node[0]) == 'from File "model.py", line 7, in forward, exported by tests 1'
+    assert (
+        origin(model, model.graph.node[0])
+        == 'from File "model.py", line 7, in forward, exported by tests 1'
+    )
 
 
 def test_only_the_first_faults_are_told_in_full(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    assert explained(path, [Fault(said="false", node=0, operator="Det")] * 5).endswith("; and 2 more")
+    assert explained(path, [Fault(said="false", node=0, operator="Det")] * 5).endswith(
+        "; and 2 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,11 @@ def test_only_the_first_faults_are_told_in_full(tmp_path):
         ("SplitToSequence", "false", "as one tensor"),
         ("MatMulInteger", "false", "name the float network"),
         ("Loop", "anything", "fixed number of steps"),
-        ("Add", "ElementWiseOperation SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
+        (
+            "Add",
+            "ElementWiseOperation SUM requires inputs with type kFLOAT",
+            "cast its inputs to FP32",
+        ),
         ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
         ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
         ("Foo", "false", "IPluginV3"),
@@ -76,7 +87,9 @@ def test_model_of_standard_operators_has_no_foreign_ones(tmp_path):
 def test_refuses_an_operator_of_another_domain_before_anything_runs(tmp_path):
     fancy = node("FancyGelu", "x", "y", name="/encoder/layer.0/FancyGelu", domain="com.example")
     values = [tensor("x", "batch", 8)], [tensor("y", "batch", 8)]
-    model = read_model(write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"]))
+    model = read_model(
+        write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"])
+    )
     words = r"operator FancyGelu; from module encoder.layer.0.*no operator of ONNX; way out: operator domain 'com.example'"
     with pytest.raises(NetworkRefused, match=words):
         refuse_foreign_operators(model)

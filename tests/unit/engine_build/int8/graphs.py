@@ -1,4 +1,6 @@
-"""Small networks of each kind, random weights, nodes without names: a transformer block, a CNN, a ViT's beginning."""
+"""Small networks of each kind, random weights, nodes without names: a transformer block, a CNN, a
+ViT's beginning.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Graph:
         return name
 
     def weight(self, *shape: int) -> str:
-        return self.constant((self.random.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32))
+        return self.constant(
+            (self.random.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+        )
 
     def matmul(self, tensor: str, rows: int, columns: int) -> str:
         product = self.node("MatMul", tensor, self.weight(rows, columns))
@@ -38,16 +42,27 @@ class Graph:
 
     def norm(self, tensor: str) -> str:
         ones, zeros = np.ones(WIDTH, dtype=np.float32), np.zeros(WIDTH, dtype=np.float32)
-        return self.node("LayerNormalization", tensor, self.constant(ones), self.constant(zeros), axis=-1)
+        return self.node(
+            "LayerNormalization", tensor, self.constant(ones), self.constant(zeros), axis=-1
+        )
 
     def gelu(self, tensor: str) -> str:
         scaled = self.node("Div", tensor, self.constant(np.array(2**0.5, dtype=np.float32)))
-        one = self.node("Add", self.node("Erf", scaled), self.constant(np.array(1, dtype=np.float32)))
-        return self.node("Mul", self.node("Mul", tensor, one), self.constant(np.array(0.5, dtype=np.float32)))
+        one = self.node(
+            "Add", self.node("Erf", scaled), self.constant(np.array(1, dtype=np.float32))
+        )
+        return self.node(
+            "Mul", self.node("Mul", tensor, one), self.constant(np.array(0.5, dtype=np.float32))
+        )
 
-    def model(self, inputs: dict[str, tuple[int, list[object]]], output: str, columns: int) -> onnx.ModelProto:
+    def model(
+        self, inputs: dict[str, tuple[int, list[object]]], output: str, columns: int
+    ) -> onnx.ModelProto:
         self.nodes.append(helper.make_node("Identity", [output], ["y"]))
-        values = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+        values = [
+            helper.make_tensor_value_info(name, kind, shape)
+            for name, (kind, shape) in inputs.items()
+        ]
         answer = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", columns])
         graph = helper.make_graph(self.nodes, "small", values, [answer], self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -61,16 +76,30 @@ def chain(*operators: str) -> onnx.ModelProto:
     tensor = graph.node("MatMul", "x", graph.weight(4, 4))
     for operator in operators:
         tensor = graph.node(operator, tensor)
-    return graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, graph.node("MatMul", tensor, graph.weight(4, 4)), 4)
+    return graph.model(
+        {"x": (TensorProto.FLOAT, ["batch", 4])},
+        graph.node("MatMul", tensor, graph.weight(4, 4)),
+        4,
+    )
 
 
 def transformer(seed: int = 0) -> onnx.ModelProto:
-    """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, and a Gemm that scores CLASSES."""
+    """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, and a Gemm
+    that scores CLASSES.
+    """
     graph = Graph(seed)
     hidden = _block(graph, "x")
-    mask = graph.node("Unsqueeze", graph.node("Cast", "attention_mask", to=TensorProto.FLOAT), graph.constant(np.array([-1])))
-    total = graph.node("ReduceSum", graph.node("Mul", hidden, mask), graph.constant(np.array([1])), keepdims=0)
-    mean = graph.node("Div", total, graph.node("ReduceSum", mask, graph.constant(np.array([1])), keepdims=0))
+    mask = graph.node(
+        "Unsqueeze",
+        graph.node("Cast", "attention_mask", to=TensorProto.FLOAT),
+        graph.constant(np.array([-1])),
+    )
+    total = graph.node(
+        "ReduceSum", graph.node("Mul", hidden, mask), graph.constant(np.array([1])), keepdims=0
+    )
+    mean = graph.node(
+        "Div", total, graph.node("ReduceSum", mask, graph.constant(np.array([1])), keepdims=0)
+    )
     scores = graph.node("Gemm", mean, graph.weight(CLASSES, WIDTH), graph.weight(CLASSES), transB=1)
     inputs = {
         "x": (TensorProto.FLOAT, ["batch", "sequence", WIDTH]),
@@ -82,17 +111,25 @@ def transformer(seed: int = 0) -> onnx.ModelProto:
 def cnn(seed: int = 0) -> onnx.ModelProto:
     """Two convolutions with a residual, a pool and a Gemm over x [batch, 3, 8, 8]."""
     graph = Graph(seed)
-    first = graph.node("Relu", graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4))
+    first = graph.node(
+        "Relu", graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4)
+    )
     second = graph.node("Conv", first, graph.weight(8, 8, 3, 3), graph.weight(8), pads=[1] * 4)
     pooled = graph.node("GlobalAveragePool", graph.node("Relu", graph.node("Add", first, second)))
-    scores = graph.node("Gemm", graph.node("Flatten", pooled), graph.weight(8, CLASSES), graph.weight(CLASSES))
+    scores = graph.node(
+        "Gemm", graph.node("Flatten", pooled), graph.weight(8, CLASSES), graph.weight(CLASSES)
+    )
     return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
 
 
 def vit(seed: int = 0) -> onnx.ModelProto:
-    """A convolution that cuts patches, a transformer block, the mean and a MatMul, over x [batch, 3, 8, 8]."""
+    """A convolution that cuts patches, a transformer block, the mean and a MatMul, over x [batch,
+    3, 8, 8].
+    """
     graph = Graph(seed)
-    patches = graph.node("Conv", "x", graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH), strides=[4, 4])
+    patches = graph.node(
+        "Conv", "x", graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH), strides=[4, 4]
+    )
     flat = graph.node("Reshape", patches, graph.constant(np.array([0, 0, -1])))
     hidden = _block(graph, graph.node("Transpose", flat, perm=[0, 2, 1]))
     scores = graph.matmul(graph.node("ReduceMean", hidden, axes=[1], keepdims=0), WIDTH, CLASSES)
@@ -100,15 +137,23 @@ def vit(seed: int = 0) -> onnx.ModelProto:
 
 
 def _block(graph: Graph, tensor: str) -> str:
-    """Query, key, value, two products of activations, output; FFN with a GELU of which one channel is loud."""
+    """Query, key, value, two products of activations, output; FFN with a GELU of which one channel
+    is loud.
+    """
     query, key, value = (graph.matmul(tensor, WIDTH, WIDTH) for _ in range(3))
-    attention = graph.node("Softmax", graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 1])), axis=-1)
+    attention = graph.node(
+        "Softmax",
+        graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 1])),
+        axis=-1,
+    )
     context = graph.node("MatMul", attention, value)
     hidden = graph.norm(graph.node("Add", tensor, graph.matmul(context, WIDTH, WIDTH)))
     inner = graph.matmul(hidden, WIDTH, INNER)
     loudness = np.ones(INNER, dtype=np.float32)
     loudness[LOUD] = 20
-    outer = graph.matmul(graph.gelu(graph.node("Mul", inner, graph.constant(loudness))), INNER, WIDTH)
+    outer = graph.matmul(
+        graph.gelu(graph.node("Mul", inner, graph.constant(loudness))), INNER, WIDTH
+    )
     return graph.norm(graph.node("Add", hidden, outer))
 
 

@@ -19,14 +19,21 @@ def feed(rows):
 
 def ranges(model, rows, method="max", batch=8):
     batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
-    return calibrated(model, layers(model), lambda: map(feed, batches), batches=len(batches), method=method)
+    return calibrated(
+        model, layers(model), lambda: map(feed, batches), batches=len(batches), method=method
+    )
 
 
 def test_padding_does_not_widen_a_range():
     rows = texts(16, seed=1)
-    spoilt = [row | {"x": np.where(row["attention_mask"][:, None] == 1, row["x"], 1e4).astype(np.float32)} for row in rows]
+    spoilt = [
+        row | {"x": np.where(row["attention_mask"][:, None] == 1, row["x"], 1e4).astype(np.float32)}
+        for row in rows
+    ]
     # Padding reaches other tokens through the attention, but not the block's own input.
-    assert ranges(transformer(), spoilt)["x"].threshold == pytest.approx(ranges(transformer(), rows)["x"].threshold)
+    assert ranges(transformer(), spoilt)["x"].threshold == pytest.approx(
+        ranges(transformer(), rows)["x"].threshold
+    )
 
 
 def test_tensors_of_a_cnn_have_one_range_for_all_channels_and_no_smoothing():
@@ -60,7 +67,9 @@ def test_the_order_of_batches_and_their_size_decide_no_maximum():
 
 def first_passes(rows, batch):
     model = transformer()
-    activations = Activations(model, {layer.activation: layer.channel_axis for layer in layers(model)})
+    activations = Activations(
+        model, {layer.activation: layer.channel_axis for layer in layers(model)}
+    )
     batches = [feed(rows[begin : begin + batch]) for begin in range(0, len(rows), batch)]
     return first_pass(activations.rows(batches), rows_per_batch=4)
 
@@ -70,7 +79,10 @@ def test_what_is_kept_does_not_grow_with_the_samples():
         random = np.random.default_rng(0)
         return ({"tensor": random.standard_normal((1000, WIDTH))} for _ in range(batches))
 
-    few, many = (first_pass(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].sample for count in (4, 64))
+    few, many = (
+        first_pass(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].sample
+        for count in (4, 64)
+    )
     assert len(few) == len(many) == KEPT_ROWS
 
 

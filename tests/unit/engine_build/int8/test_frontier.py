@@ -29,7 +29,9 @@ def test_choice_is_the_largest_share_inside_the_budget():
     assert choice(points).share == 0.7
 
 
-@pytest.mark.parametrize("broken", [{"mean": 0.98}, {"mean": 0.995, "worst": 0.94}, {"mean": 0.991, "low": 0.989}])
+@pytest.mark.parametrize(
+    "broken", [{"mean": 0.98}, {"mean": 0.995, "worst": 0.94}, {"mean": 0.991, "low": 0.989}]
+)
 def test_mean_worst_and_the_lower_end_of_the_interval_all_count(broken):
     assert choice([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
 

@@ -25,29 +25,46 @@ def test_layers_with_weights_are_found_and_products_of_activations_are_not(model
 
 
 def test_transformer_has_one_layer_behind_its_gelu():
-    assert [layer.follows_activation_function for layer in layers(transformer())] == [False] * 5 + [True, False]
+    assert [layer.follows_activation_function for layer in layers(transformer())] == [False] * 5 + [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("operator", ["Relu", "Erf", "Tanh"])
 def test_matmul_behind_an_activation_function_is_found_by_structure(operator):
-    assert [layer.follows_activation_function for layer in layers(chain(operator, "Identity"))] == [False, True]
+    assert [layer.follows_activation_function for layer in layers(chain(operator, "Identity"))] == [
+        False,
+        True,
+    ]
 
 
 def test_normalisation_between_ends_the_walk():
-    assert [layer.follows_activation_function for layer in layers(chain("Relu", "Softmax"))] == [False, False]
+    assert [layer.follows_activation_function for layer in layers(chain("Relu", "Softmax"))] == [
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("turned", "axis"), [(0, 1), (1, 0)])
 def test_gemm_has_its_scales_along_its_output_channels(turned, axis):
     graph = Graph(0)
     scores = graph.node("Gemm", "x", graph.weight(4, 4), transB=turned)
-    assert layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[0].column_axis == axis
+    assert (
+        layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[0].column_axis
+        == axis
+    )
 
 
 def test_weights_in_constant_nodes_and_behind_identities_are_weights():
     model = chain("Relu")
     first, second = model.graph.initializer
-    constant = helper.make_node("Constant", [], ["held"], value=numpy_helper.from_array(numpy_helper.to_array(first), "held"))
+    constant = helper.make_node(
+        "Constant",
+        [],
+        ["held"],
+        value=numpy_helper.from_array(numpy_helper.to_array(first), "held"),
+    )
     model.graph.node.insert(0, constant)
     model.graph.node.insert(1, helper.make_node("Identity", [second.name], ["alias"]))
     matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
@@ -66,5 +83,7 @@ def test_gemm_that_is_more_than_a_product_stays_in_float(attribute):
 def test_double_precision_stays_as_it_is():
     model = chain("Relu")
     first = model.graph.initializer[0]
-    first.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(first).astype(np.float64), first.name))
+    first.CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(first).astype(np.float64), first.name)
+    )
     assert len(layers(model)) == 1

@@ -30,14 +30,22 @@ def constants(model):
 
 
 def grids(model):
-    return [node for node in model.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    return [
+        node for node in model.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    ]
 
 
 def test_every_zero_point_is_int8_zero_and_every_scale_float32(kind):
     _, qdq, _ = kind
     values = constants(qdq)
-    assert all(values[node.input[2]].dtype == np.int8 and not values[node.input[2]].any() for node in grids(qdq))
-    assert all(values[node.input[1]].dtype == np.float32 and (values[node.input[1]] > 0).all() for node in grids(qdq))
+    assert all(
+        values[node.input[2]].dtype == np.int8 and not values[node.input[2]].any()
+        for node in grids(qdq)
+    )
+    assert all(
+        values[node.input[1]].dtype == np.float32 and (values[node.input[1]] > 0).all()
+        for node in grids(qdq)
+    )
 
 
 def test_weights_are_int8_with_one_scale_for_each_output_channel(kind):
@@ -63,7 +71,11 @@ def test_answers_are_close_and_not_the_same(kind):
     model, qdq, given = kind
     onnx.checker.check_model(qdq, full_check=True)
     wanted, found = (OrtNetwork(each.SerializeToString()).rows(given) for each in (model, qdq))
-    cosines = (wanted * found).sum(axis=1) / np.linalg.norm(wanted, axis=1) / np.linalg.norm(found, axis=1)
+    cosines = (
+        (wanted * found).sum(axis=1)
+        / np.linalg.norm(wanted, axis=1)
+        / np.linalg.norm(found, axis=1)
+    )
     assert cosines.mean() > 0.99
     assert np.abs(wanted - found).max() > 1e-5
 
@@ -81,7 +93,10 @@ def test_layers_left_out_keep_their_float_weights():
     kept = next(layer for layer in layers(model) if layer.follows_activation_function)
     chosen = [layer for layer in layers(model) if layer is not kept and layer.node != kept.node]
     qdq = quantized(model, chosen, ranges(model, texts(16, seed=1)))
-    assert next(node for node in qdq.graph.node if node.output[0] == kept.output).input[1] == kept.weight
+    assert (
+        next(node for node in qdq.graph.node if node.output[0] == kept.output).input[1]
+        == kept.weight
+    )
     assert kept.weight in constants(qdq)
 
 

@@ -31,7 +31,11 @@ TEXT = (
     TensorRecord(name="x", datatype="FP32", shape=(-1, -1, WIDTH)),
     TensorRecord(name="attention_mask", datatype="INT64", shape=(-1, -1)),
 )
-KINDS = {"transformer": (transformer, texts, TEXT), "cnn": (cnn, images, IMAGE), "vit": (vit, images, IMAGE)}
+KINDS = {
+    "transformer": (transformer, texts, TEXT),
+    "cnn": (cnn, images, IMAGE),
+    "vit": (vit, images, IMAGE),
+}
 
 
 def judge(budget, reference):
@@ -44,9 +48,14 @@ def quantization(folder, kind="transformer", *, mean=None, model=None, **changes
     (folder / "out").mkdir(exist_ok=True)
     onnx.save(make() if model is None else model, folder / "float.onnx")
     outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 5)),)
-    split = Split(samples=samples(100, seed=3), judge=partial(judge, BudgetSpec(mean=0.5 if mean is None else mean)))
+    split = Split(
+        samples=samples(100, seed=3),
+        judge=partial(judge, BudgetSpec(mean=0.5 if mean is None else mean)),
+    )
     wanted = Quantization(
-        network=Network(precision="float", path=folder / "float.onnx", inputs=inputs, outputs=outputs, facts={}),
+        network=Network(
+            precision="float", path=folder / "float.onnx", inputs=inputs, outputs=outputs, facts={}
+        ),
         encoder=TensorEncoder(inputs),
         method="max",
         calibration=samples(48, seed=1),
@@ -82,7 +91,9 @@ def test_search_puts_everything_in_int8_where_the_budget_allows_it(tmp_path, kin
 
 def test_search_leaves_the_dear_layers_out_and_says_why(tmp_path):
     every, _ = run(quantization(tmp_path, mean=0.5))
-    best, worst = (point["mean"] for point in (every.facts["frontier"][-1], every.facts["frontier"][0]))
+    best, worst = (
+        point["mean"] for point in (every.facts["frontier"][-1], every.facts["frontier"][0])
+    )
     result, _ = run(quantization(tmp_path, mean=(best + worst) / 2))
     left = [layer for layer in result.facts["layers"] if not layer["int8"]]
     assert 0 < len(left) < 7
@@ -90,13 +101,19 @@ def test_search_leaves_the_dear_layers_out_and_says_why(tmp_path):
     assert all("the budget breaks on the search split" in layer["why"] for layer in left)
     weights = {each.name for each in onnx.load(result.path).graph.initializer}
     named = {layer.node: layer.weight for layer in layers(transformer())}
-    assert {layer["node"] for layer in left} == {node for node, weight in named.items() if weight in weights}
+    assert {layer["node"] for layer in left} == {
+        node for node, weight in named.items() if weight in weights
+    }
 
 
 def test_facts_fit_the_manifest_and_are_json(tmp_path):
     facts = run(quantization(tmp_path, mean=0.5))[0].facts
-    record = QuantizationRecord.model_validate_json(json.dumps({name: facts[name] for name in QuantizationRecord.model_fields}))
-    assert record.int8_share_of_matmul_macs == pytest.approx(sum(layer["share"] for layer in facts["layers"]), abs=1e-3)
+    record = QuantizationRecord.model_validate_json(
+        json.dumps({name: facts[name] for name in QuantizationRecord.model_fields})
+    )
+    assert record.int8_share_of_matmul_macs == pytest.approx(
+        sum(layer["share"] for layer in facts["layers"]), abs=1e-3
+    )
     assert record.float_layers == ("t7", "t9")
     assert json.loads(json.dumps(facts)) == facts
 
@@ -125,8 +142,14 @@ def test_a_refused_network_steps_back_to_the_next_smaller_share(tmp_path):
     before, after = refused.facts["frontier"], safer.facts["frontier"]
     assert [point["chosen"] for point in after[:2]] == [False, True]
     assert safer.facts["int8_layers"] == after[1]["int8_layers"] == refused.facts["int8_layers"] - 1
-    assert safer.facts["int8_share_of_matmul_macs"] == pytest.approx(after[1]["share"], abs=1e-4) != before[0]["share"]
-    dear = next(layer for layer in safer.facts["layers"] if layer["node"] == refused.facts["leaving"][0])
+    assert (
+        safer.facts["int8_share_of_matmul_macs"]
+        == pytest.approx(after[1]["share"], abs=1e-4)
+        != before[0]["share"]
+    )
+    dear = next(
+        layer for layer in safer.facts["layers"] if layer["node"] == refused.facts["leaving"][0]
+    )
     assert "the validation split refused" in dear["why"]
     assert dear["node"] in safer.facts["float_layers"]
     rows = wanted.encoder.feed(texts(20, seed=9))
@@ -152,8 +175,13 @@ def test_confirmation_steps_back_until_fresh_samples_agree(tmp_path):
         return len(shares) == 3
 
     confirmed = wanted.confirmed(run(wanted)[0], holds)
-    assert shares == sorted(shares, reverse=True) and confirmed.facts["int8_share_of_matmul_macs"] == shares[2]
-    assert [point.get("refused_by_validation", False) for point in confirmed.facts["frontier"][:3]] == [True, True, False]
+    assert (
+        shares == sorted(shares, reverse=True)
+        and confirmed.facts["int8_share_of_matmul_macs"] == shares[2]
+    )
+    assert [
+        point.get("refused_by_validation", False) for point in confirmed.facts["frontier"][:3]
+    ] == [True, True, False]
 
 
 def test_confirmation_ends_at_the_last_point(tmp_path):
@@ -168,7 +196,9 @@ def test_the_fixed_recipe_has_no_safer_network(tmp_path):
 
 def test_refuses_a_network_without_constant_weights(tmp_path):
     graph = Graph(0)
-    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", "x"), 192)
+    model = graph.model(
+        {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", "x"), 192
+    )
     with pytest.raises(SourceFault, match="no MatMul, Gemm or Conv with a constant float32 weight"):
         run(quantization(tmp_path, "cnn", model=model))
 
@@ -176,7 +206,9 @@ def test_refuses_a_network_without_constant_weights(tmp_path):
 def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path):
     graph = Graph(0)
     product = graph.node("Conv", graph.node("Relu", "x"), graph.weight(4, 3, 3, 3))
-    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", product), 144)
+    model = graph.model(
+        {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", product), 144
+    )
     with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
         run(quantization(tmp_path, "cnn", model=model))
 

@@ -12,7 +12,10 @@ from engine_build.store import FolderStore
 from tests.unit.engine_build.int8.graphs import images
 
 RANGES = {
-    "/layer.0/MatMul": Range(smoothing=Smoothing(alpha=0.9, scales=np.array([1.0, 20.0], dtype=np.float32)), threshold=3.5),
+    "/layer.0/MatMul": Range(
+        smoothing=Smoothing(alpha=0.9, scales=np.array([1.0, 20.0], dtype=np.float32)),
+        threshold=3.5,
+    ),
     "x": Range(smoothing=None, threshold=1.25),
 }
 
@@ -74,4 +77,6 @@ def test_digest_changes_with_network_samples_order_and_method(network):
 
 
 def test_digest_is_the_same_for_the_same(network):
-    assert ranges_digest(network, images(2, seed=1), "max") == ranges_digest(network, images(2, seed=1), "max")
+    assert ranges_digest(network, images(2, seed=1), "max") == ranges_digest(
+        network, images(2, seed=1), "max"
+    )

@@ -16,7 +16,13 @@ REFERENCE = np.random.default_rng(0).standard_normal((SAMPLES, VALUES))
 
 def layer(node):
     return Layer(
-        node=node, operator="MatMul", activation="x", weight="w", output=node, column_axis=1, follows_activation_function=False
+        node=node,
+        operator="MatMul",
+        activation="x",
+        weight="w",
+        output=node,
+        column_axis=1,
+        follows_activation_function=False,
     )
 
 
@@ -25,7 +31,9 @@ class Network:
 
     def __init__(self, errors):
         random = np.random.default_rng(1)
-        self.errors = {node: size * random.standard_normal((SAMPLES, VALUES)) for node, size in errors.items()}
+        self.errors = {
+            node: size * random.standard_normal((SAMPLES, VALUES)) for node, size in errors.items()
+        }
         self.runs = []
 
     def answers(self, int8):
@@ -35,7 +43,9 @@ class Network:
 
 def search(errors, *, mean, shares=None, worst=None):
     network = Network(errors)
-    standard = Standard(reference=REFERENCE, metric="cosine", budget=BudgetSpec(mean=mean, worst=worst))
+    standard = Standard(
+        reference=REFERENCE, metric="cosine", budget=BudgetSpec(mean=mean, worst=worst)
+    )
     shares = dict.fromkeys(errors, 1 / len(errors)) if shares is None else shares
     found = Search(
         layers=tuple(map(layer, errors)),
@@ -60,12 +70,16 @@ def test_the_dear_layer_leaves_and_the_cheap_ones_stay():
 
 
 def test_cost_counts_for_the_share_it_buys():
-    found, _ = search({"small": 0.1, "large": 0.12}, mean=0.9999, shares={"small": 0.1, "large": 0.9})
+    found, _ = search(
+        {"small": 0.1, "large": 0.12}, mean=0.9999, shares={"small": 0.1, "large": 0.9}
+    )
     assert found.leaving[0] == "small"
 
 
 def test_the_budget_edge_is_found_between_the_path_steps():
-    errors = {f"l{place}": 0.05 for place in range(60)} | {f"dear{place}": 0.3 + place / 100 for place in range(7)}
+    errors = {f"l{place}": 0.05 for place in range(60)} | {
+        f"dear{place}": 0.3 + place / 100 for place in range(7)
+    }
     found, _ = search(errors, mean=0.92)
     counts = sorted(len(point.int8) for point in found.points)
     chosen = len(found.chosen.int8)

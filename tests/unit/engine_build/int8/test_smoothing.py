@@ -22,7 +22,10 @@ def test_a_loud_channel_gives_its_range_to_the_weight():
 
 
 def test_channels_that_are_alike_need_no_multiplication():
-    assert best_smoothing(largest(EVEN), EVEN, [WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)]) is None
+    assert (
+        best_smoothing(largest(EVEN), EVEN, [WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)])
+        is None
+    )
 
 
 def test_a_loud_channel_is_smoothed_and_the_products_come_out_nearer():

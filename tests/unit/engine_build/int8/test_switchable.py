@@ -33,18 +33,25 @@ def test_switched_layers_answer_as_the_network_written_with_them(model, samples)
 def test_all_switched_off_is_the_float_network(model, samples):
     given = feed(samples(16, seed=2))
     switchable = SwitchableNetwork(model, layers(model), ranges(model, samples(32, seed=1)))
-    assert np.allclose(switchable.rows([given], ()), OrtNetwork(model.SerializeToString()).rows(given), atol=1e-5)
+    assert np.allclose(
+        switchable.rows([given], ()), OrtNetwork(model.SerializeToString()).rows(given), atol=1e-5
+    )
 
 
 def test_rows_of_all_feeds_come_in_order():
     model, samples = CASES[0]
     switchable = SwitchableNetwork(model, layers(model), ranges(model, samples(32, seed=1)))
     rows = samples(8, seed=2)
-    apart, together = switchable.rows([feed(rows[:3]), feed(rows[3:])], ()), switchable.rows([feed(rows)], ())
+    apart, together = (
+        switchable.rows([feed(rows[:3]), feed(rows[3:])], ()),
+        switchable.rows([feed(rows)], ()),
+    )
     assert np.allclose(apart, together, atol=1e-5)
 
 
 def test_refuses_a_network_that_no_message_can_hold():
     model, samples = CASES[0]
-    with pytest.raises(SourceFault, match=r"float and INT8 together has .* GB, .*; leave sensitivity_search out"):
+    with pytest.raises(
+        SourceFault, match=r"float and INT8 together has .* GB, .*; leave sensitivity_search out"
+    ):
         SwitchableNetwork(model, layers(model), ranges(model, samples(8, seed=1)), largest=1000)

@@ -32,7 +32,9 @@ def test_entropy_with_128_bins_is_the_maximum_under_another_name(heavy_tail):
 
 
 @pytest.mark.parametrize(("bins", "clips"), [(128, False), (BINS, True)])
-def test_onnx_runtime_own_entropy_clips_only_once_it_has_more_bins_than_its_default(heavy_tail, bins, clips):
+def test_onnx_runtime_own_entropy_clips_only_once_it_has_more_bins_than_its_default(
+    heavy_tail, bins, clips
+):
     collector = HistogramCollector("entropy", True, bins, 128, 99.999, "same")
     collector.collect({"tensor": [heavy_tail]})
     _, high = collector.compute_collection_result()["tensor"][:2]

@@ -5,15 +5,39 @@ from __future__ import annotations
 import pytest
 
 from engine_build.int8.work import multiply_accumulates, share
-from tests.unit.engine_build.int8.graphs import CLASSES, INNER, WIDTH, cnn, images, texts, transformer
+from tests.unit.engine_build.int8.graphs import (
+    CLASSES,
+    INNER,
+    WIDTH,
+    cnn,
+    images,
+    texts,
+    transformer,
+)
 from tests.unit.engine_build.int8.test_calibration import feed
 
 
 def test_transformer_work_holds_the_products_of_activations():
     tokens = 6
-    work = list(multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens))).values())
-    projection, ffn, product = tokens * WIDTH * WIDTH, tokens * WIDTH * INNER, tokens * tokens * WIDTH
-    assert work == [projection, projection, projection, product, product, projection, ffn, ffn, WIDTH * CLASSES]
+    work = list(
+        multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens))).values()
+    )
+    projection, ffn, product = (
+        tokens * WIDTH * WIDTH,
+        tokens * WIDTH * INNER,
+        tokens * tokens * WIDTH,
+    )
+    assert work == [
+        projection,
+        projection,
+        projection,
+        product,
+        product,
+        projection,
+        ffn,
+        ffn,
+        WIDTH * CLASSES,
+    ]
 
 
 def test_convolution_work_is_pixels_times_kernel():

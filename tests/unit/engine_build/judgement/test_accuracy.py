@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.judgement.accuracy import Standard, accuracy, refuse_useless_labels, verdict, worst_place
+from engine_build.judgement.accuracy import (
+    Standard,
+    accuracy,
+    refuse_useless_labels,
+    verdict,
+    worst_place,
+)
 from engine_build.judgement.broken import BrokenAnswers
 from onboarding.model_spec import BudgetSpec
 
@@ -19,7 +25,9 @@ def standard(metric="cosine", budget=BUDGET, *, reference=REFERENCE, labels=None
 
 
 def noisy(noise, *, rows=200):
-    return (REFERENCE[:rows] + noise * np.random.default_rng(1).standard_normal((rows, 16))).astype(np.float32)
+    return (REFERENCE[:rows] + noise * np.random.default_rng(1).standard_normal((rows, 16))).astype(
+        np.float32
+    )
 
 
 def scores_of_two_classes(right):
@@ -30,12 +38,20 @@ def scores_of_two_classes(right):
 @pytest.mark.parametrize("metric", ["cosine", "agreement", "relative_error"])
 def test_identical_engine_passes_a_budget_of_one(metric):
     record = accuracy("fp32 engine", REFERENCE.copy(), standard(metric, BudgetSpec(mean=1.0)))
-    assert (record.mean, record.mean_interval, record.worst, record.verdict) == (1.0, (1.0, 1.0), 1.0, "pass")
+    assert (record.mean, record.mean_interval, record.worst, record.verdict) == (
+        1.0,
+        (1.0, 1.0),
+        1.0,
+        "pass",
+    )
 
 
 def test_rounding_of_float32_is_no_loss():
     found = REFERENCE * np.float32(1 + 1e-7)
-    assert accuracy("fp32 engine", found, standard(budget=BudgetSpec(mean=1.0, worst=1.0))).verdict == "pass"
+    assert (
+        accuracy("fp32 engine", found, standard(budget=BudgetSpec(mean=1.0, worst=1.0))).verdict
+        == "pass"
+    )
 
 
 def test_noise_shows_in_every_number():
@@ -56,7 +72,11 @@ def test_one_sample_far_off_fails_the_worst_budget_and_is_named():
 def test_one_sample_far_off_is_no_matter_without_a_worst_budget():
     rows = np.tile(REFERENCE, (5, 1))
     rows[7] = -rows[7]
-    record = accuracy("int8 engine", rows, standard(budget=BudgetSpec(mean=0.99), reference=np.tile(REFERENCE, (5, 1))))
+    record = accuracy(
+        "int8 engine",
+        rows,
+        standard(budget=BudgetSpec(mean=0.99), reference=np.tile(REFERENCE, (5, 1))),
+    )
     assert (record.worst, record.budget_worst, record.verdict) == (-1.0, None, "pass")
 
 
@@ -65,7 +85,8 @@ def test_refuses_rows_that_are_broken_with_how_many_and_where(value):
     rows = REFERENCE.copy()
     rows[[3, 9], 2] = value
     with pytest.raises(
-        BrokenAnswers, match=r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: .*fp32"
+        BrokenAnswers,
+        match=r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: .*fp32",
     ):
         accuracy("fp16 engine", rows, standard())
 
@@ -83,7 +104,10 @@ def test_refuses_answers_of_another_shape():
 
 
 def test_few_samples_judge_nothing_however_good_they_are():
-    assert accuracy("int8 engine", REFERENCE[:99], standard(reference=REFERENCE[:99])).verdict == "not enough data"
+    assert (
+        accuracy("int8 engine", REFERENCE[:99], standard(reference=REFERENCE[:99])).verdict
+        == "not enough data"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,15 +139,21 @@ def test_accuracy_is_the_share_that_is_kept_of_the_source_models_own():
 
 def test_engine_that_is_right_more_often_than_its_source_passes():
     labels = np.ones(200, dtype=int)
-    found = standard("accuracy", reference=scores_of_two_classes(np.arange(200) < 100), labels=labels)
+    found = standard(
+        "accuracy", reference=scores_of_two_classes(np.arange(200) < 100), labels=labels
+    )
     record = accuracy("int8 engine", scores_of_two_classes(np.arange(200) < 150), found)
     assert (record.mean, record.worst, record.verdict) == (1.5, 1.0, "pass")
 
 
 def test_refuses_labels_that_the_source_never_gets_right():
-    with pytest.raises(SourceFault, match=r"none of the 4 labels of data\.tsv right.*judge by agreement"):
+    with pytest.raises(
+        SourceFault, match=r"none of the 4 labels of data\.tsv right.*judge by agreement"
+    ):
         refuse_useless_labels(np.tile([1.0, 0.0], (4, 1)), np.ones(4, dtype=int), "data.tsv")
 
 
 def test_same_answers_are_judged_the_same_twice():
-    assert accuracy("int8 engine", noisy(0.1), standard()) == accuracy("int8 engine", noisy(0.1), standard())
+    assert accuracy("int8 engine", noisy(0.1), standard()) == accuracy(
+        "int8 engine", noisy(0.1), standard()
+    )

@@ -17,11 +17,15 @@ def test_same_values_give_the_same_interval():
 
 def test_mean_interval_is_that_of_the_normal_approximation():
     reach = 1.96 * VALUES.std() / np.sqrt(400)
-    assert mean_interval(VALUES) == pytest.approx((VALUES.mean() - reach, VALUES.mean() + reach), abs=0.02)
+    assert mean_interval(VALUES) == pytest.approx(
+        (VALUES.mean() - reach, VALUES.mean() + reach), abs=0.02
+    )
 
 
 def test_interval_does_not_depend_on_how_many_draws_fit_into_memory():
-    assert mean_interval(VALUES, draws_at_once=400 * 3) == pytest.approx(mean_interval(VALUES), abs=1e-12)
+    assert mean_interval(VALUES, draws_at_once=400 * 3) == pytest.approx(
+        mean_interval(VALUES), abs=1e-12
+    )
 
 
 def test_values_that_are_all_the_same_have_an_interval_without_width():

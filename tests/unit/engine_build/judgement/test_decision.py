@@ -35,7 +35,9 @@ def findings(broken=None, **verdicts):
 
 
 def speed(baseline="fp32", sequence=64, **numbers):
-    return SpeedupRecord(candidate="int8", baseline=baseline, batch=8, sequence=sequence, **(numbers or FAST))
+    return SpeedupRecord(
+        candidate="int8", baseline=baseline, batch=8, sequence=sequence, **(numbers or FAST)
+    )
 
 
 def test_auto_takes_int8_that_is_faster_and_accurate():
@@ -51,16 +53,25 @@ def test_auto_takes_int8_that_is_faster_and_accurate():
 def test_auto_keeps_fp32_when_int8_is_no_faster_than_noise():
     found = decision("auto", findings(fp32="pass", int8="pass"), [speed(**SLOW)])
     assert found.precision == "fp32"
-    assert found.sentence.startswith("fp32: int8 is not faster by more than noise and 5 %: 1.08 times as fast as fp32 at 8 x 64")
+    assert found.sentence.startswith(
+        "fp32: int8 is not faster by more than noise and 5 %: 1.08 times as fast as fp32 at 8 x 64"
+    )
 
 
 def test_auto_takes_int8_only_when_it_is_faster_at_every_profiles_opt_shape():
-    found = decision("auto", findings(fp32="pass", int8="pass"), [speed(), speed(sequence=128, **SLOW)])
-    assert found.precision == "fp32" and "at 8 x 128" in found.sentence and "at 8 x 64" not in found.sentence
+    found = decision(
+        "auto", findings(fp32="pass", int8="pass"), [speed(), speed(sequence=128, **SLOW)]
+    )
+    assert (
+        found.precision == "fp32"
+        and "at 8 x 128" in found.sentence
+        and "at 8 x 64" not in found.sentence
+    )
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"), [("fail", "outside the budget"), ("not enough data", "not enough data to judge it")]
+    ("verdict", "told"),
+    [("fail", "outside the budget"), ("not enough data", "not enough data to judge it")],
 )
 def test_auto_keeps_fp32_when_int8_does_not_pass(verdict, told):
     found = decision("auto", findings(fp32="pass", int8=verdict), [speed()])
@@ -81,7 +92,9 @@ def test_auto_falls_back_to_fp32_where_fp16_does_not_pass(verdict):
 def test_auto_falls_back_to_fp32_where_fp16_overflows():
     broken = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
     found = decision("auto", findings(broken, int8="fail", fp32="pass"), [])
-    assert found.precision == "fp32" and found.sentence.endswith("fp16 engine gives NaN or Inf for 3 of 200 samples.")
+    assert found.precision == "fp32" and found.sentence.endswith(
+        "fp16 engine gives NaN or Inf for 3 of 200 samples."
+    )
 
 
 def test_auto_says_that_int8_is_broken():
@@ -96,12 +109,16 @@ def test_auto_without_calibration_says_so():
 
 def test_auto_takes_int8_when_no_float_engine_passes():
     found = decision("auto", findings(fp32="fail", int8="pass"), [])
-    assert found.precision == "int8" and found.sentence.endswith("no float engine is within the budget.")
+    assert found.precision == "int8" and found.sentence.endswith(
+        "no float engine is within the budget."
+    )
 
 
 def test_requested_precision_is_told_with_its_numbers():
     found = decision("int8", findings(int8="pass"), [])
-    assert found.precision == "int8" and found.sentence.startswith("int8, as asked: mean cosine 0.99500")
+    assert found.precision == "int8" and found.sentence.startswith(
+        "int8, as asked: mean cosine 0.99500"
+    )
 
 
 def test_fp32_is_published_with_few_samples():
@@ -118,14 +135,21 @@ def test_refuses_int8_outside_its_budget_with_the_closest_result():
 
 def test_refuses_auto_when_nothing_passes_with_the_closest_of_all():
     found = findings(
-        fp16=record("fp16", "fail", mean=0.9899), int8=record("int8", "fail", mean=0.97), fp32=record("fp32", "fail", worst=0.1)
+        fp16=record("fp16", "fail", mean=0.9899),
+        int8=record("int8", "fail", mean=0.97),
+        fp32=record("fp32", "fail", worst=0.1),
     )
-    with pytest.raises(BudgetMissed, match=r"precision auto misses .* closest, fp16, has mean cosine 0\.98990"):
+    with pytest.raises(
+        BudgetMissed, match=r"precision auto misses .* closest, fp16, has mean cosine 0\.98990"
+    ):
         refuse_missed_budget("auto", found)
 
 
 def test_refuses_what_cannot_be_judged_in_its_own_words():
-    with pytest.raises(BudgetMissed, match=r"precision int8 cannot be judged.*100 samples or more, or ask for precision fp32"):
+    with pytest.raises(
+        BudgetMissed,
+        match=r"precision int8 cannot be judged.*100 samples or more, or ask for precision fp32",
+    ):
         refuse_missed_budget("int8", findings(int8=record("int8", "not enough data", samples=60)))
     assert BudgetMissed.exit_code == 3
 

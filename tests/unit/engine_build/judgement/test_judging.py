@@ -77,15 +77,23 @@ class Machine:
 
     def compiling(self, shop, networks):
         self.compiled += 1
-        return None if self._further is None else Candidate(precision="fp32", path=Path(f"{self._further}.plan"))
+        return (
+            None
+            if self._further is None
+            else Candidate(precision="fp32", path=Path(f"{self._further}.plan"))
+        )
 
 
 @pytest.fixture
 def desk(tmp_path):
     def made(precision="auto", **accuracy):
-        root = write_tree(tmp_path / "root", model("tiny", precision), validation=sentences(120, seed=2))
+        root = write_tree(
+            tmp_path / "root", model("tiny", precision), validation=sentences(120, seed=2)
+        )
         tools = shop(root, tmp_path / "out", store=None, runner=StandInRunner())
-        wish = tools.order.model.model_copy(update={"accuracy": AccuracySpec(dataset="v.txt", **accuracy)})
+        wish = tools.order.model.model_copy(
+            update={"accuracy": AccuracySpec(dataset="v.txt", **accuracy)}
+        )
         order = dataclasses.replace(tools.order, model=wish)
         return dataclasses.replace(tools, order=order, log=Log(io.StringIO()))
 
@@ -93,10 +101,17 @@ def desk(tmp_path):
 
 
 def judged(tools, machine, **answers):
-    prepared = Prepared(networks={}, encoder=Encoder(tools.order.validation.values), reference=ROWS, source=None)
-    candidates = [Candidate(precision=precision, path=Path(f"{name}.plan")) for precision, name in answers.items()]
+    prepared = Prepared(
+        networks={}, encoder=Encoder(tools.order.validation.values), reference=ROWS, source=None
+    )
+    candidates = [
+        Candidate(precision=precision, path=Path(f"{name}.plan"))
+        for precision, name in answers.items()
+    ]
     with tools.work:
-        return judge(tools, prepared, candidates, opening=machine.opening, compiling=machine.compiling)
+        return judge(
+            tools, prepared, candidates, opening=machine.opening, compiling=machine.compiling
+        )
 
 
 def test_everything_measured_is_in_the_record_the_chosen_engine_last(desk):
@@ -104,8 +119,13 @@ def test_everything_measured_is_in_the_record_the_chosen_engine_last(desk):
     found = judged(desk(), machine, fp32="good", int8="good")
     assert {record.subject for record in found.accuracy} == {"fp32 engine", "int8 engine"}
     assert found.accuracy[-1].subject == f"{found.chosen.precision} engine"
-    assert {(each.candidate, each.baseline, each.batch, each.sequence) for each in found.speedups} == {("int8", "fp32", 2, 8)}
-    assert [(each.precision, each.load_seconds) for each in found.runtimes] == [("fp32", 0.1), ("int8", 0.1)]
+    assert {
+        (each.candidate, each.baseline, each.batch, each.sequence) for each in found.speedups
+    } == {("int8", "fp32", 2, 8)}
+    assert [(each.precision, each.load_seconds) for each in found.runtimes] == [
+        ("fp32", 0.1),
+        ("int8", 0.1),
+    ]
     assert found.held.precision == found.chosen.precision
     assert "fp32 (duplicate control)" in {record.precision for record in found.benchmark}
     assert machine.compiled == 0 and all(engine.closed for engine in machine.engines)
@@ -122,7 +142,10 @@ def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(desk):
     machine = Machine(further="good")
     found = judged(desk(), machine, fp16="overflown", int8="poor")
     assert (found.chosen.precision, machine.compiled) == ("fp32", 1)
-    assert "fp16 engine gives NaN or Inf for 1 of 120 samples, the first being sample 5" in found.decision.sentence
+    assert (
+        "fp16 engine gives NaN or Inf for 1 of 120 samples, the first being sample 5"
+        in found.decision.sentence
+    )
     assert "fp16" not in {record.precision for record in found.benchmark}
 
 
@@ -147,12 +170,18 @@ def test_refuses_a_requested_engine_that_answers_nan(desk):
     machine = Machine(further="good")
     with pytest.raises(BrokenAnswers, match="int8 engine gives NaN or Inf for 1 of 120 samples"):
         judged(desk("int8"), machine, int8="overflown")
-    assert BrokenAnswers.exit_code == 3 and machine.compiled == 0 and all(engine.closed for engine in machine.engines)
+    assert (
+        BrokenAnswers.exit_code == 3
+        and machine.compiled == 0
+        and all(engine.closed for engine in machine.engines)
+    )
 
 
 def test_refuses_auto_whose_every_engine_misses_the_budget_before_anything_is_timed(desk):
     machine = Machine(further="poor")
-    with pytest.raises(BudgetMissed, match=r"precision auto misses its accuracy budget: the closest, "):
+    with pytest.raises(
+        BudgetMissed, match=r"precision auto misses its accuracy budget: the closest, "
+    ):
         judged(desk(), machine, fp16="poor", int8="poor")
     assert len(machine.engines) == 3
 
@@ -161,20 +190,38 @@ def test_refuses_a_requested_engine_on_an_interval_that_holds_the_budget(desk):
     rows = ROWS.copy()
     rows[:2] = -rows[:2]
     ANSWERS["nearly"] = rows
-    with pytest.raises(BudgetMissed, match=r"precision int8 cannot be judged: .*about [\d,]+ samples"):
+    with pytest.raises(
+        BudgetMissed, match=r"precision int8 cannot be judged: .*about [\d,]+ samples"
+    ):
         judged(desk("int8", budget=BudgetSpec(mean=0.95)), Machine(), int8="nearly")
 
 
 def classifier(tools, labels):
-    order = dataclasses.replace(tools.order, validation=Samples(values=tools.order.validation.values, labels=labels))
+    order = dataclasses.replace(
+        tools.order, validation=Samples(values=tools.order.validation.values, labels=labels)
+    )
     output = TensorRecord(name="logits", datatype="FP32", shape=(-1, 8))
-    network = Network(precision="float", path=Path("f.onnx"), inputs=(), outputs=(output,), facts={}, labels=tuple("abcdefgh"))
-    prepared = Prepared(networks={"float": network}, encoder=Encoder(order.validation.values), reference=ROWS, source=None)
+    network = Network(
+        precision="float",
+        path=Path("f.onnx"),
+        inputs=(),
+        outputs=(output,),
+        facts={},
+        labels=tuple("abcdefgh"),
+    )
+    prepared = Prepared(
+        networks={"float": network},
+        encoder=Encoder(order.validation.values),
+        reference=ROWS,
+        source=None,
+    )
     return dataclasses.replace(tools, order=order), prepared
 
 
 def test_labels_are_classes_by_name(desk):
-    tools, prepared = classifier(desk(metric="accuracy"), tuple("abcdefgh"[place] for place in ROWS.argmax(axis=1)))
+    tools, prepared = classifier(
+        desk(metric="accuracy"), tuple("abcdefgh"[place] for place in ROWS.argmax(axis=1))
+    )
     assert (standard(tools, prepared).labels == ROWS.argmax(axis=1)).all()
 
 

@@ -29,7 +29,11 @@ def test_cosine_forgets_length_and_relative_error_does_not():
 def test_zero_rows_score_by_whether_both_are_zero():
     zero, one = np.zeros((1, 4)), np.ones((1, 4))
     assert (cosines(zero, zero)[0], cosines(zero, one)[0], cosines(one, zero)[0]) == (1, 0, 0)
-    assert (relative_scores(zero, zero)[0], relative_scores(one, zero)[0], relative_scores(zero, one)[0]) == (1, -1, 0)
+    assert (
+        relative_scores(zero, zero)[0],
+        relative_scores(one, zero)[0],
+        relative_scores(zero, one)[0],
+    ) == (1, -1, 0)
 
 
 def test_agreement_and_hits_look_at_the_largest_value():

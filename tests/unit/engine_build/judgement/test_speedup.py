@@ -13,7 +13,9 @@ SHAPE = Shape(batch=8, sequence=64)
 
 
 def measured(candidate, control, *, noise=0.02, rounds=40, seed=0):
-    """Rounds of a baseline of 10 ms, a candidate and a control so many times as fast, under load that comes and goes."""
+    """Rounds of a baseline of 10 ms, a candidate and a control so many times as fast, under load
+    that comes and goes.
+    """
     random = np.random.default_rng(seed)
     load = np.where(np.sin(np.arange(rounds) / 5) > 0, 2.0, 1.0)[:, None]
     means = 10.0 / np.array([1.0, candidate, control])
@@ -22,7 +24,9 @@ def measured(candidate, control, *, noise=0.02, rounds=40, seed=0):
 
 
 def record(*arguments, **keywords):
-    return speedup(measured(*arguments, **keywords), candidate=(1, "int8"), baseline=(0, "fp32"), control=2)
+    return speedup(
+        measured(*arguments, **keywords), candidate=(1, "int8"), baseline=(0, "fp32"), control=2
+    )
 
 
 def test_gain_above_the_noise_is_faster():

@@ -43,7 +43,9 @@ def test_unclear_verdict_says_how_many_samples_would_tell():
     )
 
 
-@pytest.mark.parametrize(("mean", "needed"), [(0.99, None), (0.9900001, None), (0.9895, 10780), (0.985, 563)])
+@pytest.mark.parametrize(
+    ("mean", "needed"), [(0.99, None), (0.9900001, None), (0.9895, 10780), (0.985, 563)]
+)
 def test_samples_needed_grow_as_the_mean_nears_the_budget(mean, needed):
     assert samples_needed(record(mean=mean)) == needed
 
@@ -54,4 +56,6 @@ def test_too_few_samples_are_asked_for_by_number():
 
 
 def test_failed_budget_has_other_ways_out():
-    assert "another precision" in way_out(record(verdict="fail")) and "outside the budget" in judged(record(verdict="fail"))
+    assert "another precision" in way_out(
+        record(verdict="fail")
+    ) and "outside the budget" in judged(record(verdict="fail"))

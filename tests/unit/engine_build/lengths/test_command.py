@@ -34,10 +34,20 @@ def test_texts_are_counted_with_their_special_tokens_and_no_padding(tmp_path):
     root = write_tree(tmp_path / "root")
     word_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "texts.txt").write_text("the cat\nthe red cat sat\n")
-    code, stdout, _ = run(root, "--texts", tmp_path / "texts.txt", "--tokenizer", tmp_path / "tokenizer.json", "--format", "json")
+    code, stdout, _ = run(
+        root,
+        "--texts",
+        tmp_path / "texts.txt",
+        "--tokenizer",
+        tmp_path / "tokenizer.json",
+        "--format",
+        "json",
+    )
     found = json.loads(stdout)
     assert code == 0 and (found["tokens"]["min"], found["tokens"]["max"]) == (4, 6)
-    assert found["ways"][0]["estimated_useful_tokens_per_second"] is None, "nothing is built, so nothing was measured"
+    assert found["ways"][0]["estimated_useful_tokens_per_second"] is None, (
+        "nothing is built, so nothing was measured"
+    )
 
 
 def test_tokenizer_comes_from_the_source_when_none_is_given(wheel, tmp_path):

@@ -23,7 +23,9 @@ TEXTS = np.minimum(RANDOM.geometric(1 / 16, size=500) + 3, 200)
 
 
 def measured(batch, sequence, rows_per_second):
-    times = dict.fromkeys(("average_ms", "p50_ms", "p95_ms", "p99_ms"), 1000 * batch / rows_per_second)
+    times = dict.fromkeys(
+        ("average_ms", "p50_ms", "p95_ms", "p99_ms"), 1000 * batch / rows_per_second
+    )
     return BenchmarkRecord(
         runtime="tensorrt",
         precision="fp16",
@@ -58,7 +60,9 @@ def test_batches_within_buckets_pad_no_more_than_to_the_edge():
 
 def test_row_of_a_length_takes_what_was_measured_beside_it():
     seconds = row_seconds(RECORDS)
-    assert seconds(np.array([4, 8, 36, 64, 256])) == pytest.approx([0.001, 0.001, 0.0015, 0.002, 0.01])
+    assert seconds(np.array([4, 8, 36, 64, 256])) == pytest.approx(
+        [0.001, 0.001, 0.0015, 0.002, 0.01]
+    )
     assert row_seconds(()) is None
 
 
@@ -69,7 +73,9 @@ def test_useful_tokens_of_a_shape_are_those_of_texts_that_fit():
         (0.75, pytest.approx(500 * 76 / 3, abs=0.1)),
         (1.0, 10200.0),
     ]
-    assert useful_at_shapes((measured(1, 2, 10.0),), np.array([4]))[0].useful_tokens_per_second == 0.0
+    assert (
+        useful_at_shapes((measured(1, 2, 10.0),), np.array([4]))[0].useful_tokens_per_second == 0.0
+    )
 
 
 def test_proposal_wastes_less_than_what_is_there():
@@ -87,12 +93,17 @@ def test_proposed_profiles_serve_every_length_that_is_served_today(lengths, coun
     assert ranges[0][0] <= 8 and ranges[-1][2] == 128
     assert all(after[0] == before[2] + 1 for before, after in itertools.pairwise(ranges))
     assert all(low <= opt <= high for low, opt, high in ranges)
-    assert all(low <= opt <= high for low, opt, high in (profile.batch for profile in found.profiles))
+    assert all(
+        low <= opt <= high for low, opt, high in (profile.batch for profile in found.profiles)
+    )
 
 
 def test_opt_batches_hold_about_the_tokens_of_the_present_one():
     found = proposal([16] * 9 + [128], PROFILES, 2)
-    assert [(each.batch, each.sequence) for each in found.profiles] == [((1, 32, 32), (8, 16, 16)), ((1, 4, 32), (17, 128, 128))]
+    assert [(each.batch, each.sequence) for each in found.profiles] == [
+        ((1, 32, 32), (8, 16, 16)),
+        ((1, 4, 32), (17, 128, 128)),
+    ]
 
 
 def test_report_has_every_number_and_lines_for_the_model_file():
@@ -106,7 +117,9 @@ def test_report_has_every_number_and_lines_for_the_model_file():
 
 def test_report_without_a_benchmark_leaves_speeds_out():
     found = proposal(TEXTS.tolist(), PROFILES, 2)
-    assert {way["estimated_useful_tokens_per_second"] for way in as_data(found, ())["ways"]} == {None}
+    assert {way["estimated_useful_tokens_per_second"] for way in as_data(found, ())["ways"]} == {
+        None
+    }
     assert "measured shape" not in as_text(found, ())
 
 

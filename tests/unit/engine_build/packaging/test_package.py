@@ -1,4 +1,6 @@
-"""Archives: what lies where for each task and device, what the manifest says of it, and the same bytes for the same inputs."""
+"""Archives: what lies where for each task and device, what the manifest says of it, and the same
+bytes for the same inputs.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,11 @@ def laid_out(folder, time, umask):
 
 def test_archive_of_the_same_files_has_the_same_bytes(tmp_path):
     digests = set()
-    for name, time, umask in (("one", 1, 0o022), ("two/deeper", 2_000_000, 0o077), ("three", 10, 0o000)):
+    for name, time, umask in (
+        ("one", 1, 0o022),
+        ("two/deeper", 2_000_000, 0o077),
+        ("three", 10, 0o000),
+    ):
         packed = tmp_path / f"{time}.tar.gz"
         pack(laid_out(tmp_path / name, time, umask), packed)
         digests.add(sha256_of(packed))
@@ -108,9 +114,15 @@ def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
     folder = "embedder/1"
     assert list(laid.files) == [
         "embedder/config.pbtxt",
-        *(f"{folder}/{name}" for name in ("model.py", "passport.py", "model.onnx", "tokenizer.json")),
+        *(
+            f"{folder}/{name}"
+            for name in ("model.py", "passport.py", "model.onnx", "tokenizer.json")
+        ),
     ]
-    assert (laid.engine_file, laid.tokenizer_file) == (f"{folder}/model.onnx", f"{folder}/tokenizer.json")
+    assert (laid.engine_file, laid.tokenizer_file) == (
+        f"{folder}/model.onnx",
+        f"{folder}/tokenizer.json",
+    )
 
 
 def test_cpu_archive_of_tensors_has_no_tokenizer(engine):
@@ -125,7 +137,10 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, 
         "embedder_engine/config.pbtxt", "embedder_engine/1/model.plan",
         "embedder_tokenizer/config.pbtxt", *(f"embedder_tokenizer/1/{n}" for n in ("model.py", "passport.py", "tokenizer.json")),
     ])  # fmt: skip
-    assert (laid.engine_file, laid.tokenizer_file) == ("embedder_engine/1/model.plan", "embedder_tokenizer/1/tokenizer.json")
+    assert (laid.engine_file, laid.tokenizer_file) == (
+        "embedder_engine/1/model.plan",
+        "embedder_tokenizer/1/tokenizer.json",
+    )
     digests = model_repository(tmp_path / "archive", laid.files)
     assert digests["embedder_engine/1/model.plan"] == sha256_of(engine)
     assert digests["embedder_tokenizer/1/model.py"] == sha256_of(ROOT / CARRIED / TOKENIZER)
@@ -136,16 +151,26 @@ def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
     assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
 
 
-def test_archive_that_refuses_long_texts_carries_the_refusing_model_before_the_one_that_cuts(engine, tokenizer, tmp_path):
+def test_archive_that_refuses_long_texts_carries_the_refusing_model_before_the_one_that_cuts(
+    engine, tokenizer, tmp_path
+):
     refusing = ServingSpec(auto_truncate=False)
-    for is_cpu, folder, name in ((True, "embedder/1", CPU_TWIN), (False, "embedder_tokenizer/1", TOKENIZER)):
+    for is_cpu, folder, name in (
+        (True, "embedder/1", CPU_TWIN),
+        (False, "embedder_tokenizer/1", TOKENIZER),
+    ):
         plain, laid = (
             repository(golden.served(**changes), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
             for changes in ({}, {"serving": refusing})
         )
         assert set(laid.files) - set(plain.files) == {f"{folder}/{name}", f"{folder}/{OVER_LONG}"}
         digests = model_repository(tmp_path / str(is_cpu), laid.files)
-        carried = {"model.py": f"{UNTRUNCATED}/{name}", name: name, OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}", PASSPORT: PASSPORT}
+        carried = {
+            "model.py": f"{UNTRUNCATED}/{name}",
+            name: name,
+            OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}",
+            PASSPORT: PASSPORT,
+        }
         assert {each: digests[f"{folder}/{each}"] for each in carried} == {
             each: sha256_of(ROOT / CARRIED / source) for each, source in carried.items()
         }
@@ -154,7 +179,9 @@ def test_archive_that_refuses_long_texts_carries_the_refusing_model_before_the_o
 
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
     manifest = built.result.entry.manifest
-    assert [(each.name, each.datatype, each.shape) for each in manifest.inputs] == [("text", "BYTES", (-1, 1))]
+    assert [(each.name, each.datatype, each.shape) for each in manifest.inputs] == [
+        ("text", "BYTES", (-1, 1))
+    ]
     assert [(each.name, each.datatype) for each in manifest.outputs] == [("embedding", "FP32")]
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
     assert manifest.quantization.int8_layers > 0 and manifest.quantization.method == "max"
@@ -179,9 +206,15 @@ def test_one_value_a_row_is_served_as_an_axis_of_one():
 def test_served_follows_the_order_and_the_network(built, tmp_path):
     order = shop(built.root, tmp_path, store=None, runner=StandInRunner()).order
     outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 7)),)
-    network = Network(precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=outputs, facts={})
+    network = Network(
+        precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=outputs, facts={}
+    )
     shown = served(order, network)
-    assert (shown.model, shown.max_batch_size, shown.profiles[0].sequence) == ("tiny", 4, (4, 8, 16))
+    assert (shown.model, shown.max_batch_size, shown.profiles[0].sequence) == (
+        "tiny",
+        4,
+        (4, 8, 16),
+    )
     assert [(each.name, each.shape) for each in shown.client_outputs] == [("embedding", (-1, 7))]
 
 

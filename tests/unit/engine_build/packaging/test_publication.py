@@ -11,7 +11,12 @@ from engine_build.errors import InputRefused, PublishFailed
 from engine_build.packaging.archive import entry_bytes, entry_of
 from engine_build.packaging.publication import known_engine, publish
 from engine_build.store import FolderStore, S3Store, store_at
-from onboarding.names import engine_archive_path, engine_card_data_path, engine_card_path, engine_record_path
+from onboarding.names import (
+    engine_archive_path,
+    engine_card_data_path,
+    engine_card_path,
+    engine_record_path,
+)
 
 
 class Bucket:
@@ -49,7 +54,11 @@ class Bucket:
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request, tmp_path):
-    return FolderStore(tmp_path / "store") if request.param == "folder" else S3Store("b", region="us-east-1", client=Bucket())
+    return (
+        FolderStore(tmp_path / "store")
+        if request.param == "folder"
+        else S3Store("b", region="us-east-1", client=Bucket())
+    )
 
 
 @pytest.fixture
@@ -76,12 +85,20 @@ def published(store, built, tmp_path, entry=None):
 
 def test_store_gives_what_was_written(store, file, tmp_path):
     assert store.upload(file, "a/b")
-    assert (store.read("a/b"), store.size("a/b"), store.download("a/b", tmp_path / "copy")) == (b"bytes", 5, True)
+    assert (store.read("a/b"), store.size("a/b"), store.download("a/b", tmp_path / "copy")) == (
+        b"bytes",
+        5,
+        True,
+    )
     assert (tmp_path / "copy").read_bytes() == b"bytes"
 
 
 def test_store_has_nothing_under_another_name(store, tmp_path):
-    assert (store.read("a"), store.size("a"), store.download("a", tmp_path / "copy")) == (None, None, False)
+    assert (store.read("a"), store.size("a"), store.download("a", tmp_path / "copy")) == (
+        None,
+        None,
+        False,
+    )
 
 
 def test_store_keeps_the_first_of_two_when_asked(store, file, tmp_path):
@@ -94,7 +111,9 @@ def test_store_keeps_the_first_of_two_when_asked(store, file, tmp_path):
 
 
 class Contested(Bucket):
-    """Another build's upload of the same object is under way for the first `times` tries, and then whole."""
+    """Another build's upload of the same object is under way for the first `times` tries, and then
+    whole.
+    """
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -105,8 +124,17 @@ class Contested(Bucket):
             self.times -= 1
             if self.times == 0:
                 self.objects[Key] = b"the other's"
-            raise ClientError({"Error": {"Code": "ConditionalRequestConflict", "Message": "conflict"}}, "PutObject")
-        return super().put_object(Bucket=Bucket, Key=Key, Body=Body, ChecksumSHA256=ChecksumSHA256, IfNoneMatch=IfNoneMatch)
+            raise ClientError(
+                {"Error": {"Code": "ConditionalRequestConflict", "Message": "conflict"}},
+                "PutObject",
+            )
+        return super().put_object(
+            Bucket=Bucket,
+            Key=Key,
+            Body=Body,
+            ChecksumSHA256=ChecksumSHA256,
+            IfNoneMatch=IfNoneMatch,
+        )
 
 
 def test_an_upload_that_another_build_contests_is_tried_again_until_one_is_there(file):
@@ -164,7 +192,9 @@ class Witness(FolderStore):
 
     def _called(self, name: str) -> None:
         self.calls += 1
-        assert (known_engine(FolderStore(self._folder), self._key) is None) or self.names[-1] == engine_record_path(self._key)
+        assert (known_engine(FolderStore(self._folder), self._key) is None) or self.names[
+            -1
+        ] == engine_record_path(self._key)
         if self.calls == self._dies_at:
             raise PublishFailed(f"died at {name}")
 
@@ -188,10 +218,20 @@ def publish_all(store, built, tmp_path, networks, cards):
     entry = built.result.entry
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
-    return publish(store, entry, built.store / entry.archive.path, networks, scratch, log(), lambda found: cards)
+    return publish(
+        store,
+        entry,
+        built.store / entry.archive.path,
+        networks,
+        scratch,
+        log(),
+        lambda found: cards,
+    )
 
 
-def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it(built, file, tmp_path):
+def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it(
+    built, file, tmp_path
+):
     entry = built.result.entry
     key = entry.manifest.engine_key
     networks, cards = (
@@ -200,7 +240,11 @@ def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it
     )
     whole = Witness(tmp_path / "whole", 0, key)
     publish_all(whole, built, tmp_path, networks, cards)
-    assert whole.names[-4:] == [entry.archive.path, *(name for name, _ in cards), engine_record_path(key)]
+    assert whole.names[-4:] == [
+        entry.archive.path,
+        *(name for name, _ in cards),
+        engine_record_path(key),
+    ]
     for dies_at in range(1, whole.calls + 1):
         folder = tmp_path / f"died-{dies_at}"
         with pytest.raises(PublishFailed, match="died at"):
@@ -208,8 +252,14 @@ def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it
         sound = FolderStore(folder)
         assert known_engine(sound, key) is None
         assert not list(folder.rglob(".part-*"))
-        assert publish_all(sound, built, tmp_path, networks, cards) == entry == known_engine(sound, key)
-        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(whole.names)
+        assert (
+            publish_all(sound, built, tmp_path, networks, cards)
+            == entry
+            == known_engine(sound, key)
+        )
+        assert {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        } == set(whole.names)
 
 
 def test_publish_sends_no_network_that_is_there(built, file, tmp_path):
@@ -226,9 +276,19 @@ def test_card_is_made_of_the_archive_that_is_there(built, tmp_path):
     store, scratch = FolderStore(tmp_path / "store"), tmp_path / "scratch"
     scratch.mkdir()
     published(store, built, tmp_path)
-    other = entry.model_copy(update={"manifest": entry.manifest.model_copy(update={"load_seconds": 99.0})})
+    other = entry.model_copy(
+        update={"manifest": entry.manifest.model_copy(update={"load_seconds": 99.0})}
+    )
     seen = []
-    publish(store, other, built.store / entry.archive.path, [], scratch, log(), lambda found: seen.append(found) or ())
+    publish(
+        store,
+        other,
+        built.store / entry.archive.path,
+        [],
+        scratch,
+        log(),
+        lambda found: seen.append(found) or (),
+    )
     assert seen == [entry]
 
 
@@ -262,5 +322,7 @@ def test_refuses_an_archive_of_another_engine(built):
 
 
 def test_refuses_a_store_of_another_kind():
-    with pytest.raises(InputRefused, match=r"--publish file:///tmp/x is no store; allowed: s3://BUCKET"):
+    with pytest.raises(
+        InputRefused, match=r"--publish file:///tmp/x is no store; allowed: s3://BUCKET"
+    ):
         store_at("file:///tmp/x", region="us-east-1")

@@ -1,4 +1,6 @@
-"""One archive of several compute capabilities: what it holds, that its digests chain, and what may not be mixed."""
+"""One archive of several compute capabilities: what it holds, that its digests chain, and what may
+not be mixed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from engine_build.packaging.archive import archive, model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.several import DEFAULT_FILE, SEVERAL_PASSPORT, main, several
 from onboarding.combined_manifest import CombinedManifest
-from onboarding.manifest import MANIFEST_NAME, BuilderRecord, Manifest, ProfileRecord, RuntimeIdentity
+from onboarding.manifest import (
+    MANIFEST_NAME,
+    BuilderRecord,
+    Manifest,
+    ProfileRecord,
+    RuntimeIdentity,
+)
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT
@@ -24,7 +32,15 @@ from tests.unit.engine_build.stand_ins import ROOT
 ENGINE, TOKENIZER = "embedder_engine", "embedder_tokenizer"
 
 
-def published(folder: Path, capability: str, *, tokenizer: bytes = b"{}", shown=None, is_cpu=False, **changes: object) -> Path:
+def published(
+    folder: Path,
+    capability: str,
+    *,
+    tokenizer: bytes = b"{}",
+    shown=None,
+    is_cpu=False,
+    **changes: object,
+) -> Path:
     """An engine archive as a build publishes it; `changes` replace fields of its manifest."""
     shown = golden.served() if shown is None else shown
     place = folder / capability
@@ -94,27 +110,47 @@ def test_digests_chain_from_the_pinned_one_to_every_published_file(two, tmp_path
         one = Manifest.from_bytes(source[MANIFEST_NAME])
         engine = manifest.engines[one.compute_capability]
         assert held[engine.manifest] == source[MANIFEST_NAME]
-        assert (engine.engine_key, manifest.files[engine.engine_file]) == (one.engine_key, one.files[one.engine_file])
-        carried = set(one.files) - {one.engine_file, f"{ENGINE}/config.pbtxt", f"{TOKENIZER}/1/passport.py"}
-        assert {name: manifest.files[name] for name in carried} == {name: one.files[name] for name in carried}
-        assert manifest.files[f"{TOKENIZER}/1/one_passport.py"] == one.files[f"{TOKENIZER}/1/passport.py"]
+        assert (engine.engine_key, manifest.files[engine.engine_file]) == (
+            one.engine_key,
+            one.files[one.engine_file],
+        )
+        carried = set(one.files) - {
+            one.engine_file,
+            f"{ENGINE}/config.pbtxt",
+            f"{TOKENIZER}/1/passport.py",
+        }
+        assert {name: manifest.files[name] for name in carried} == {
+            name: one.files[name] for name in carried
+        }
+        assert (
+            manifest.files[f"{TOKENIZER}/1/one_passport.py"]
+            == one.files[f"{TOKENIZER}/1/passport.py"]
+        )
     assert held[f"{TOKENIZER}/1/passport.py"] == (ROOT / SEVERAL_PASSPORT).read_bytes()
 
 
 def test_bytes_follow_from_the_archives_alone_in_any_order(two, tmp_path):
     first = several(two, tmp_path / "one.tar.gz")
     again = several(tuple(reversed(two)), tmp_path / "two.tar.gz")
-    assert first == again and (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    assert (
+        first == again
+        and (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    )
 
 
 def test_archives_that_refuse_long_texts_stay_so_together(tmp_path):
     shown = golden.served(serving=ServingSpec(auto_truncate=False))
-    paths = [published(tmp_path, capability, shown=shown, auto_truncate=False) for capability in ("8.6", "8.9")]
+    paths = [
+        published(tmp_path, capability, shown=shown, auto_truncate=False)
+        for capability in ("8.6", "8.9")
+    ]
     assert several(paths, tmp_path / "out.tar.gz").manifest.auto_truncate is False
     held = unpacked(tmp_path / "out.tar.gz")
     assert b'"auto_truncate": false' in held[MANIFEST_NAME]
     carried = {"tokenizer.py", "over_long.py", "model.py", "passport.py", "one_passport.py"}
-    assert {name.removeprefix(f"{TOKENIZER}/1/") for name in held if name.endswith(".py")} == carried
+    assert {
+        name.removeprefix(f"{TOKENIZER}/1/") for name in held if name.endswith(".py")
+    } == carried
 
 
 def test_tensors_are_the_plans_alone(tmp_path):
@@ -124,7 +160,10 @@ def test_tensors_are_the_plans_alone(tmp_path):
     assert [name for name in unpacked(tmp_path / "out.tar.gz") if name.endswith(".plan")] == [
         "vision/1/model_120.plan", "vision/1/model_80.plan", "vision/1/model_90.plan",
     ]  # fmt: skip
-    assert written.manifest.compute_capability == "8.0, 9.0, 12.0" and written.manifest.tokenizer_file is None
+    assert (
+        written.manifest.compute_capability == "8.0, 9.0, 12.0"
+        and written.manifest.tokenizer_file is None
+    )
 
 
 def test_command_says_what_was_written_and_what_to_pin(two, tmp_path):
@@ -135,14 +174,19 @@ def test_command_says_what_was_written_and_what_to_pin(two, tmp_path):
     assert f"ROUNDHOUSE_MANIFEST_SHA256={digest(manifest)}" in said.getvalue()
 
 
-OTHER_BATCHING = ServingSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8,), max_queue_delay_us=50))
+OTHER_BATCHING = ServingSpec(
+    dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8,), max_queue_delay_us=50)
+)
 TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"platform": "triton-25.04"}, "disagree on the serving platform: triton-26.05 and triton-25.04"),
+        (
+            {"platform": "triton-25.04"},
+            "disagree on the serving platform: triton-26.05 and triton-25.04",
+        ),
         (
             {"runtime": RuntimeIdentity(name="tensorrt", version="10.9.0.34")},
             "disagree on the TensorRT build: .*10.16.1.11.*10.9.0.34",
@@ -153,7 +197,10 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
         ({"tokenizer": b"[]"}, "tokenizer.json differs between .*: another tokenizer"),
         ({"optimization_profiles": TWICE}, "disagree on the optimization profiles"),
         ({"max_batch_size": 16}, "disagree on the largest batch: 32 and 16"),
-        ({"shown": golden.served(serving=OTHER_BATCHING)}, r"config.pbtxt differs between .*: other dynamic batching"),
+        (
+            {"shown": golden.served(serving=OTHER_BATCHING)},
+            r"config.pbtxt differs between .*: other dynamic batching",
+        ),
         ({"shown": golden.served(**golden.CLASSIFIER)}, "disagree on the model"),
     ],
 )
@@ -169,7 +216,9 @@ def test_refuses_one_archive_two_of_one_capability_and_a_cpu_twin(two, tmp_path)
         several(two[:1], tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match=r"are both for compute capability 8\.9"):
         several((two[0], published(tmp_path / "again", "8.9")), tmp_path / "out.tar.gz")
-    twin = published(tmp_path, "cpu", is_cpu=True, runtime=RuntimeIdentity(name="onnxruntime", version="1.31.1"))
+    twin = published(
+        tmp_path, "cpu", is_cpu=True, runtime=RuntimeIdentity(name="onnxruntime", version="1.31.1")
+    )
     with pytest.raises(InputRefused, match="holds a CPU twin"):
         several((two[0], twin), tmp_path / "out.tar.gz")
 
@@ -189,7 +238,10 @@ def spoiled(path: Path, folder: Path, **files: bytes) -> Path:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({f"{ENGINE}/1/model.plan": b"other"}, "model.plan is not the file that its manifest names"),
+        (
+            {f"{ENGINE}/1/model.plan": b"other"},
+            "model.plan is not the file that its manifest names",
+        ),
         ({f"{ENGINE}/1/model.plan": b""}, "model.plan is in the manifest but not in its archive"),
         ({"more": b"more"}, "more is in the archive but not in its manifest"),
         ({MANIFEST_NAME: b""}, "has no manifest.json"),
@@ -207,7 +259,14 @@ def test_refuses_an_archive_that_is_cut_short_or_not_there_or_of_several(two, tm
     with pytest.raises(InputRefused, match="cannot be unpacked"):
         several((cut, two[1]), tmp_path / "out.tar.gz")
     failed = io.StringIO()
-    assert main([str(two[0]), str(tmp_path / "none.tar.gz"), "--out", str(tmp_path / "x")], io.StringIO(), failed) == 1
+    assert (
+        main(
+            [str(two[0]), str(tmp_path / "none.tar.gz"), "--out", str(tmp_path / "x")],
+            io.StringIO(),
+            failed,
+        )
+        == 1
+    )
     assert "none.tar.gz is not there" in failed.getvalue()
     several(two, tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match="is not the manifest of one engine"):
@@ -216,8 +275,18 @@ def test_refuses_an_archive_that_is_cut_short_or_not_there_or_of_several(two, tm
 
 def test_refuses_a_folder_and_names_the_archive_in_it(two, tmp_path):
     failed = io.StringIO()
-    assert main([str(two[0].parent), str(two[1]), "--out", str(tmp_path / "out.tar.gz")], io.StringIO(), failed) == 1
-    assert failed.getvalue() == f"FAILED: {two[0].parent} is a folder; give the engine archive itself, such as {two[0]}.\n"
+    assert (
+        main(
+            [str(two[0].parent), str(two[1]), "--out", str(tmp_path / "out.tar.gz")],
+            io.StringIO(),
+            failed,
+        )
+        == 1
+    )
+    assert (
+        failed.getvalue()
+        == f"FAILED: {two[0].parent} is a folder; give the engine archive itself, such as {two[0]}.\n"
+    )
 
 
 def test_refuses_an_archive_that_may_not_be_read(two, tmp_path, monkeypatch):
@@ -238,7 +307,9 @@ def test_refuses_an_archive_with_a_changed_byte(two, tmp_path):
 
 
 def test_refuses_a_place_that_cannot_be_written(two, tmp_path):
-    with pytest.raises(InputRefused, match=r"--out .* cannot be written: No such file or directory"):
+    with pytest.raises(
+        InputRefused, match=r"--out .* cannot be written: No such file or directory"
+    ):
         several(two, tmp_path / "none" / "out.tar.gz")
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputRefused, match=r"cannot be written: Is a directory"):

@@ -24,14 +24,19 @@ def test_machine_without_a_gpu_lacks_what_needs_one():
 
 def test_machine_with_everything_lacks_nothing():
     modules = ("torch", "onnxruntime", "tensorrt")
-    found = runtimes(probes(modules=modules, gpu=True, providers=("CUDAExecutionProvider",), cuda=True))
+    found = runtimes(
+        probes(modules=modules, gpu=True, providers=("CUDAExecutionProvider",), cuda=True)
+    )
     assert absences(found) is None and has(found, "tensorrt")
 
 
 def test_gpu_machine_says_what_its_software_lacks():
     found = {each.name: each.lacks for each in runtimes(probes(gpu=True))}
     assert found["onnxruntime CUDA"] == "its build has no CUDAExecutionProvider"
-    assert (found["pytorch CUDA"], found["tensorrt"]) == ("torch sees no GPU", "no package tensorrt")
+    assert (found["pytorch CUDA"], found["tensorrt"]) == (
+        "torch sees no GPU",
+        "no package tensorrt",
+    )
 
 
 def test_missing_packages_are_named_and_never_imported():

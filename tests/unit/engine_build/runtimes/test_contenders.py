@@ -24,7 +24,10 @@ from engine_build.samples.feed import Shape
 
 NAMES = ("onnxruntime", "onnxruntime CUDA", "pytorch", "pytorch CUDA", "tensorrt")
 EVERYTHING = tuple(Runtime(name=name, lacks=None) for name in NAMES)
-ON_CPU = tuple(Runtime(name=name, lacks=None if name in ("onnxruntime", "pytorch") else "no NVIDIA GPU") for name in NAMES)
+ON_CPU = tuple(
+    Runtime(name=name, lacks=None if name in ("onnxruntime", "pytorch") else "no NVIDIA GPU")
+    for name in NAMES
+)
 WEIGHT = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
 
 
@@ -52,7 +55,10 @@ class Source:
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "a"], ["b"])]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "a"], ["b"]),
+    ]
     graph = helper.make_graph(
         nodes,
         "two",
@@ -61,7 +67,9 @@ def network(tmp_path_factory):
         [onnx.numpy_helper.from_array(WEIGHT, "w")],
     )
     path = tmp_path_factory.mktemp("network") / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
@@ -73,11 +81,15 @@ def test_every_runtime_gives_the_same_rows(network):
         assert each.rows(feed) == pytest.approx(expected, rel=1e-5, abs=1e-5)
     half = TorchModule(Source.module, ("x",), device="cpu", half=True).rows(feed)
     assert half.dtype == np.float32 and half == pytest.approx(expected, abs=0.02)
-    assert next(Source.module.parameters()).dtype == torch.float32, "the source itself stays as it was"
+    assert next(Source.module.parameters()).dtype == torch.float32, (
+        "the source itself stays as it was"
+    )
 
 
 def test_contenders_are_what_the_machine_has_the_gpus_first(network, tmp_path):
-    offer = Offer(networks={"fp32": network}, plans={"fp16": tmp_path / "fp16.plan"}, source=Source())
+    offer = Offer(
+        networks={"fp32": network}, plans={"fp16": tmp_path / "fp16.plan"}, source=Source()
+    )
     assert [(each.runtime, each.precision) for each in contenders(offer, EVERYTHING)] == [
         ("tensorrt", "fp16"),
         ("onnxruntime CUDA", "fp32"),
@@ -91,25 +103,51 @@ def test_contenders_are_what_the_machine_has_the_gpus_first(network, tmp_path):
 
 def test_comparison_holds_a_control_and_the_memory_of_each(network):
     offer = Offer(networks={"fp32": network}, source=Source())
-    found = compared(contenders(offer, ON_CPU), network_inputs(network), [Shape(batch=2)], seconds=0.05)
+    found = compared(
+        contenders(offer, ON_CPU), network_inputs(network), [Shape(batch=2)], seconds=0.05
+    )
     data = as_data(found)
     named = [(each["runtime"], each["precision"]) for each in data["latencies"]]
-    assert named == [("onnxruntime", "fp32"), ("pytorch", "fp32"), ("onnxruntime", "fp32 (duplicate control)")]
-    assert [each["runtime"] for each in data["held"]] == ["onnxruntime"], "the source was loaded before"
-    assert [each["precision"] for each in data["times_as_fast_as_the_first"]] == ["fp32", "fp32 (duplicate control)"]
-    assert all(each["low"] <= each["ratio"] <= each["high"] for each in data["times_as_fast_as_the_first"])
+    assert named == [
+        ("onnxruntime", "fp32"),
+        ("pytorch", "fp32"),
+        ("onnxruntime", "fp32 (duplicate control)"),
+    ]
+    assert [each["runtime"] for each in data["held"]] == ["onnxruntime"], (
+        "the source was loaded before"
+    )
+    assert [each["precision"] for each in data["times_as_fast_as_the_first"]] == [
+        "fp32",
+        "fp32 (duplicate control)",
+    ]
+    assert all(
+        each["low"] <= each["ratio"] <= each["high"] for each in data["times_as_fast_as_the_first"]
+    )
     assert "requests/s" in as_text(found) and "load s" in as_text(found)
 
 
 def test_holding_counts_what_loading_added_to_the_gpu(network):
     used = iter((100.0, 164.0))
-    _, holding = held(lambda: opened("onnxruntime", network), {"x": np.ones((1, 8), np.float32)}, device_mib=lambda: next(used))
+    _, holding = held(
+        lambda: opened("onnxruntime", network),
+        {"x": np.ones((1, 8), np.float32)},
+        device_mib=lambda: next(used),
+    )
     assert holding.device_memory_mib == 64.0 and holding.load_seconds >= 0
 
 
 def test_command_prints_a_table_and_writes_json(network, tmp_path):
     stdout, stderr = io.StringIO(), io.StringIO()
-    arguments = ["--network", str(network), "--shapes", "1,4", "--seconds", "0.05", "--json", str(tmp_path / "found.json")]
+    arguments = [
+        "--network",
+        str(network),
+        "--shapes",
+        "1,4",
+        "--seconds",
+        "0.05",
+        "--json",
+        str(tmp_path / "found.json"),
+    ]
     assert main(arguments, stdout, stderr, here=ON_CPU) == 0
     assert "not on this machine: onnxruntime CUDA (no NVIDIA GPU)" in stdout.getvalue()
     found = json.loads((tmp_path / "found.json").read_text())
@@ -137,7 +175,9 @@ def test_refuses_what_cannot_be_run(arguments, reason, tmp_path, monkeypatch):
 def test_refuses_a_machine_that_runs_nothing_of_it(network):
     stderr = io.StringIO()
     nothing = tuple(Runtime(name=name, lacks="no package") for name in NAMES)
-    assert main(["--network", str(network), "--shapes", "1"], io.StringIO(), stderr, here=nothing) == 1
+    assert (
+        main(["--network", str(network), "--shapes", "1"], io.StringIO(), stderr, here=nothing) == 1
+    )
     assert "no runtime of this machine runs what was given" in stderr.getvalue()
 
 
@@ -149,21 +189,36 @@ def test_refuses_a_provider_that_this_onnxruntime_lacks(network):
 def test_random_feed_has_values_that_a_model_takes():
     images = (Input(name="pixels", type=np.dtype(np.float32), shape=(-1, 3, 8, 8)),)
     assert random_feed(images, Shape(batch=2))["pixels"].shape == (2, 3, 8, 8)
-    texts = random_feed(text_inputs(("input_ids", "attention_mask", "token_type_ids")), Shape(batch=2, sequence=6))
-    assert {array.shape for array in texts.values()} == {(2, 6)} and {array.dtype for array in texts.values()} == {
-        np.dtype(np.int64)
-    }
-    assert texts["attention_mask"].all() and not texts["token_type_ids"].any() and 0 <= texts["input_ids"].max() < 100
-    assert (random_feed(images, Shape(batch=2))["pixels"] == random_feed(images, Shape(batch=2))["pixels"]).all()
+    texts = random_feed(
+        text_inputs(("input_ids", "attention_mask", "token_type_ids")), Shape(batch=2, sequence=6)
+    )
+    assert {array.shape for array in texts.values()} == {(2, 6)} and {
+        array.dtype for array in texts.values()
+    } == {np.dtype(np.int64)}
+    assert (
+        texts["attention_mask"].all()
+        and not texts["token_type_ids"].any()
+        and 0 <= texts["input_ids"].max() < 100
+    )
+    assert (
+        random_feed(images, Shape(batch=2))["pixels"]
+        == random_feed(images, Shape(batch=2))["pixels"]
+    ).all()
 
 
 def test_refuses_a_shape_without_the_sequence_that_an_input_has():
-    with pytest.raises(Exception, match="input input_ids has a sequence axis; give shapes as BATCHxSEQUENCE"):
+    with pytest.raises(
+        Exception, match="input input_ids has a sequence axis; give shapes as BATCHxSEQUENCE"
+    ):
         random_feed(text_inputs(("input_ids",)), Shape(batch=2))
 
 
-@pytest.mark.parametrize(("there", "taken"), [(("bindings",), "bindings"), (("whole", "bindings"), "whole")])
-def test_tensorrt_is_imported_before_a_clock_runs_under_one_of_its_names(tmp_path, monkeypatch, there, taken):
+@pytest.mark.parametrize(
+    ("there", "taken"), [(("bindings",), "bindings"), (("whole", "bindings"), "whole")]
+)
+def test_tensorrt_is_imported_before_a_clock_runs_under_one_of_its_names(
+    tmp_path, monkeypatch, there, taken
+):
     names = {"whole": "tensorrt", "bindings": "tensorrt_bindings"}
     for each in there:
         (tmp_path / f"{names[each]}.py").touch()
@@ -172,4 +227,6 @@ def test_tensorrt_is_imported_before_a_clock_runs_under_one_of_its_names(tmp_pat
     monkeypatch.syspath_prepend(tmp_path)
     import_runtime("tensorrt")
     # Taken out by hand: what monkeypatch deletes it puts back.
-    assert [each for each, name in names.items() if sys.modules.pop(name, None) is not None] == [taken]
+    assert [each for each, name in names.items() if sys.modules.pop(name, None) is not None] == [
+        taken
+    ]

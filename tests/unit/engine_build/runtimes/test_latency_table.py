@@ -21,13 +21,42 @@ def test_table_has_a_line_for_every_subject_and_shape():
     shapes = [Shape(batch=1, sequence=8), Shape(batch=4)]
     found = [Latencies(shape=shape, milliseconds=np.full((3, 1, 2), 20.0)) for shape in shapes]
     lines = table(summaries([SUBJECT], found)).splitlines()
-    assert " ".join(lines[0].split()) == "runtime precision batch x tokens average ms p50 p95 p99 requests/s rows/s runs"
-    assert lines[1].split() == ["onnxruntime", "fp32", "1", "x", "8", "20.00", "20.00", "20.00", "20.00", "50.0", "50", "6"]
-    assert lines[2].split() == ["onnxruntime", "fp32", "4", "20.00", "20.00", "20.00", "20.00", "50.0", "200", "6"]
+    assert (
+        " ".join(lines[0].split())
+        == "runtime precision batch x tokens average ms p50 p95 p99 requests/s rows/s runs"
+    )
+    assert lines[1].split() == [
+        "onnxruntime",
+        "fp32",
+        "1",
+        "x",
+        "8",
+        "20.00",
+        "20.00",
+        "20.00",
+        "20.00",
+        "50.0",
+        "50",
+        "6",
+    ]
+    assert lines[2].split() == [
+        "onnxruntime",
+        "fp32",
+        "4",
+        "20.00",
+        "20.00",
+        "20.00",
+        "20.00",
+        "50.0",
+        "200",
+        "6",
+    ]
     assert len({len(line) for line in lines}) == 1
 
 
 def test_subject_that_sat_rounds_out_is_summed_up_by_its_own_runs():
     values = np.array([[[1.0], [2.0]], [[1.0], [np.nan]]])
-    first, second = summaries([SUBJECT, SUBJECT], [Latencies(shape=Shape(batch=1), milliseconds=values)])
+    first, second = summaries(
+        [SUBJECT, SUBJECT], [Latencies(shape=Shape(batch=1), milliseconds=values)]
+    )
     assert (first.repetitions, second.repetitions, second.average_ms) == (2, 1, 2.0)

@@ -33,14 +33,23 @@ class Runner:
 @pytest.fixture
 def network(tmp_path):
     helper = onnx.helper
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 3]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "negative", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    values = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 3]) for name in "xy"
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])], "negative", values[:1], values[1:]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        tmp_path / "model.onnx",
+    )
     return tmp_path / "model.onnx"
 
 
 def test_child_is_told_the_engine_and_its_feed(tmp_path):
-    runner = Runner('words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}\n')
+    runner = Runner(
+        'words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}\n'
+    )
     found = loading(Path("fp16.plan"), FEED, tmp_path, runner)
     assert (found.load_seconds, found.host_memory_mib, found.device_memory_mib) == (1.5, 20.0, 64.0)
     assert runner.command.argv[1:4] == ("-m", "engine_build.runtimes.loading", "fp16.plan")

@@ -43,7 +43,12 @@ def test_every_subject_takes_its_turn_in_every_round():
 def test_order_of_turns_is_random_and_the_same_every_time():
     def order():
         clock = Clock()
-        latencies([clock.subject("a", 10.0), clock.subject("b", 10.0)], [track(1)], seconds=1.0, clock=clock)
+        latencies(
+            [clock.subject("a", 10.0), clock.subject("b", 10.0)],
+            [track(1)],
+            seconds=1.0,
+            clock=clock,
+        )
         return [name for name, _ in clock.runs[8:]]
 
     assert order() == order()
@@ -59,7 +64,9 @@ def test_measurement_ends_when_its_time_is_over():
 
 def test_shapes_take_turns_and_share_the_time_by_weight():
     clock = Clock()
-    found = latencies([clock.subject("a", 10.0)], [track(1), track(2, weight=3.0)], seconds=4.0, clock=clock)
+    found = latencies(
+        [clock.subject("a", 10.0)], [track(1), track(2, weight=3.0)], seconds=4.0, clock=clock
+    )
     assert found[1].of(0).size == pytest.approx(3 * found[0].of(0).size, rel=0.05)
     half = [batch for _, batch in clock.runs[len(clock.runs) // 2 :]]
     assert set(half) == {1, 2}, "no shape is over while another has not begun"
@@ -67,7 +74,9 @@ def test_shapes_take_turns_and_share_the_time_by_weight():
 
 def test_least_rounds_are_measured_even_without_time():
     clock = Clock()
-    found = latencies([clock.subject("a", 10.0)], [track(1), track(2, least=7)], seconds=0.0, clock=clock)
+    found = latencies(
+        [clock.subject("a", 10.0)], [track(1), track(2, least=7)], seconds=0.0, clock=clock
+    )
     assert [each.milliseconds.shape[0] for each in found] == [1, 7]
 
 

@@ -19,7 +19,9 @@ def written(tmp_path, name, content):
 
 
 def test_text_lines_are_samples_and_blank_lines_are_none(tmp_path):
-    assert samples(written(tmp_path, "a.txt", " a cat \n\n a dog\n")) == Samples(values=("a cat", "a dog"))
+    assert samples(written(tmp_path, "a.txt", " a cat \n\n a dog\n")) == Samples(
+        values=("a cat", "a dog")
+    )
 
 
 def test_labelled_lines_keep_their_labels(tmp_path):
@@ -33,9 +35,15 @@ def test_first_samples_keep_their_own_labels(tmp_path):
 
 
 def test_arrays_are_rows_of_every_input(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.arange(6).reshape(3, 2), y=np.arange(3), labels=np.array([1, 0, 1]))
+    np.savez(
+        tmp_path / "a.npz", x=np.arange(6).reshape(3, 2), y=np.arange(3), labels=np.array([1, 0, 1])
+    )
     found = samples(tmp_path / "a.npz")
-    assert [(row["x"].tolist(), int(row["y"])) for row in found.values] == [([0, 1], 0), ([2, 3], 1), ([4, 5], 2)]
+    assert [(row["x"].tolist(), int(row["y"])) for row in found.values] == [
+        ([0, 1], 0),
+        ([2, 3], 1),
+        ([4, 5], 2),
+    ]
     assert found.labels == ("1", "0", "1")
 
 
@@ -44,7 +52,9 @@ def test_equal_rows_have_equal_identities():
     assert len(set(rows.identities())) == 2
 
 
-@pytest.mark.parametrize(("content", "words"), [("a cat", "'a cat' has no label"), ("glad\ta cat\nsad\t ", "sample 2")])
+@pytest.mark.parametrize(
+    ("content", "words"), [("a cat", "'a cat' has no label"), ("glad\ta cat\nsad\t ", "sample 2")]
+)
 def test_refuses_a_line_without_a_label_or_text(content, words, tmp_path):
     with pytest.raises(InputRefused, match=words):
         samples(written(tmp_path, "a.tsv", content))
@@ -52,7 +62,9 @@ def test_refuses_a_line_without_a_label_or_text(content, words, tmp_path):
 
 def test_refuses_arrays_of_different_lengths(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2))
-    with pytest.raises(InputRefused, match=r"holds x 3, y 2 rows; every array must have one row per sample"):
+    with pytest.raises(
+        InputRefused, match=r"holds x 3, y 2 rows; every array must have one row per sample"
+    ):
         samples(tmp_path / "a.npz")
 
 
@@ -99,7 +111,9 @@ def test_refuses_an_archive_cut_short_anywhere(tmp_path):
 
 def test_refuses_an_array_larger_than_any_memory(tmp_path):
     data = io.BytesIO()
-    np.lib.format.write_array_header_1_0(data, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)})
+    np.lib.format.write_array_header_1_0(
+        data, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)}
+    )
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", data.getvalue())
     with pytest.raises(InputRefused, match=r"a.npz cannot be read \("):
@@ -109,7 +123,9 @@ def test_refuses_an_array_larger_than_any_memory(tmp_path):
 def test_refuses_a_single_array_under_the_name_of_an_archive(tmp_path):
     with (tmp_path / "a.npz").open("wb") as file:
         np.save(file, np.zeros((3, 2)))
-    with pytest.raises(InputRefused, match=r"one array without a name; write np.savez\(path, name=array\)"):
+    with pytest.raises(
+        InputRefused, match=r"one array without a name; write np.savez\(path, name=array\)"
+    ):
         samples(tmp_path / "a.npz")
 
 

@@ -14,7 +14,9 @@ from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.tiny import word_tokenizer
 
 TEXTS = ("a cat sat under the red house", "a cat", "a dog ran")
-ROWS = tuple({"x": np.full((3, 2), float(value)), "mask": np.array(value % 2 == 0)} for value in range(3))
+ROWS = tuple(
+    {"x": np.full((3, 2), float(value)), "mask": np.array(value % 2 == 0)} for value in range(3)
+)
 RECORDS = (
     TensorRecord(name="x", datatype="FP16", shape=(-1, -1, 2)),
     TensorRecord(name="mask", datatype="BOOL", shape=(-1,)),
@@ -24,7 +26,9 @@ RECORDS = (
 @pytest.fixture
 def texts(tmp_path):
     word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    return TextEncoder(tmp_path / "tokenizer.json", inputs=("input_ids", "attention_mask"), longest=6)
+    return TextEncoder(
+        tmp_path / "tokenizer.json", inputs=("input_ids", "attention_mask"), longest=6
+    )
 
 
 def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_served(texts):
@@ -37,7 +41,11 @@ def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_serve
 
 def test_shaped_texts_are_real_tokens_alone(texts):
     feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
-    assert feed["input_ids"].shape == (2, 5) and feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
+    assert (
+        feed["input_ids"].shape == (2, 5)
+        and feed["attention_mask"].all()
+        and (feed["input_ids"] > 0).all()
+    )
 
 
 def test_batches_come_in_order(texts):
@@ -60,10 +68,15 @@ def test_shaped_arrays_have_the_rows_and_sequence_asked_for():
 
 
 def test_refuses_a_row_of_another_shape():
-    with pytest.raises(InputRefused, match=r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)"):
+    with pytest.raises(
+        InputRefused,
+        match=r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)",
+    ):
         TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 5)), "mask": np.array(True)}])
 
 
 def test_refuses_a_row_without_an_input():
-    with pytest.raises(InputRefused, match=r"no array for input 'mask' of the network; it has: x; add it"):
+    with pytest.raises(
+        InputRefused, match=r"no array for input 'mask' of the network; it has: x; add it"
+    ):
         TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])

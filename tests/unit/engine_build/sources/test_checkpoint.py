@@ -7,7 +7,12 @@ import json
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.checkpoint import class_names, configuration, read_json, refuse_other_poolings
+from engine_build.sources.checkpoint import (
+    class_names,
+    configuration,
+    read_json,
+    refuse_other_poolings,
+)
 
 
 def test_a_file_that_is_not_there_is_the_default(tmp_path):
@@ -18,7 +23,10 @@ def test_a_file_that_is_not_there_is_the_default(tmp_path):
 @pytest.mark.parametrize("content", ["[1, 2]", '"text"', "null", "3"])
 def test_refuses_a_configuration_that_is_no_object(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(SourceFault, match=r"config.json of the checkpoint holds \w+, not an object; fetch or save it again"):
+    with pytest.raises(
+        SourceFault,
+        match=r"config.json of the checkpoint holds \w+, not an object; fetch or save it again",
+    ):
         class_names(configuration(tmp_path))
 
 
@@ -32,7 +40,9 @@ def test_refuses_a_file_that_is_no_json(content, tmp_path):
 @pytest.mark.parametrize("content", [[1], [{}], [None]])
 def test_refuses_modules_without_a_type(content, tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps(content))
-    with pytest.raises(SourceFault, match=r"modules.json of the checkpoint has a module without a type"):
+    with pytest.raises(
+        SourceFault, match=r"modules.json of the checkpoint has a module without a type"
+    ):
         refuse_other_poolings(tmp_path)
 
 

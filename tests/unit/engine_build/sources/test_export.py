@@ -29,7 +29,9 @@ def copied(checkpoint, tmp_path):
 @pytest.fixture(scope="module")
 def exported(checkpoint, tmp_path_factory):
     source = SourceModel(checkpoint, longest=16)
-    return source, export(source, sentences(30, seed=3), tmp_path_factory.mktemp("network"), longest=16)
+    return source, export(
+        source, sentences(30, seed=3), tmp_path_factory.mktemp("network"), longest=16
+    )
 
 
 def test_network_takes_every_batch_and_sequence(exported):
@@ -54,15 +56,23 @@ def test_network_pools_without_padding_and_normalises(exported):
 
 def test_network_has_the_agreed_names_and_opset(exported):
     model = onnx.load(exported[1].path)
-    assert [each.name for each in model.graph.input] == ["input_ids", "attention_mask", "token_type_ids"]
-    assert exported[1].outputs == (TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, WIDTH)),)
+    assert [each.name for each in model.graph.input] == [
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+    ]
+    assert exported[1].outputs == (
+        TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, WIDTH)),
+    )
     assert model.opset_import[0].version == 17
 
 
 def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
     config = json.loads((copied / "config.json").read_text()) | {"type_vocab_size": 1}
     weights = load_file(copied / "model.safetensors")
-    weights["embeddings.token_type_embeddings.weight"] = weights["embeddings.token_type_embeddings.weight"][:1].clone()
+    weights["embeddings.token_type_embeddings.weight"] = weights[
+        "embeddings.token_type_embeddings.weight"
+    ][:1].clone()
     save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
     (copied / "config.json").write_text(json.dumps(config))
     network = export(SourceModel(copied, longest=16), sentences(20, seed=3), tmp_path, longest=16)
@@ -71,14 +81,20 @@ def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
 
 def test_refuses_an_export_that_differs(exported):
     source, network = exported
-    feeds = comparison_feeds(TextEncoder(network.tokenizer, inputs=network.input_names, longest=16), sentences(20, seed=3), 16)
+    feeds = comparison_feeds(
+        TextEncoder(network.tokenizer, inputs=network.input_names, longest=16),
+        sentences(20, seed=3),
+        16,
+    )
 
     class Shifted(OrtNetwork):
         def rows(self, feed):
             return super().rows(feed) + 0.001
 
     assert largest_difference(source, OrtNetwork(network.path), feeds) < 1e-5
-    with pytest.raises(SourceFault, match=r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "):
+    with pytest.raises(
+        SourceFault, match=r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "
+    ):
         largest_difference(source, Shifted(network.path), feeds)
 
 
@@ -86,14 +102,20 @@ def test_refuses_weights_that_are_nan(copied):
     weights = load_file(copied / "model.safetensors")
     weights["encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
     save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(SourceFault, match=r"weight encoder.layer.1.output.dense.weight of the source holds NaN"):
+    with pytest.raises(
+        SourceFault, match=r"weight encoder.layer.1.output.dense.weight of the source holds NaN"
+    ):
         SourceModel(copied, longest=16)
 
 
 def test_refuses_another_pooling(copied):
     (copied / "1_Pooling").mkdir()
-    (copied / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
-    with pytest.raises(SourceFault, match="pools by pooling_mode_cls_token; allowed: pooling_mode_mean_tokens"):
+    (copied / "1_Pooling/config.json").write_text(
+        json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
+    )
+    with pytest.raises(
+        SourceFault, match="pools by pooling_mode_cls_token; allowed: pooling_mode_mean_tokens"
+    ):
         SourceModel(copied, longest=16)
 
 
@@ -105,7 +127,9 @@ def test_refuses_sequences_longer_than_the_model_takes(checkpoint):
 def test_refuses_a_tokenizer_of_another_model(copied, tmp_path):
     text = (copied / "tokenizer.json").read_text()
     (copied / "tokenizer.json").write_text(text.replace('"today":', '"today": 4000, "was":'))
-    with pytest.raises(SourceFault, match=r"the tokenizer gives token 4000 \('today'\), but the model knows 37"):
+    with pytest.raises(
+        SourceFault, match=r"the tokenizer gives token 4000 \('today'\), but the model knows 37"
+    ):
         export(SourceModel(copied, longest=16), ["a cat today", "a dog"], tmp_path, longest=16)
 
 

@@ -7,14 +7,22 @@ import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.onnx_source import opset, read_model, refuse_broken_weights, refuse_external_data, tensor_records
+from engine_build.sources.onnx_source import (
+    opset,
+    read_model,
+    refuse_broken_weights,
+    refuse_external_data,
+    tensor_records,
+)
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 
 
 def test_file_is_read_with_its_records_and_opset(tmp_path):
     model = read_model(linear(tmp_path / "model.onnx"))
-    assert tensor_records(model.graph.input) == (TensorRecord(name="x", datatype="FP32", shape=(-1, 4)),)
+    assert tensor_records(model.graph.input) == (
+        TensorRecord(name="x", datatype="FP32", shape=(-1, 4)),
+    )
     assert opset(model) == 17
 
 
@@ -27,14 +35,18 @@ def test_mask_of_infinities_is_no_broken_weight(tmp_path):
 def test_refuses_a_weight_that_is_no_number(value, tmp_path):
     weight = np.ones((4, 3), dtype=np.float32)
     weight[2, 1] = value
-    with pytest.raises(SourceFault, match=r"weight w holds NaN or Inf; train or export the source again"):
+    with pytest.raises(
+        SourceFault, match=r"weight w holds NaN or Inf; train or export the source again"
+    ):
         refuse_broken_weights(read_model(linear(tmp_path / "model.onnx", weight=weight)))
 
 
 def test_refuses_a_constant_node_that_is_no_number(tmp_path):
     value = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32))
     nodes = [node("Constant", "", "c", value=value), node("Add", "x c", "y")]
-    path = write_graph(tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
+    path = write_graph(
+        tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
+    )
     with pytest.raises(SourceFault, match=r"weight c holds NaN"):
         refuse_broken_weights(read_model(path))
 
@@ -55,8 +67,17 @@ def test_a_datatype_that_onnx_does_not_know_is_told_by_its_number(tmp_path):
 def test_refuses_weights_in_other_files(tmp_path):
     path = linear(tmp_path / "inner.onnx", weight=np.ones((4, 3), dtype=np.float32))
     outer = tmp_path / "model.onnx"
-    onnx.save(onnx.load(path), outer, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
-    with pytest.raises(SourceFault, match=r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save"):
+    onnx.save(
+        onnx.load(path),
+        outer,
+        save_as_external_data=True,
+        location="model.onnx.data",
+        size_threshold=0,
+    )
+    with pytest.raises(
+        SourceFault,
+        match=r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save",
+    ):
         read_model(outer)
 
 
@@ -82,14 +103,22 @@ def in_a_branch():
 
 @pytest.mark.parametrize("nodes", [in_a_constant, in_a_branch])
 def test_refuses_constants_and_branches_in_other_files(nodes, tmp_path):
-    path = write_graph(tmp_path / "model.onnx", nodes(), [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
-    with pytest.raises(SourceFault, match=r"keeps \d weights in other files \(\.\./\.\./etc/passwd\)"):
+    path = write_graph(
+        tmp_path / "model.onnx", nodes(), [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
+    )
+    with pytest.raises(
+        SourceFault, match=r"keeps \d weights in other files \(\.\./\.\./etc/passwd\)"
+    ):
         read_model(path)
 
 
 def test_refuses_a_functions_constant_in_another_file():
-    function = onnx.helper.make_function("own", "F", ["x"], ["y"], in_a_constant(), [onnx.helper.make_opsetid("", 17)])
-    graph = onnx.helper.make_graph([node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)])
+    function = onnx.helper.make_function(
+        "own", "F", ["x"], ["y"], in_a_constant(), [onnx.helper.make_opsetid("", 17)]
+    )
+    graph = onnx.helper.make_graph(
+        [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
+    )
     model = onnx.helper.make_model(graph, functions=[function])
     with pytest.raises(SourceFault, match=r"m.onnx keeps 1 weights in other files"):
         refuse_external_data("m.onnx", model)
@@ -98,11 +127,15 @@ def test_refuses_a_functions_constant_in_another_file():
 def test_refuses_a_broken_weight_within_a_branch(tmp_path):
     made = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
     weight = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32), "inner")
-    branch = onnx.helper.make_graph([node("Identity", "inner", "b")], "branch", [], [made], [weight])
+    branch = onnx.helper.make_graph(
+        [node("Identity", "inner", "b")], "branch", [], [made], [weight]
+    )
     truth = onnx.numpy_helper.from_array(np.array(True))
     chosen = node("If", "t", "d", then_branch=branch, else_branch=branch)
     nodes = [node("Constant", "", "t", value=truth), chosen, node("Add", "x d", "y")]
-    path = write_graph(tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
+    path = write_graph(
+        tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
+    )
     with pytest.raises(SourceFault, match=r"weight inner holds NaN"):
         refuse_broken_weights(read_model(path))
 
@@ -112,11 +145,15 @@ def test_refuses_a_truncated_file(share, tmp_path):
     path = linear(tmp_path / "model.onnx")
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short: export it again"):
+    with pytest.raises(
+        SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short: export it again"
+    ):
         read_model(path)
 
 
 def test_refuses_a_graph_that_the_checker_refuses(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [node("Relu", "missing", "y")], [tensor("x", 4)], [tensor("y", 4)])
+    path = write_graph(
+        tmp_path / "model.onnx", [node("Relu", "missing", "y")], [tensor("x", 4)], [tensor("y", 4)]
+    )
     with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*missing"):
         read_model(path)

@@ -48,5 +48,8 @@ def test_int8_takes_opset_13():
 
 def test_refuses_an_opset_without_an_axis_for_int8():
     refuse_opset(12, PLATFORMS["triton-24.10-cpu"])
-    with pytest.raises(NetworkRefused, match=r"has opset 12, and INT8 needs 13 or newer; export it with opset 17, or ask for"):
+    with pytest.raises(
+        NetworkRefused,
+        match=r"has opset 12, and INT8 needs 13 or newer; export it with opset 17, or ask for",
+    ):
         refuse_opset(12, PLATFORMS["triton-24.10-cpu"], may_be_int8=True)

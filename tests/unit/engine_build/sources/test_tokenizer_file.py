@@ -41,36 +41,53 @@ def test_tokenizer_may_be_smaller_than_the_models_table(folder):
 
 def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
     path = checked(changed(folder, padding=None), padding=3).save(tmp_path)
-    ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])["input_ids"]
+    ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])[
+        "input_ids"
+    ]
     assert ids[1, -1] == 3
 
 
 def test_refuses_a_token_that_the_model_has_no_row_for(folder):
-    with pytest.raises(SourceFault, match=rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}"):
+    with pytest.raises(
+        SourceFault,
+        match=rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}",
+    ):
         checked(folder, vocabulary=VOCABULARY - 5)
 
 
 def test_refuses_another_padding_than_the_models(folder):
-    with pytest.raises(SourceFault, match=r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair"):
+    with pytest.raises(
+        SourceFault,
+        match=r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair",
+    ):
         checked(folder, padding=1)
 
 
 def test_refuses_a_model_whose_padding_the_tokenizer_does_not_have(folder):
-    with pytest.raises(SourceFault, match=r"the model pads with token 900, which the tokenizer does not have"):
+    with pytest.raises(
+        SourceFault, match=r"the model pads with token 900, which the tokenizer does not have"
+    ):
         checked(changed(folder, padding=None), vocabulary=1000, padding=900)
 
 
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     state = json.loads((folder / "tokenizer.json").read_text())
     state["model"]["vocab"]["nothing"] = state["model"]["vocab"].pop("[PAD]")
-    with pytest.raises(SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"):
+    with pytest.raises(
+        SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"
+    ):
         checked(changed(folder, padding=None, model=state["model"]), padding=None).save(tmp_path)
 
 
 def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
-    (folder / "tokenizer_config.json").write_text(json.dumps({"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}})
+    )
     checked(folder)
-    with pytest.raises(SourceFault, match=r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text"):
+    with pytest.raises(
+        SourceFault,
+        match=r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text",
+    ):
         checked(changed(folder, post_processor=None))
 
 

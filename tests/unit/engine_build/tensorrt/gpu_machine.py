@@ -23,7 +23,8 @@ from tests.unit.engine_build.tiny import model, write_tree
 TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
 PROGRAM = Path(__file__).with_name("stand_in_gpu.py")
 TEXT = tuple(
-    TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask", "token_type_ids")
+    TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
+    for name in ("input_ids", "attention_mask", "token_type_ids")
 )
 WRAPPER = """#!{python}
 import runpy, sys
@@ -42,7 +43,14 @@ class GpuMachine:
         self.describe()
         for name in ("trtexec", "nvidia-smi"):
             path = self.bin / name
-            path.write_text(WRAPPER.format(python=sys.executable, machine=str(self._machine), name=name, program=str(PROGRAM)))
+            path.write_text(
+                WRAPPER.format(
+                    python=sys.executable,
+                    machine=str(self._machine),
+                    name=name,
+                    program=str(PROGRAM),
+                )
+            )
             path.chmod(0o755)
         monkeypatch.setenv("PATH", str(self.bin), prepend=":")
 
@@ -54,7 +62,16 @@ class GpuMachine:
         """Changes of stand_in_gpu.DEFAULTS."""
         self._machine.write_text(json.dumps(changes))
 
-    def shop(self, precision="auto", *, store=None, platform="triton-26.05", instance="ml.g5.xlarge", out="out", **engine):
+    def shop(
+        self,
+        precision="auto",
+        *,
+        store=None,
+        platform="triton-26.05",
+        instance="ml.g5.xlarge",
+        out="out",
+        **engine,
+    ):
         """A build's tools with real processes, its work folder not yet entered."""
         spec = model("tiny", precision, endpoint={"instance_type": instance})
         spec["engine"] = {**spec["engine"], **engine}
@@ -69,7 +86,10 @@ class GpuMachine:
 
     def networks(self):
         """The tiny network, and one with a Q/DQ pair."""
-        return {name: self.network(name, write(self.folder)) for name, write in (("float", lambda _: TINY), ("int8", quantized))}
+        return {
+            name: self.network(name, write(self.folder))
+            for name, write in (("float", lambda _: TINY), ("int8", quantized))
+        }
 
     def network(self, precision, path):
         """A network of the tiny one's inputs and outputs."""
@@ -94,13 +114,21 @@ def install_runtime(monkeypatch, *, lacks=()):
 def quantized(folder):
     """The tiny network with a Q/DQ pair behind its first Add."""
     network = onnx.load(TINY)
-    place, node = next((place, node) for place, node in enumerate(network.graph.node) if node.op_type == "Add")
+    place, node = next(
+        (place, node) for place, node in enumerate(network.graph.node) if node.op_type == "Add"
+    )
     output = node.output[0]
     node.output[0] = "before"
     constants = {"scale": np.array(0.02, dtype=np.float32), "zero": np.array(0, dtype=np.int8)}
-    network.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    network.graph.node.insert(place + 1, helper.make_node("QuantizeLinear", ["before", "scale", "zero"], ["q"]))
-    network.graph.node.insert(place + 2, helper.make_node("DequantizeLinear", ["q", "scale", "zero"], [output]))
+    network.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in constants.items()
+    )
+    network.graph.node.insert(
+        place + 1, helper.make_node("QuantizeLinear", ["before", "scale", "zero"], ["q"])
+    )
+    network.graph.node.insert(
+        place + 2, helper.make_node("DequantizeLinear", ["q", "scale", "zero"], [output])
+    )
     path = folder / "quantized.onnx"
     onnx.save(network, path)
     return path

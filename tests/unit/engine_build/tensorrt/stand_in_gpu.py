@@ -1,8 +1,12 @@
-"""Programs of a GPU machine that has no GPU: trtexec and nvidia-smi, with the words and files of the real ones.
+"""Programs of a GPU machine that has no GPU: trtexec and nvidia-smi, with the words and files of
+the real ones.
 
-What they write follows NVIDIA/TensorRT's samples at v10.16 and v11.1 (logging.h, printPlanVersion, exportJSONTrace) and the
-inspector's documented JSON. `python stand_in_gpu.py PROGRAM ARGUMENT...`; the machine is described by machine.json beside it.
-A "plan" is the real plan's first 28 bytes, then JSON that the stand-in for TensorRT's runtime can run.
+What they write follows NVIDIA/TensorRT's samples at v10.16 and v11.1 (logging.h, printPlanVersion,
+exportJSONTrace) and the
+inspector's documented JSON. `python stand_in_gpu.py PROGRAM ARGUMENT...`; the machine is described
+by machine.json beside it.
+A "plan" is the real plan's first 28 bytes, then JSON that the stand-in for TensorRT's runtime can
+run.
 """
 
 from __future__ import annotations
@@ -41,7 +45,11 @@ def main(program, arguments, machine):
 def run(options, machine):
     """trtexec."""
     dialect = 11 if machine["version"][0] >= 11 else 10
-    known = {line.split()[0] for line in (FLAGS / f"trtexec_flags_{dialect}.txt").read_text().splitlines() if line[0] == "-"}
+    known = {
+        line.split()[0]
+        for line in (FLAGS / f"trtexec_flags_{dialect}.txt").read_text().splitlines()
+        if line[0] == "-"
+    }
     unknown = sorted(set(options) - known)
     if unknown:
         return failed(f"Unknown option: {unknown[0]} ")
@@ -94,7 +102,9 @@ def build(options, machine):
 def measure(options, plan, machine, dialect):
     """--loadEngine, with the files it exports."""
     if machine["breaks_at"] == "run":
-        return failed("IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access was encountered)")
+        return failed(
+            "IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access was encountered)"
+        )
     if plan["has_code"] and "--versionCompatible" not in options:
         return failed("Engine deserialization failed")
     shapes = dict(pair.rsplit(":", 1) for pair in options["--shapes"].split(","))
@@ -104,7 +114,10 @@ def measure(options, plan, machine, dialect):
     if "--exportLayerInfo" in options:
         Path(options["--exportLayerInfo"]).write_text(json.dumps(inspected(plan, dialect)))
     if "--exportTimes" in options:
-        rows = [{"startEnqMs": float(index), "computeMs": 1.25, "latencyMs": 1.25 + index / 1000} for index in range(9)]
+        rows = [
+            {"startEnqMs": float(index), "computeMs": 1.25, "latencyMs": 1.25 + index / 1000}
+            for index in range(9)
+        ]
         Path(options["--exportTimes"]).write_text(json.dumps(rows))
     said("Throughput: 800.12 qps")
     return 0
@@ -112,7 +125,9 @@ def measure(options, plan, machine, dialect):
 
 def inspected(plan, dialect):
     """The inspector's JSON."""
-    layers = [layer(index, "Int8" if index < plan["int8"] else "Half") for index in range(plan["nodes"])]
+    layers = [
+        layer(index, "Int8" if index < plan["int8"] else "Half") for index in range(plan["nodes"])
+    ]
     if dialect == 10:
         return {"Layers": layers, "Bindings": [*plan["inputs"], *plan["outputs"]]}
     tensors = [
@@ -123,7 +138,14 @@ def inspected(plan, dialect):
             "Dimensions": [-1, -1],
             "Location": "Device",
             "IsShapeInferenceIO": False,
-            "ProfileInfo": [{"MinShape": [1, 4], "OptShape": [2, 8], "MaxShape": [4, 16], "Format": "Row major linear"}],
+            "ProfileInfo": [
+                {
+                    "MinShape": [1, 4],
+                    "OptShape": [2, 8],
+                    "MaxShape": [4, 16],
+                    "Format": "Row major linear",
+                }
+            ],
         }
         for mode, names in (("Input", plan["inputs"]), ("Output", plan["outputs"]))
         for name in names
@@ -133,8 +155,19 @@ def inspected(plan, dialect):
 
 def layer(index, kind):
     """One layer of a plan built with detailed verbosity."""
-    tensor = {"Name": f"t{index}", "Location": "Device", "Dimensions": [2, 8], "Format/Datatype": kind}
-    return {"Name": f"__myl_{index}", "LayerType": "gemm", "Inputs": [tensor], "Outputs": [tensor], "TacticName": "sm80_xmma"}
+    tensor = {
+        "Name": f"t{index}",
+        "Location": "Device",
+        "Dimensions": [2, 8],
+        "Format/Datatype": kind,
+    }
+    return {
+        "Name": f"__myl_{index}",
+        "LayerType": "gemm",
+        "Inputs": [tensor],
+        "Outputs": [tensor],
+        "TacticName": "sm80_xmma",
+    }
 
 
 def failed(reason):
@@ -145,7 +178,10 @@ def failed(reason):
 
 def said(text, severity="I"):
     """One line of the log."""
-    print(f"[11/21/2026-09:00:00] [{severity}] {text}", file=sys.stderr if severity == "E" else sys.stdout)
+    print(
+        f"[11/21/2026-09:00:00] [{severity}] {text}",
+        file=sys.stderr if severity == "E" else sys.stdout,
+    )
 
 
 if __name__ == "__main__":

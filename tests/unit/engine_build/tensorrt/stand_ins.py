@@ -1,4 +1,6 @@
-"""A stand-in for TensorRT's runtime: ONNX Runtime plays the plan, in the memory of the recorded CUDA."""
+"""A stand-in for TensorRT's runtime: ONNX Runtime plays the plan, in the memory of the recorded
+CUDA.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class StandInTensorRT(TensorRTNames):
 
             def deserialize_cuda_engine(self, serialized_engine):
                 if serialized_engine[:4] != b"ftrt":
-                    logger.log(1, "The engine plan file is not compatible with this version of TensorRT")
+                    logger.log(
+                        1, "The engine plan file is not compatible with this version of TensorRT"
+                    )
                     return None
                 trt.engines.append(StandInEngine(json.loads(serialized_engine[28:]), trt._cuda))
                 return trt.engines[-1]
@@ -57,10 +61,15 @@ class StandInEngine:
         self.num_io_tensors = len(self.names)
         self.profiles = [
             {
-                kind: {pair.rsplit(":", 1)[0]: tuple(map(int, pair.rsplit(":", 1)[1].split("x"))) for pair in text.split(",")}
+                kind: {
+                    pair.rsplit(":", 1)[0]: tuple(map(int, pair.rsplit(":", 1)[1].split("x")))
+                    for pair in text.split(",")
+                }
                 for kind, text in zip(("min", "opt", "max"), texts, strict=True)
             }
-            for texts in zip(*(plan["shapes"][kind].split("|") for kind in ("min", "opt", "max")), strict=True)
+            for texts in zip(
+                *(plan["shapes"][kind].split("|") for kind in ("min", "opt", "max")), strict=True
+            )
         ]
         self.num_optimization_profiles = len(self.profiles)
         self.runs: list[tuple[int, dict[str, tuple[int, ...]]]] = []
@@ -101,7 +110,9 @@ class StandInContext:
     def set_input_shape(self, name, shape):
         low, _, high = self.engine.get_tensor_profile_shape(name, self.profile)
         self.shapes[name] = shape
-        return len(low) == len(shape) and all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True))
+        return len(low) == len(shape) and all(
+            a <= b <= c for a, b, c in zip(low, shape, high, strict=True)
+        )
 
     def infer_shapes(self):
         return [name for name in self.engine.plan["inputs"] if name not in self.shapes]
@@ -130,4 +141,6 @@ class StandInContext:
             ctypes.memmove(values.ctypes.data, self.addresses[name], values.nbytes)
             feed[name] = values
         found = self.network.values(self.engine.plan["outputs"], feed)
-        return {name: np.ascontiguousarray(values, dtype=np.float32) for name, values in found.items()}
+        return {
+            name: np.ascontiguousarray(values, dtype=np.float32) for name, values in found.items()
+        }

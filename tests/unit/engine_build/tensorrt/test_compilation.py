@@ -1,4 +1,6 @@
-"""The GPU half of the road with programs that are stood in for: typed network, trtexec, plan read back, candidate."""
+"""The GPU half of the road with programs that are stood in for: typed network, trtexec, plan read
+back, candidate.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def test_auto_makes_fp16_and_int8_plans_that_are_read_back(machine):
     shop = machine.shop()
     plain, int8 = made(shop, machine.networks())
     assert [plain.precision, int8.precision] == ["fp16", "int8"]
-    assert (plain.plan.tensorrt, plain.plan.int8_layers, int8.plan.int8_layers) == ("10.16.1.11", 0, 1)
+    assert (plain.plan.tensorrt, plain.plan.int8_layers, int8.plan.int8_layers) == (
+        "10.16.1.11",
+        0,
+        1,
+    )
     assert int8.plan.layers > 10 and plain.plan.timing_cache_sha256 is not None
     assert plain.plan.command.startswith(
         "trtexec --onnx=network.onnx --saveEngine=model.plan --stronglyTyped --minShapes=input_ids:"
@@ -58,8 +64,14 @@ def test_plan_answers_in_the_runtime_that_judges_it(machine, monkeypatch):
     candidate = made(machine.shop(), machine.networks())[0]
     install_runtime(monkeypatch)
     ids = np.arange(1, 17).reshape(2, 8)
-    feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    assert np.allclose(opened("tensorrt", candidate.path).rows(feed), OrtNetwork(TINY).rows(feed), atol=2e-3)
+    feed = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+    }
+    assert np.allclose(
+        opened("tensorrt", candidate.path).rows(feed), OrtNetwork(TINY).rows(feed), atol=2e-3
+    )
 
 
 def test_eleven_builds_the_same_networks_without_typing_flags(machine):
@@ -86,7 +98,9 @@ def test_bf16_is_left_to_trtexec_in_dialect_10(machine):
 
 def test_refuses_bf16_in_dialect_11(machine):
     machine.describe(version=ELEVEN)
-    with pytest.raises(InputRefused, match=r"bf16 needs TensorRT 10, and platform triton-26.06 has TensorRT 11"):
+    with pytest.raises(
+        InputRefused, match=r"bf16 needs TensorRT 10, and platform triton-26.06 has TensorRT 11"
+    ):
         machine.shop("bf16", platform="triton-26.06")
 
 
@@ -106,12 +120,18 @@ def test_engine_options_reach_trtexec(machine):
         "--versionCompatible",
     ):
         assert flag in candidate.plan.command
-    (run,) = [line for line in told(shop).splitlines() if "--loadEngine" in line and "--shapes" in line and "$ trtexec" in line]
+    (run,) = [
+        line
+        for line in told(shop).splitlines()
+        if "--loadEngine" in line and "--shapes" in line and "$ trtexec" in line
+    ]
     assert "--versionCompatible" in run
 
 
 def test_calibration_cache_is_given_to_trtexec(machine):
-    shop = machine.shop("int8", quantization="calibration-cache", calibration=calibration("entropy"))
+    shop = machine.shop(
+        "int8", quantization="calibration-cache", calibration=calibration("entropy")
+    )
     path = shop.kept.path(cache_path(shop.order))
     path.parent.mkdir(parents=True)
     path.write_text("TRT-101601-EntropyCalibration2\ninput: 3c010a14\n")
@@ -122,7 +142,9 @@ def test_calibration_cache_is_given_to_trtexec(machine):
 
 
 def test_refuses_int8_whose_calibration_cache_was_not_made(machine):
-    shop = machine.shop("int8", quantization="calibration-cache", calibration=calibration("entropy"))
+    shop = machine.shop(
+        "int8", quantization="calibration-cache", calibration=calibration("entropy")
+    )
     with pytest.raises(InputRefused, match="there is no calibration cache"):
         made(shop, {"float": machine.networks()["float"]})
 
@@ -137,7 +159,9 @@ def test_finished_plans_are_reused_after_a_kill(machine):
     machine.describe(breaks_at="compile")
     again = machine.shop()
     assert made(again, machine.networks()) == first
-    assert "the plan of an earlier run is reused" in told(again) and "--saveEngine" not in told(again)
+    assert "the plan of an earlier run is reused" in told(again) and "--saveEngine" not in told(
+        again
+    )
 
 
 @pytest.mark.parametrize("change", ["record", "plan", "network", "option"])
@@ -185,13 +209,19 @@ def test_each_process_has_its_log_and_its_line_in_the_script(machine):
     made(machine.shop("fp16"), machine.networks())
     logs = sorted(path.name for path in (machine.folder / "out/logs").iterdir())
     assert logs == ["01-nvidia-smi.log", *(f"0{place}-trtexec.log" for place in (2, 3, 4, 5))]
-    assert "&&&& PASSED TensorRT.trtexec [TensorRT v101601] [b11]" in (machine.folder / "out/logs/02-trtexec.log").read_text()
+    assert (
+        "&&&& PASSED TensorRT.trtexec [TensorRT v101601] [b11]"
+        in (machine.folder / "out/logs/02-trtexec.log").read_text()
+    )
     assert (machine.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
 
 
 def test_refuses_an_int8_plan_without_an_int8_layer(machine):
     machine.describe(loses_int8=True)
-    with pytest.raises(NetworkRefused, match=r"none of its \d+ layers computes in INT8, though precision int8 was asked for"):
+    with pytest.raises(
+        NetworkRefused,
+        match=r"none of its \d+ layers computes in INT8, though precision int8 was asked for",
+    ):
         made(machine.shop("int8"), machine.networks())
 
 
@@ -203,13 +233,18 @@ def test_refuses_a_plan_of_another_tensorrt(machine):
 
 def test_refuses_what_trtexec_refuses_in_its_own_words(machine):
     machine.describe(breaks_at="compile")
-    with pytest.raises(NetworkRefused, match=r"code 1 and gave no fp16 plan: Error Code 9: Skipping tactic .* memory; the log"):
+    with pytest.raises(
+        NetworkRefused,
+        match=r"code 1 and gave no fp16 plan: Error Code 9: Skipping tactic .* memory; the log",
+    ):
         made(machine.shop("fp16"), machine.networks())
 
 
 def test_refuses_a_plan_that_does_not_run(machine):
     machine.describe(breaks_at="run")
-    with pytest.raises(NetworkRefused, match=r"does not run at its own opt shape .*illegal memory access"):
+    with pytest.raises(
+        NetworkRefused, match=r"does not run at its own opt shape .*illegal memory access"
+    ):
         made(machine.shop("fp16"), machine.networks())
 
 
@@ -223,16 +258,24 @@ def test_machine_of_the_key_is_taken(machine, monkeypatch):
 def test_refuses_a_machine_that_could_not_judge_the_plans(machine, monkeypatch, lacks):
     install_runtime(monkeypatch, lacks=lacks)
     shop = machine.shop()
-    with pytest.raises(InputRefused, match=f"cannot be judged on this machine, whose Python has no {lacks[0]}"):
+    with pytest.raises(
+        InputRefused, match=f"cannot be judged on this machine, whose Python has no {lacks[0]}"
+    ):
         check_machine(shop.order, shop.runner)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"gpus": ["NVIDIA L4, 580.95.05, 8.9, 23034"]}, "NVIDIA L4 has compute capability 8.9, but engine .* is for 8.6"),
+        (
+            {"gpus": ["NVIDIA L4, 580.95.05, 8.9, 23034"]},
+            "NVIDIA L4 has compute capability 8.9, but engine .* is for 8.6",
+        ),
         ({"gpus": []}, "finds no GPU on this machine .*No devices were found"),
-        ({"version": ELEVEN}, r"trtexec is of TensorRT 11\.0\.0\.114, but platform triton-26\.05 serves 10\.16\.1\.11"),
+        (
+            {"version": ELEVEN},
+            r"trtexec is of TensorRT 11\.0\.0\.114, but platform triton-26\.05 serves 10\.16\.1\.11",
+        ),
     ],
 )
 def test_refuses_another_machine_before_anything_is_made(machine, changes, reason):
@@ -243,5 +286,8 @@ def test_refuses_another_machine_before_anything_is_made(machine, changes, reaso
 
 
 def test_refuses_fp8_in_one_sentence(machine):
-    with pytest.raises(InputRefused, match=r"fp8 cannot be built: nothing calibrates an FP8 network.* allowed: fp32, fp16"):
+    with pytest.raises(
+        InputRefused,
+        match=r"fp8 cannot be built: nothing calibrates an FP8 network.* allowed: fp32, fp16",
+    ):
         machine.shop("fp8", instance="ml.g6.xlarge")

@@ -11,7 +11,10 @@ from engine_build.tensorrt.fitting import Range, chosen, filled, parts
 
 def profile(batch, sequence, *names):
     low, opt, high = zip(batch, sequence, strict=True)
-    return {name: Range(smallest=low, opt=opt, largest=high) for name in names or ("input_ids", "attention_mask")}
+    return {
+        name: Range(smallest=low, opt=opt, largest=high)
+        for name in names or ("input_ids", "attention_mask")
+    }
 
 
 def feed(rows, tokens, *names):
@@ -23,7 +26,9 @@ SHORT = profile((1, 8, 32), (16, 64, 128))
 LONG = profile((1, 1, 4), (128, 256, 512))
 
 
-@pytest.mark.parametrize(("rows", "tokens", "index"), [(1, 16, 0), (32, 128, 0), (1, 512, 1), (1, 128, 1), (4, 128, 0)])
+@pytest.mark.parametrize(
+    ("rows", "tokens", "index"), [(1, 16, 0), (32, 128, 0), (1, 512, 1), (1, 128, 1), (4, 128, 0)]
+)
 def test_profile_is_the_one_tuned_nearest(rows, tokens, index):
     assert chosen(feed(rows, tokens), [SHORT, LONG]) == index
 
@@ -35,8 +40,17 @@ def test_feed_that_fits_is_left_alone():
 
 def test_short_rows_are_filled_with_zeros_that_the_mask_hides():
     found = filled(feed(2, 5), [SHORT, LONG])
-    assert {name: values.shape for name, values in found.items()} == {"input_ids": (2, 16), "attention_mask": (2, 16)}
-    assert (found["attention_mask"][:, 5:] == 0).all() and found["input_ids"][1, :5].tolist() == [6, 7, 8, 9, 10]
+    assert {name: values.shape for name, values in found.items()} == {
+        "input_ids": (2, 16),
+        "attention_mask": (2, 16),
+    }
+    assert (found["attention_mask"][:, 5:] == 0).all() and found["input_ids"][1, :5].tolist() == [
+        6,
+        7,
+        8,
+        9,
+        10,
+    ]
 
 
 def test_few_rows_are_filled_with_the_last_one():
@@ -51,12 +65,17 @@ def test_large_batch_is_cut_to_what_its_own_profile_takes():
 
 
 def test_parts_hold_every_row_once():
-    found = np.concatenate([part["input_ids"][:rows] for part, rows in parts(feed(70, 64), [SHORT])])
+    found = np.concatenate(
+        [part["input_ids"][:rows] for part, rows in parts(feed(70, 64), [SHORT])]
+    )
     assert (found == feed(70, 64)["input_ids"]).all()
 
 
 def test_refuses_rows_that_no_profile_takes():
-    with pytest.raises(InputRefused, match=r"takes input_ids 2x600, .*allowed: input_ids 1x16 to 32x128, .*; input_ids 1x128 to"):
+    with pytest.raises(
+        InputRefused,
+        match=r"takes input_ids 2x600, .*allowed: input_ids 1x16 to 32x128, .*; input_ids 1x128 to",
+    ):
         list(parts(feed(2, 600), [SHORT, LONG]))
 
 

@@ -101,15 +101,23 @@ def normal(*shape, scale=1.0):
 def test_half_network_answers_as_the_float_one(tmp_path):
     write_half_precision(TINY, tmp_path / "half.onnx")
     ids = np.arange(1, 13).reshape(2, 6)
-    feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    feed = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+    }
     before, after = OrtNetwork(TINY).rows(feed), OrtNetwork(tmp_path / "half.onnx").rows(feed)
     assert np.allclose(before, after, atol=2e-3)
-    assert {weight.data_type for weight in onnx.load(tmp_path / "half.onnx").graph.initializer} >= {TensorProto.FLOAT16}
+    assert {weight.data_type for weight in onnx.load(tmp_path / "half.onnx").graph.initializer} >= {
+        TensorProto.FLOAT16
+    }
 
 
 def test_inputs_and_outputs_keep_their_types():
     half = halved(parsed(NORMALISATION, w=normal(64, 64)))
-    assert [each.type.tensor_type.elem_type for each in (*half.graph.input, *half.graph.output)] == [TensorProto.FLOAT] * 2
+    assert [
+        each.type.tensor_type.elem_type for each in (*half.graph.input, *half.graph.output)
+    ] == [TensorProto.FLOAT] * 2
     assert [each.name for each in (*half.graph.input, *half.graph.output)] == ["x", "y"]
 
 
@@ -179,17 +187,23 @@ def test_what_becomes_an_integer_is_counted_in_fp32():
     model = parsed(COUNTED)
     x = np.zeros((1, 4098), dtype=np.float32)
     half = halved(model)
-    assert OrtNetwork(half.SerializeToString()).values(["half"], {"x": x})["half"].tolist() == [2049]
+    assert OrtNetwork(half.SerializeToString()).values(["half"], {"x": x})["half"].tolist() == [
+        2049
+    ]
 
 
 def test_constants_beyond_fp16_keep_their_node_in_fp32():
-    text = NORMALISATION.replace("Div(centred, deviation)", "Div(centred, far)").replace("eps =", "far = {100000}, float eps =")
+    text = NORMALISATION.replace("Div(centred, deviation)", "Div(centred, far)").replace(
+        "eps =", "far = {100000}, float eps ="
+    )
     model, x = parsed(text, w=normal(64, 64, scale=40)), normal(2, 64)
     assert np.allclose(answer(model, x=x), answer(halved(model), x=x), atol=5e-6)
 
 
 def test_small_numbers_never_become_zero():
-    found = half_array(np.array([0, 1e-12, -1e-12, 1e-9, 2.0, -np.inf, np.inf, 3.4e38], dtype=np.float32))
+    found = half_array(
+        np.array([0, 1e-12, -1e-12, 1e-9, 2.0, -np.inf, np.inf, 3.4e38], dtype=np.float32)
+    )
     assert found[0] == 0 and (found[1:4] != 0).all()
     assert found[4:].tolist() == [2, -np.inf, np.inf, 30000]
 
@@ -199,11 +213,15 @@ def test_refuses_control_flow():
     g (float[2] x, bool b) => (float[2] y) {
       y = If (b) <then_branch = a () => (float[2] z) { z = Relu(x) }, else_branch = c () => (float[2] z) { z = Neg(x) }>
     }"""
-    with pytest.raises(NetworkRefused, match=r"node y \(operator If\) has a network inside.*precision fp32"):
+    with pytest.raises(
+        NetworkRefused, match=r"node y \(operator If\) has a network inside.*precision fp32"
+    ):
         half_precision(onnx.parser.parse_model(text))
 
 
 def test_refuses_operators_that_onnx_does_not_know():
     text = '<ir_version: 8, opset_import: ["": 17, "mine": 1]> g (float[2] x) => (float[2] y) { z = mine.Foo(x) y = Relu(z) }'
-    with pytest.raises(NetworkRefused, match=r"node z \(operator Foo\) gives z, whose type ONNX does not know"):
+    with pytest.raises(
+        NetworkRefused, match=r"node z \(operator Foo\) gives z, whose type ONNX does not know"
+    ):
         half_precision(onnx.parser.parse_model(text))

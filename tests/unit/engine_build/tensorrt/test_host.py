@@ -30,7 +30,12 @@ class Machine:
 
 
 def order(**changes):
-    wanted = {"compute_capability": "8.6", "tensorrt": "10.16.1.11", "minimum_driver": 580, **changes}
+    wanted = {
+        "compute_capability": "8.6",
+        "tensorrt": "10.16.1.11",
+        "minimum_driver": 580,
+        **changes,
+    }
     return SimpleNamespace(
         compute_capability=wanted["compute_capability"],
         engine_key="c0ffee",
@@ -51,7 +56,10 @@ def test_memory_may_be_unknown():
 
 def test_version_of_trtexec_is_in_its_banner():
     assert trtexec_version(Machine(A10G)) == "10.16.1.11"
-    assert trtexec_version(Machine(banner=BANNER.replace("v101601] [b11", "v110100] [b106"))) == "11.1.0.106"
+    assert (
+        trtexec_version(Machine(banner=BANNER.replace("v101601] [b11", "v110100] [b106")))
+        == "11.1.0.106"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,29 +77,59 @@ def test_every_part_of_the_platforms_version_counts(wanted, found, same):
 
 def test_machine_of_the_order_is_taken():
     assert check_host(order(), Machine(A10G)).gpu == "NVIDIA A10G"
-    assert check_host(order(minimum_driver=None, tensorrt="10.16.1"), Machine(A10G.replace("580", "470"))).driver == "470.95.05"
+    assert (
+        check_host(
+            order(minimum_driver=None, tensorrt="10.16.1"), Machine(A10G.replace("580", "470"))
+        ).driver
+        == "470.95.05"
+    )
 
 
 def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
-    assert check_host(order(), Machine(A10G.replace("580.95", "535.10")), forward_compatible=True).driver == "535.10.05"
+    assert (
+        check_host(
+            order(), Machine(A10G.replace("580.95", "535.10")), forward_compatible=True
+        ).driver
+        == "535.10.05"
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "machine", "reason"),
     [
-        ({"compute_capability": "8.9"}, Machine(A10G), r"A10G has compute capability 8\.6, but engine c0ffee is for 8\.9"),
+        (
+            {"compute_capability": "8.9"},
+            Machine(A10G),
+            r"A10G has compute capability 8\.6, but engine c0ffee is for 8\.9",
+        ),
         (
             {},
             Machine(A10G.replace("580.95", "575.10")),
             r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or newer.*codebuild_gpu: false",
         ),
-        ({"tensorrt": "10.14.1.48"}, Machine(A10G), r"trtexec is of TensorRT 10\.16\.1\.11, but .* serves 10\.14\.1\.48"),
+        (
+            {"tensorrt": "10.14.1.48"},
+            Machine(A10G),
+            r"trtexec is of TensorRT 10\.16\.1\.11, but .* serves 10\.14\.1\.48",
+        ),
         ({}, Machine(A10G, banner="trtexec: error\n"), "trtexec does not name its TensorRT"),
         ({}, Machine(A10G, programs=()), "nvidia-smi is not on this machine"),
         ({}, Machine(), r"finds no GPU on this machine \(it says: nothing\)"),
-        ({}, Machine("Failed to initialize NVML", smi_code=9), r"finds no GPU .*Failed to initialize NVML"),
-        ({}, Machine(A10G, "NVIDIA L4, 580.95.05, 8.9, 23034"), r"several models \(NVIDIA A10G, NVIDIA L4\)"),
-        ({}, Machine("NVIDIA A10G, 580"), "where name, driver, compute capability and memory are expected"),
+        (
+            {},
+            Machine("Failed to initialize NVML", smi_code=9),
+            r"finds no GPU .*Failed to initialize NVML",
+        ),
+        (
+            {},
+            Machine(A10G, "NVIDIA L4, 580.95.05, 8.9, 23034"),
+            r"several models \(NVIDIA A10G, NVIDIA L4\)",
+        ),
+        (
+            {},
+            Machine("NVIDIA A10G, 580"),
+            "where name, driver, compute capability and memory are expected",
+        ),
     ],
 )
 def test_refuses_a_machine_that_cannot_make_the_engine(changes, machine, reason):

@@ -1,4 +1,6 @@
-"""Plans in a runtime that is stood in for: shapes, buffers, profiles; the network itself runs in ONNX Runtime."""
+"""Plans in a runtime that is stood in for: shapes, buffers, profiles; the network itself runs in
+ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from engine_build.runtimes.ort import OrtNetwork
 from engine_build.tensorrt.network import TensorrtNetwork, opened
 from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, install_runtime
-from tests.unit.engine_build.tensorrt.stand_ins import StandInContext, StandInEngine, StandInTensorRT
+from tests.unit.engine_build.tensorrt.stand_ins import (
+    StandInContext,
+    StandInEngine,
+    StandInTensorRT,
+)
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -27,17 +33,31 @@ def plan(tmp_path, **changes):
         "network": str(TINY),
         "inputs": INPUTS,
         "outputs": ["sentence_embedding"],
-        "shapes": {"min": shapes("1x4", "1x16"), "opt": shapes("2x8", "1x24"), "max": shapes("4x16", "2x32")},
+        "shapes": {
+            "min": shapes("1x4", "1x16"),
+            "opt": shapes("2x8", "1x24"),
+            "max": shapes("4x16", "2x32"),
+        },
         **changes,
     }
     path = tmp_path / "model.plan"
-    path.write_bytes(b"ftrt" + struct.pack("<I", 0) + bytes(16) + bytes((10, 16, 1, 11)) + json.dumps(body).encode())
+    path.write_bytes(
+        b"ftrt"
+        + struct.pack("<I", 0)
+        + bytes(16)
+        + bytes((10, 16, 1, 11))
+        + json.dumps(body).encode()
+    )
     return path
 
 
 def feed(rows, tokens):
     ids = np.random.default_rng(rows * tokens).integers(1, 20, (rows, tokens))
-    return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+    }
 
 
 @pytest.fixture
@@ -54,7 +74,9 @@ def test_plan_answers_as_its_network_does(trt, cuda, tmp_path):
     network = TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda)
     assert network.inputs == INPUTS and network.outputs == ("sentence_embedding",)
     for rows, tokens in ((2, 8), (1, 4), (4, 16), (2, 32), (1, 8)):
-        assert np.allclose(network.rows(feed(rows, tokens)), OrtNetwork(TINY).rows(feed(rows, tokens)), atol=1e-6)
+        assert np.allclose(
+            network.rows(feed(rows, tokens)), OrtNetwork(TINY).rows(feed(rows, tokens)), atol=1e-6
+        )
 
 
 def test_profile_follows_the_shape(trt, cuda, tmp_path):
@@ -95,7 +117,9 @@ def test_memory_is_measured_and_given_back(trt, cuda, tmp_path):
 
 def test_same_shapes_run_as_a_graph_with_new_values(trt, cuda, tmp_path):
     network = TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda)
-    feeds = [{**feed(2, 8), "input_ids": feed(2, 8)["input_ids"] % (index + 2) + 1} for index in range(4)]
+    feeds = [
+        {**feed(2, 8), "input_ids": feed(2, 8)["input_ids"] % (index + 2) + 1} for index in range(4)
+    ]
     for each in feeds:
         assert np.allclose(network.rows(each), OrtNetwork(TINY).rows(each), atol=1e-6)
     assert (cuda.launches, len(cuda.graphs)) == (3, 1)
@@ -104,7 +128,9 @@ def test_same_shapes_run_as_a_graph_with_new_values(trt, cuda, tmp_path):
 def test_other_shapes_end_a_graph(trt, cuda, tmp_path):
     with TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda) as network:
         for tokens in (8, 8, 9, 8):
-            assert np.allclose(network.rows(feed(2, tokens)), OrtNetwork(TINY).rows(feed(2, tokens)), atol=1e-6)
+            assert np.allclose(
+                network.rows(feed(2, tokens)), OrtNetwork(TINY).rows(feed(2, tokens)), atol=1e-6
+            )
         assert (cuda.launches, cuda.graphs) == (1, {})
         network.rows(feed(2, 8))
     assert (cuda.launches, cuda.graphs) == (2, {})
@@ -133,30 +159,40 @@ def test_opened_takes_the_modules_of_this_machine(tmp_path, monkeypatch):
 
 
 def test_refuses_a_machine_without_bindings(tmp_path):
-    with pytest.raises(InputRefused, match=r"cannot be judged on this machine, whose Python has no tensorrt"):
+    with pytest.raises(
+        InputRefused, match=r"cannot be judged on this machine, whose Python has no tensorrt"
+    ):
         opened(plan(tmp_path))
 
 
 def test_refuses_a_plan_of_another_tensorrt_in_its_own_words(trt, cuda, tmp_path):
     (tmp_path / "model.plan").write_bytes(b"other")
-    with pytest.raises(NetworkRefused, match=r"model.plan does not load \(The engine plan file is not compatible"):
+    with pytest.raises(
+        NetworkRefused, match=r"model.plan does not load \(The engine plan file is not compatible"
+    ):
         TensorrtNetwork(tmp_path / "model.plan", trt=trt, cuda=cuda)
 
 
 def test_refuses_sizes_beyond_every_profile(trt, cuda, tmp_path):
     network = TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda)
-    with pytest.raises(InputRefused, match="no optimization profile of the plan takes input_ids 1x40"):
+    with pytest.raises(
+        InputRefused, match="no optimization profile of the plan takes input_ids 1x40"
+    ):
         network.rows(feed(1, 40))
 
 
 def test_refuses_types_that_numpy_lacks(trt, cuda, tmp_path):
-    with pytest.raises(NetworkRefused, match="sentence_embedding of the plan has a type that numpy lacks"):
+    with pytest.raises(
+        NetworkRefused, match="sentence_embedding of the plan has a type that numpy lacks"
+    ):
         TensorrtNetwork(plan(tmp_path, output_type="bf16"), trt=trt, cuda=cuda)
 
 
 def test_refuses_outputs_whose_shape_is_not_known_beforehand(trt, cuda, tmp_path, monkeypatch):
     monkeypatch.setattr(StandInContext, "get_tensor_shape", lambda self, name: [2, -1])
-    with pytest.raises(NetworkRefused, match="the shape of output sentence_embedding follows from values"):
+    with pytest.raises(
+        NetworkRefused, match="the shape of output sentence_embedding follows from values"
+    ):
         TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda).rows(feed(2, 8))
 
 

@@ -17,14 +17,19 @@ from onboarding.manifest import TensorRecord
 ASKED = Asked(
     precision="int8",
     tensorrt="10.16.1.11",
-    inputs=tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in ("input_ids", "attention_mask")),
+    inputs=tuple(
+        TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
+        for name in ("input_ids", "attention_mask")
+    ),
     outputs=(TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, 16)),),
     profiles=1,
     opt_shapes=(("input_ids", (2, 8)), ("attention_mask", (2, 8))),
 )
 
 
-VERSION_TOLD = Ended(code=0, output="[I] Plan was created with TensorRT version 10.16.1.11\n", errors="")
+VERSION_TOLD = Ended(
+    code=0, output="[I] Plan was created with TensorRT version 10.16.1.11\n", errors=""
+)
 
 
 def tensor(kind, name="t"):
@@ -32,24 +37,47 @@ def tensor(kind, name="t"):
 
 
 def layer(name, kind="Half", **changes):
-    return {"Name": name, "LayerType": "gemm", "Inputs": [tensor(kind)], "Outputs": [tensor("Half")], **changes}
+    return {
+        "Name": name,
+        "LayerType": "gemm",
+        "Inputs": [tensor(kind)],
+        "Outputs": [tensor("Half")],
+        **changes,
+    }
 
 
 def bindings(*layers, names=("input_ids", "attention_mask", "sentence_embedding")):
     return json.dumps({"Layers": list(layers), "Bindings": list(names)})
 
 
-def io_tensors(*layers, inputs=("input_ids", "attention_mask"), outputs=("sentence_embedding",), profiles=1):
-    ranges = [{"MinShape": [1, 4], "OptShape": [2, 8], "MaxShape": [4, 16], "Format": "Row major linear INT64 format"}]
+def io_tensors(
+    *layers, inputs=("input_ids", "attention_mask"), outputs=("sentence_embedding",), profiles=1
+):
+    ranges = [
+        {
+            "MinShape": [1, 4],
+            "OptShape": [2, 8],
+            "MaxShape": [4, 16],
+            "Format": "Row major linear INT64 format",
+        }
+    ]
     tensors = [
-        {"Name": name, "IOMode": mode, "DataType": "Int64", "Dimensions": [-1, -1], "ProfileInfo": ranges * profiles}
+        {
+            "Name": name,
+            "IOMode": mode,
+            "DataType": "Int64",
+            "Dimensions": [-1, -1],
+            "ProfileInfo": ranges * profiles,
+        }
         for mode, names in (("Input", inputs), ("Output", outputs))
         for name in names
     ]
     return json.dumps({"Layers": list(layers), "I/O Tensors": tensors})
 
 
-@pytest.mark.parametrize("text", [bindings(layer("a"), layer("b", "Int8")), io_tensors(layer("a"), layer("b", "Int8"))])
+@pytest.mark.parametrize(
+    "text", [bindings(layer("a"), layer("b", "Int8")), io_tensors(layer("a"), layer("b", "Int8"))]
+)
 def test_both_majors_tell_tensors_and_layers(text):
     found = inspection(text)
     assert found.tensors == ("input_ids", "attention_mask", "sentence_embedding")
@@ -58,7 +86,11 @@ def test_both_majors_tell_tensors_and_layers(text):
 
 def test_eleven_tells_inputs_from_outputs_and_counts_profiles():
     found = inspection(io_tensors(layer("a"), profiles=3))
-    assert (found.inputs, found.outputs, found.profiles) == (ASKED.input_names, ASKED.output_names, 3)
+    assert (found.inputs, found.outputs, found.profiles) == (
+        ASKED.input_names,
+        ASKED.output_names,
+        3,
+    )
 
 
 def test_layers_of_further_profiles_are_not_counted_again():
@@ -72,7 +104,10 @@ def test_layers_of_further_profiles_are_not_counted_again():
     [
         (layer("a", "Thirty-two wide channel vectorized row major Int8 format"), True),
         (layer("a", "Row major linear FP16 format", Weights={"Type": "Int8", "Count": 4}), True),
-        (layer("a", "N/A due to dynamic shapes", TacticName="sm80_xmma_gemm_i8i8_i8i32_f32_tn"), True),
+        (
+            layer("a", "N/A due to dynamic shapes", TacticName="sm80_xmma_gemm_i8i8_i8i32_f32_tn"),
+            True,
+        ),
         ({**layer("a"), "Inputs": [{"Name": "t", "DataType": "INT8", "Format": "kLINEAR"}]}, True),
         (layer("a", "Row major linear UInt8 format"), False),
         (layer("a", "Int8", LayerType="Reformat"), False),
@@ -84,7 +119,10 @@ def test_int8_layers_are_those_that_read_int8_and_compute(told, is_int8):
     assert inspection(bindings(told)).int8_layers == is_int8
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"Layers": []}', '{"Layers": [{"LayerType": "gemm"}], "Bindings": []}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"Layers": []}', '{"Layers": [{"LayerType": "gemm"}], "Bindings": []}', "null"],
+)
 def test_refuses_an_account_that_is_none(text):
     with pytest.raises(NetworkRefused, match="the inspector's account of the plan cannot be read"):
         inspection(text)
@@ -103,17 +141,29 @@ def test_plan_that_was_asked_for_is_taken(text):
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        (found(tensorrt="10.16.1.12"), r"written by TensorRT 10\.16\.1\.12, and the platform serves 10\.16\.1\.11"),
+        (
+            found(tensorrt="10.16.1.12"),
+            r"written by TensorRT 10\.16\.1\.12, and the platform serves 10\.16\.1\.11",
+        ),
         (found(bindings(layer("a"))), "none of its 1 layers computes in INT8"),
         (
             found(bindings(layer("a", "Int8"), names=("input_ids", "y"))),
             "its inputs and outputs are input_ids, y, asked for were",
         ),
         (
-            found(io_tensors(layer("a", "Int8"), inputs=("input_ids",), outputs=("attention_mask", "sentence_embedding"))),
+            found(
+                io_tensors(
+                    layer("a", "Int8"),
+                    inputs=("input_ids",),
+                    outputs=("attention_mask", "sentence_embedding"),
+                )
+            ),
             "its inputs are input_ids, asked for were attention_mask, input_ids",
         ),
-        (found(io_tensors(layer("a", "Int8"), profiles=2)), "2 optimization profiles, asked for were 1"),
+        (
+            found(io_tensors(layer("a", "Int8"), profiles=2)),
+            "2 optimization profiles, asked for were 1",
+        ),
         (found(bindings()), "it has no layer"),
     ],
 )
@@ -122,7 +172,9 @@ def test_refuses_a_plan_that_is_not_what_was_asked_for(told, reason):
         check(told, ASKED)
 
 
-@pytest.mark.parametrize("opaque", [layer("a", LayerType="Myelin"), layer("{ForeignNode[a...b]}", LayerType="Fused")])
+@pytest.mark.parametrize(
+    "opaque", [layer("a", LayerType="Myelin"), layer("{ForeignNode[a...b]}", LayerType="Fused")]
+)
 def test_int8_inside_a_part_that_is_not_listed_is_not_missed(opaque):
     told = found(bindings(opaque))
     assert (told.inspection.int8_layers, told.inspection.opaque_layers) == (0, 1)
@@ -159,14 +211,21 @@ class Answers:
 
 
 def test_refuses_a_plan_without_a_version(tmp_path):
-    silent = Ended(code=1, output="", errors="[11/21/2026-09:00:00] [E] Failed to verify a plan tag.\n")
-    with pytest.raises(NetworkRefused, match=r"does not name its TensorRT .*Failed to verify a plan tag"):
+    silent = Ended(
+        code=1, output="", errors="[11/21/2026-09:00:00] [E] Failed to verify a plan tag.\n"
+    )
+    with pytest.raises(
+        NetworkRefused, match=r"does not name its TensorRT .*Failed to verify a plan tag"
+    ):
         read_back(tmp_path / "model.plan", ASKED, 10, Answers(silent))
 
 
 def test_refuses_a_plan_that_does_not_run(tmp_path):
     broken = Ended(code=1, output="", errors="[E] Error Code 1: Cuda Runtime (out of memory)\n")
-    with pytest.raises(NetworkRefused, match=r"does not run at its own opt shape .*code 1: Error Code 1: Cuda Runtime"):
+    with pytest.raises(
+        NetworkRefused,
+        match=r"does not run at its own opt shape .*code 1: Error Code 1: Cuda Runtime",
+    ):
         read_back(tmp_path / "model.plan", ASKED, 10, Answers(VERSION_TOLD, broken))
 
 

@@ -11,7 +11,17 @@ from engine_build.errors import InputRefused
 from engine_build.tensorrt.trtexec import ONLY_IN_10, compilation, measurement, profile
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
-from tests.unit.engine_build.golden_commands import BF16, BY_CACHE, COMMANDS, FOLDER, FP16, IMAGE, RUN, TEXT, text
+from tests.unit.engine_build.golden_commands import (
+    BF16,
+    BY_CACHE,
+    COMMANDS,
+    FOLDER,
+    FP16,
+    IMAGE,
+    RUN,
+    TEXT,
+    text,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -56,8 +66,13 @@ def test_both_dialects_measure_the_same_way():
 
 
 def test_plan_runs_without_a_graph_in_both_dialects():
-    plain = {dialect: used(measurement(replace(RUN, cuda_graph=False), dialect)) for dialect in (10, 11)}
-    assert plain[11] - plain[10] == {"--noCudaGraph"} <= flags(11) and "--useCudaGraph" not in plain[10] | plain[11]
+    plain = {
+        dialect: used(measurement(replace(RUN, cuda_graph=False), dialect)) for dialect in (10, 11)
+    }
+    assert (
+        plain[11] - plain[10] == {"--noCudaGraph"} <= flags(11)
+        and "--useCudaGraph" not in plain[10] | plain[11]
+    )
 
 
 def test_profile_gives_each_input_its_own_rank():
@@ -75,12 +90,15 @@ def test_measurement_of_a_network_without_dynamic_axes_has_no_shapes():
 
 @pytest.mark.parametrize("dialect", [10, 11])
 def test_only_a_version_compatible_plan_may_run_its_own_code(dialect):
-    assert "--versionCompatible" in used(measurement(replace(RUN, version_compatible=True), dialect))
+    assert "--versionCompatible" in used(
+        measurement(replace(RUN, version_compatible=True), dialect)
+    )
     assert "--versionCompatible" not in used(measurement(RUN, dialect))
 
 
 @pytest.mark.parametrize(
-    ("request_", "flag", "way_out"), [(BF16, "--bf16", "fp32, fp16, int8"), (BY_CACHE, "--int8", "fp16 or int8")]
+    ("request_", "flag", "way_out"),
+    [(BF16, "--bf16", "fp32, fp16, int8"), (BY_CACHE, "--int8", "fp16 or int8")],
 )
 def test_refuses_flags_that_dialect_11_has_lost_by_name(request_, flag, way_out):
     with pytest.raises(InputRefused, match=f"TensorRT 11 has no {flag}; .*{way_out}"):
@@ -99,7 +117,10 @@ def test_refuses_to_leave_the_lean_runtime_out_of_a_plan_that_has_none():
 
 def test_refuses_an_axis_that_no_profile_sizes():
     image = (TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, -1, 224)),)
-    with pytest.raises(InputRefused, match=r"input pixels has a dynamic axis 2, .*allowed: axis 0, the batch; export"):
+    with pytest.raises(
+        InputRefused,
+        match=r"input pixels has a dynamic axis 2, .*allowed: axis 0, the batch; export",
+    ):
         profile(image, OptimizationProfileSpec(batch=(1, 2, 4)))
 
 
@@ -109,7 +130,9 @@ def test_refuses_a_sequence_that_the_profile_leaves_out():
 
 
 def test_refuses_a_folder_whose_name_trtexec_cannot_read():
-    with pytest.raises(InputRefused, match=r"out:1/input-0.bin has : in its name, .*name another folder with --out"):
+    with pytest.raises(
+        InputRefused, match=r"out:1/input-0.bin has : in its name, .*name another folder with --out"
+    ):
         measurement(replace(RUN, inputs=(("input_ids", Path("out:1/input-0.bin")),)), 10)
 
 

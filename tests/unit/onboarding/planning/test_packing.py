@@ -25,7 +25,10 @@ def names(models) -> list[str]:
 
 
 MODELS = st.lists(st.integers(1, 100), max_size=8).map(
-    lambda sizes: tuple(Held(name=f"m{number:02d}", mib=float(mib), load_seconds=1.0) for number, mib in enumerate(sizes))
+    lambda sizes: tuple(
+        Held(name=f"m{number:02d}", mib=float(mib), load_seconds=1.0)
+        for number, mib in enumerate(sizes)
+    )
 )
 
 
@@ -88,7 +91,9 @@ PARTS = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 33.3, 99.7]), min_size=1, 
 
 @given(sizes=PARTS, order=st.randoms(use_true_random=False))
 def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
-    models = [Held(name=f"m{number}", mib=mib, load_seconds=1.0) for number, mib in enumerate(sizes)]
+    models = [
+        Held(name=f"m{number}", mib=mib, load_seconds=1.0) for number, mib in enumerate(sizes)
+    ]
     room = math.fsum(sizes)
     shuffled = order.sample(models, len(models))
     assert taken(shuffled) == taken(models) == room
@@ -97,7 +102,11 @@ def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
     assert packed(shuffled, ROOM) == packed(models, ROOM)
 
 
-@given(models=MODELS.filter(bool), instances=st.integers(1, 3), chance=st.randoms(use_true_random=False))
+@given(
+    models=MODELS.filter(bool),
+    instances=st.integers(1, 3),
+    chance=st.randoms(use_true_random=False),
+)
 def test_models_asked_at_random_are_found_between_the_two_bounds(models, instances, chance):
     memories: list[list[Held]] = [[] for _ in range(instances)]
     for _ in range(200):
@@ -111,11 +120,15 @@ def test_models_asked_at_random_are_found_between_the_two_bounds(models, instanc
 
 
 def test_whichever_are_the_largest():
-    assert [whichever(held(a=60, b=30, c=50, d=20), room) for room in (59.0, 60.0, 109.0, 110.0, 160.0)] == [0, 1, 1, 2, 4]
+    assert [
+        whichever(held(a=60, b=30, c=50, d=20), room) for room in (59.0, 60.0, 109.0, 110.0, 160.0)
+    ] == [0, 1, 1, 2, 4]
 
 
 def asked(loaded: list[Held], model: Held) -> bool:
-    """Whether asking for a model loads it; `loaded` is by last use, and the longest unused gives way."""
+    """Whether asking for a model loads it; `loaded` is by last use, and the longest unused gives
+    way.
+    """
     if model in loaded:
         loaded.remove(model)
         loaded.append(model)

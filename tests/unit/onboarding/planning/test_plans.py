@@ -1,4 +1,6 @@
-"""Memory plans of multi-model endpoints, from the shipped files with locks as a GPU build would leave them."""
+"""Memory plans of multi-model endpoints, from the shipped files with locks as a GPU build would
+leave them.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,23 @@ ROOM = 24576 * 15 / 16 - 512
 """MiB that an A10G leaves to models."""
 
 
-def measured(target: Target, mib: float | None, seconds: float = 2.0, host: float = 100.0) -> Target:
+def measured(
+    target: Target, mib: float | None, seconds: float = 2.0, host: float = 100.0
+) -> Target:
     """A target whose lock says so."""
     entry = lock_entry(target.model.name, target.engine_key)
     sizes = {"device_memory_mib": mib, "host_memory_mib": host, "load_seconds": seconds}
-    return dataclasses.replace(target, lock_entry=entry.model_copy(update={"manifest": entry.manifest.model_copy(update=sizes)}))
+    return dataclasses.replace(
+        target,
+        lock_entry=entry.model_copy(update={"manifest": entry.manifest.model_copy(update=sizes)}),
+    )
 
 
 def with_models(
-    sizes: dict[str, float | None], seconds: float = 2.0, copies: int = 1, instance: str = "ml.g5.xlarge"
+    sizes: dict[str, float | None],
+    seconds: float = 2.0,
+    copies: int = 1,
+    instance: str = "ml.g5.xlarge",
 ) -> Deployment:
     """The shared endpoint with models of these sizes."""
     first, row = SHARED.targets[0], instance_types()[instance]
@@ -92,7 +102,10 @@ def test_reserve_leaves_no_more_than_the_driver_shows(instance, driver_shows):
 def test_memory_of_an_unknown_instance_type_is_unknown():
     row = instance_types()["ml.g5.xlarge"].model_copy(update={"gpu_memory_gib": None})
     assert instance_memory(row) is None
-    assert instance_memory(instance_types()["ml.c7i.large"].model_copy(update={"memory_gib": None})) is None
+    assert (
+        instance_memory(instance_types()["ml.c7i.large"].model_copy(update={"memory_gib": None}))
+        is None
+    )
 
 
 def test_models_that_fit_are_never_evicted_and_worth_no_sentence():
@@ -108,7 +121,10 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
     assert (plan.fits, plan.evicted, plan.round_seconds) == (False, 1, 10.0)
     assert [[each.name for each in room] for room in plan.rooms] == [["a", "b"], ["c", "d"]]
     (note,) = planning_notes(deployment)
-    assert "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are there for them" in note
+    assert (
+        "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are there for them"
+        in note
+    )
     assert "at least 1 of them is out of memory at any time" in note
     assert "at least 25% wait for a load" in note and "10 s in each round, 2.5 s for 'd'" in note
     assert "2 endpoints would hold them all (text-shared: a, b; text-shared-2: c, d)" in note
@@ -118,9 +134,15 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
 def test_change_names_the_new_endpoint_and_the_models_that_move():
     change = packing_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
     assert "# endpoints/text-shared.yaml keeps: a, b (19000 of 22528 MiB)" in change
-    assert "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name (12000 MiB)" in change
+    assert (
+        "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name (12000 MiB)"
+        in change
+    )
     documents = [line for line in change.splitlines() if not line.startswith("#")]
-    assert [yaml.safe_load(line) for line in documents] == [{"name": "text-shared-2"}, *[{"endpoint": "text-shared-2"}] * 2]
+    assert [yaml.safe_load(line) for line in documents] == [
+        {"name": "text-shared-2"},
+        *[{"endpoint": "text-shared-2"}] * 2,
+    ]
 
 
 def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it():
@@ -129,7 +151,9 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it()
     assert fault.startswith(
         "Model 'a' takes 23000 MiB of GPU memory (measured), and ml.g5.xlarge of endpoint 'text-shared' leaves"
     )
-    assert fault.endswith("22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a smaller model")
+    assert fault.endswith(
+        "22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a smaller model"
+    )
     ada = with_models({"a": 23000}, instance="ml.g6.xlarge")
     assert planning_faults(ada)[0].endswith(
         "choose an instance type with more memory, such as ml.g6e.xlarge, ml.g6e.2xlarge, ml.g6e.4xlarge"
@@ -139,13 +163,18 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it()
 
 def test_refusal_tells_what_was_measured_of_one_copy_and_a_type_that_holds_one():
     (fault,) = planning_faults(with_models({"a": 23000}, instance="ml.g6.xlarge", copies=3))
-    assert fault.startswith("Model 'a' takes 23000 MiB of GPU memory (measured)") and "ml.g6e.xlarge" in fault
+    assert (
+        fault.startswith("Model 'a' takes 23000 MiB of GPU memory (measured)")
+        and "ml.g6e.xlarge" in fault
+    )
 
 
 def test_refuses_a_model_too_large_for_one_of_several_types():
     deployment = with_models({"a": 20000})
     small = with_models({"a": 20000}, instance="ml.g4dn.xlarge").own.pools[0]
-    both = dataclasses.replace(deployment.own, pools=(*deployment.own.pools, dataclasses.replace(small, priority=2)))
+    both = dataclasses.replace(
+        deployment.own, pools=(*deployment.own.pools, dataclasses.replace(small, priority=2))
+    )
     (fault,) = planning_faults(dataclasses.replace(deployment, variants=(both,)))
     assert "ml.g4dn.xlarge" in fault
 
@@ -165,7 +194,10 @@ def test_copies_count_for_packing_and_one_copy_for_refusal():
     heavy = with_models({"a": 12000}, copies=2)
     assert planning_faults(heavy) == ()
     (note,) = planning_notes(heavy)
-    assert "the copies of 'a' take up to 24000 MiB" in note and "lower its 'serving.instances_per_gpu'" in note
+    assert (
+        "the copies of 'a' take up to 24000 MiB" in note
+        and "lower its 'serving.instances_per_gpu'" in note
+    )
 
 
 def test_unmeasured_memory_is_said_and_refuses_nothing():
@@ -178,7 +210,9 @@ def test_unmeasured_memory_is_said_and_refuses_nothing():
 
 
 def test_models_not_built_are_left_to_the_build():
-    plan = only_plan(SHARED.with_targets(lambda target: dataclasses.replace(target, lock_entry=None)))
+    plan = only_plan(
+        SHARED.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
+    )
     assert plan.not_built == ("sentence-embedder-fp32", "sentence-embedder-int8")
     assert (plan.models, plan.unmeasured, plan.fits) == ((), (), True)
 
@@ -190,7 +224,12 @@ def test_host_memory_counts_where_there_is_no_gpu():
     assert (plan.taken_mib, plan.fits) == (4000.0, True)
 
 
-SIZES = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), st.floats(1, 40000, allow_nan=False), min_size=1, max_size=8)
+SIZES = st.dictionaries(
+    st.text("abcdefgh", min_size=1, max_size=3),
+    st.floats(1, 40000, allow_nan=False),
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(sizes=SIZES)
@@ -218,7 +257,10 @@ def _tree_with(tmp_path, **manifest):
 def test_check_finds_a_model_that_does_not_fit_with_file_and_line(tmp_path):
     judgement = judged(_tree_with(tmp_path, device_memory_mib=30000.0))
     (fault,) = judgement.faults
-    assert (fault.file, fault.line) == ("endpoints/shared.yaml", fault.line) and fault.line is not None
+    assert (fault.file, fault.line) == (
+        "endpoints/shared.yaml",
+        fault.line,
+    ) and fault.line is not None
     assert fault.what.startswith("in environment cloud, Model 'joiner' takes 30000 MiB")
     assert fault.way_out.startswith("choose an instance type with more memory")
 
@@ -227,7 +269,9 @@ def test_check_notes_what_is_not_measured(tmp_path):
     judgement = judged(_tree_with(tmp_path, device_memory_mib=None))
     assert judgement.faults == ()
     (note,) = judgement.notes
-    assert note.startswith("cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not measured")
+    assert note.startswith(
+        "cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not measured"
+    )
 
 
 def test_check_judges_no_tree_with_faults_and_reports_a_broken_lock(tmp_path):

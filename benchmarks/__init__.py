@@ -1,0 +1,4 @@
+"""Benchmarks: what is fast and small here, measured and held against its bar.
+
+Never part of the tests.
+"""

@@ -1,0 +1,98 @@
+"""`python -m benchmarks.child RESULT PROGRAM ARGUMENT…`: runs a program and writes what it took, as
+JSON.
+
+A process of its own, so that the peak memory is that of this program's process tree and of no
+other.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.process_tree import process_trees, resident_bytes
+from roundhouse.processes import Command, Processes
+
+SAMPLE_SECONDS = 0.01
+SAMPLES_A_LOOK = 20
+"""Samples between two looks for new processes, which cost more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a program took."""
+
+    code: int
+    seconds: float
+    processor_seconds: float
+    """User and system time of all its processes."""
+    peak_mib: float
+    """Of its largest process."""
+    peak_sum_mb: float
+    """Of all its processes together, sampled; pages that they share count for each."""
+
+
+def measured(command: Command, result: Path, run: Processes) -> Taken:
+    """Runs a program through this module in a fresh process.
+
+    Raises ValueError when it left no result.
+    """
+    child = Command(
+        argv=(sys.executable, "-m", "benchmarks.child", str(result), *command.argv),
+        folder=command.folder,
+        environment=command.environment,
+    )
+    result.parent.mkdir(parents=True, exist_ok=True)
+    result.unlink(missing_ok=True)
+    outcome = run(child, lambda line: print(f"    {line}", flush=True))
+    if not result.is_file():
+        raise ValueError(f"{command} left no result: {outcome.last_lines()}")
+    return Taken(**json.loads(result.read_text(encoding="utf-8")))
+
+
+def main(arguments: list[str]) -> int:
+    """The child."""
+    processes = Processes()
+    sampler = Sampler(processes)
+    sampler.start()
+    begin = time.monotonic()
+    outcome = processes(Command(argv=tuple(arguments[1:])), print)
+    seconds = time.monotonic() - begin
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken = Taken(
+        code=outcome.code,
+        seconds=round(seconds, 2),
+        processor_seconds=round(used.ru_utime + used.ru_stime, 2),
+        peak_mib=round(used.ru_maxrss / 1024, 1),
+        peak_sum_mb=round(sampler.peak_bytes / 1e6, 1),
+    )
+    Path(arguments[0]).write_text(json.dumps(asdict(taken)), encoding="utf-8")
+    return outcome.code
+
+
+class Sampler(threading.Thread):
+    """Looks at the memory of whatever a runner runs."""
+
+    def __init__(self, processes: Processes) -> None:
+        super().__init__(daemon=True)
+        self.peak_bytes = 0
+        self._processes = processes
+
+    def run(self) -> None:
+        """Samples as long as this process lives."""
+        while True:
+            with self._processes.lock:
+                roots = [process.pid for process in self._processes.live]
+            pids = process_trees(roots)
+            for _ in range(SAMPLES_A_LOOK if pids else 1):
+                self.peak_bytes = max(self.peak_bytes, sum(map(resident_bytes, pids)))
+                time.sleep(SAMPLE_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

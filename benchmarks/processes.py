@@ -1,0 +1,70 @@
+"""Whether two HTTP processes before one engine owner pay on two cores: with an engine that answers
+at once, and with MiniLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.measure import Measure
+from benchmarks.servers.arena import BUSY, BUSY_SECONDS, Arena, measured, points
+from benchmarks.servers.contenders import echo, ours
+from benchmarks.servers.ground import minilm, rounds_wanted
+from benchmarks.servers.mix import kserve
+from benchmarks.servers.rounds import ratio, rounds, spread
+from benchmarks.servers.wrk import requests_file, wrk_program
+from roundhouse.places import Places
+from roundhouse.processes import Processes
+
+COMMAND = f"make bench BENCH=processes: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
+TWO = {"ROUNDHOUSE_HTTP_PROCESSES": "2"}
+
+
+def processes(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+    """One against two HTTP processes. Raises ValueError when something cannot be measured."""
+    place = at.build / "bench" / "processes"
+    arena = Arena(place=place, wrk=wrk_program(place, run))
+    ground = minilm(at, run, variables, place)
+    requests = requests_file([kserve([text]) for text in ground.texts], place / "kserve.requests")
+    contenders = (
+        *(echo(at, "echo, 1"), echo(at, "echo, 1 again"), echo(at, "echo, 2", TWO)),
+        *(
+            ours(ground, "MiniLM, 1"),
+            ours(ground, "MiniLM, 1 again"),
+            ours(ground, "MiniLM, 2", TWO),
+        ),
+    )
+    with arena.started(*contenders) as servers:
+        found = rounds(
+            {name: arena.test(server, requests) for name, server in servers.items()},
+            rounds_wanted(variables, 5),
+        )
+        memory = {name: server.memory_mb() for name, server in servers.items()}
+    rates = [{name: point.rate for name, point in one.items()} for one in found]
+    rows = []
+    for engine in ("echo", "MiniLM"):
+        one, again, two = f"{engine}, 1", f"{engine}, 1 again", f"{engine}, 2"
+        lone = spread([each[two].lone_p50_ms / each[one].lone_p50_ms for each in found])
+        rows += [
+            measured(
+                f"{engine}, 64 clients: two HTTP processes / one",
+                ratio(rates, two, one),
+                "x",
+                COMMAND,
+            ),
+            measured(f"{engine}, one client: p50 of two / one", lone, "x", COMMAND),
+            measured(
+                f"{engine}, duplicate control: one / one", ratio(rates, again, one), "x", COMMAND
+            ),
+        ]
+    for name in memory:
+        rows += points([each[name] for each in found], f"{name} HTTP", COMMAND)
+        rows.append(
+            Measure(
+                name=f"{name} HTTP: memory while all run",
+                value=memory[name],
+                unit="MB",
+                command=COMMAND,
+            )
+        )
+    return rows

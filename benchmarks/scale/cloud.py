@@ -1,0 +1,86 @@
+"""A local cloud of a benchmark's own, in which every model server only answers its health check."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.scale.many_models import measured_entry
+from local_cloud import lifecycle
+from local_cloud.images import OVERRIDES_FILE
+from onboarding.deployment import Deployment, Target
+from onboarding.lock import LockEntry
+from onboarding.names import artifact_bucket, engine_archive_path
+from roundhouse.deployment import cdk
+from roundhouse.deployment.deploying import EARLY_STACKS
+from roundhouse.places import Places
+from roundhouse.report import Report
+from roundhouse.road import LOCAL, Road, cloud_state, open_road
+
+PROGRAM = Path(__file__).parent / "programs" / "answers_ping.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """A tree, and the folder beside it in which its local cloud lives."""
+
+    places: Places
+
+    def road(self, *endpoints: str) -> Road:
+        """The road of these endpoints, or of all; what it says is dropped."""
+        return open_road(
+            self.places, Report(console=Console(file=io.StringIO())), LOCAL, endpoints=endpoints
+        )
+
+    @contextmanager
+    def cloud(self) -> Iterator[None]:
+        """The local cloud, its account bootstrapped and the foundation deployed."""
+        state = cloud_state(self.places)
+        state.mkdir(parents=True, exist_ok=True)
+        stand_in = {"python-server": {"command": [sys.executable, "-I", "-S", str(PROGRAM)]}}
+        (state / OVERRIDES_FILE).write_text(json.dumps(stand_in), encoding="utf-8")
+        lifecycle.start(self.places.code, state)
+        try:
+            road = self.road()
+            cdk.bootstrap(road)
+            cdk.deploy(road, only=EARLY_STACKS)
+            yield
+        finally:
+            lifecycle.stop(state)
+
+    def publish(self, *endpoints: str) -> None:
+        """Puts the archive of every engine where its lock is to find it."""
+        road = self.road(*endpoints)
+        bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
+        for deployment in road.deployments():
+            for target in deployment.targets:
+                s3.put_object(
+                    Bucket=bucket, Key=engine_archive_path(target.engine_key), Body=archive(target)
+                )
+
+
+def archived_entry(deployment: Deployment, target: Target) -> LockEntry:
+    """A lock entry as long as a real one, of `archive`."""
+    content = archive(target)
+    digest = hashlib.sha256(content).hexdigest()
+    return measured_entry(deployment, target, archive_sha256=digest, archive_bytes=len(content))
+
+
+def archive(target: Target) -> bytes:
+    """A tar.gz that holds nothing but its engine's key: the same target gives the same bytes."""
+    content, packed = target.engine_key.encode(), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as files:
+        info = tarfile.TarInfo("engine")
+        info.size = len(content)
+        files.addfile(info, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)

@@ -1,0 +1,22 @@
+"""Stands for a model server where only deploying is measured: healthy at once, and it serves
+nothing.
+"""
+
+import os
+import socket
+
+HEALTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+NOTHING = b"this stand-in of a deployment benchmark serves nothing"
+REFUSED = b"HTTP/1.1 501 Not Implemented\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
+    len(NOTHING),
+    NOTHING,
+)
+
+with socket.create_server(
+    (os.environ["ROUNDHOUSE_BIND_ADDRESS"], int(os.environ["SAGEMAKER_BIND_TO_PORT"]))
+) as server:
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            asked = connection.recv(65536)
+            connection.sendall(HEALTHY if asked.startswith(b"GET /ping ") else REFUSED)

@@ -1,0 +1,3 @@
+"""What benchmarks of servers share: contenders, their load, paired rounds, and the programs that
+stand against ours.
+"""

@@ -1,0 +1,202 @@
+"""Where servers are started, loaded and weighed: one folder for logs and requests, one load
+generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import Bar, Measure
+from benchmarks.servers.rounds import Spread, spread
+from benchmarks.servers.running import Contender, Running, running
+from benchmarks.servers.wrk import Load, Wrk
+
+BUSY, BUSY_SECONDS, LONE_SECONDS, WARM_SECONDS = 64, 5, 4, 1
+STARTS = 5
+READY_SECONDS, MEMORY_MB = 1.0, 250.0
+Check = Callable[[Running], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One contender in one round: rate, latencies and processor time of a request at 64 clients,
+    latency at one.
+    """
+
+    rate: float
+    busy_p50_ms: float
+    busy_p99_ms: float
+    busy_cpu_ms: float
+    lone_p50_ms: float
+
+    def __str__(self) -> str:
+        busy = f"{self.rate:,.0f}/s ({self.busy_p50_ms:.1f}/{self.busy_p99_ms:.1f} ms, {self.busy_cpu_ms:.3f} ms of processor)"
+        return f"{busy}, one client {self.lone_p50_ms:.2f} ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """What fresh starts of one server took: seconds until /ping answers 200, and 10^6 bytes
+    resident after load.
+    """
+
+    ready_seconds: tuple[float, ...]
+    memory_mb: tuple[float, ...]
+
+    def measures(self, name: str, command: str) -> list[Measure]:
+        """Both, with their bars."""
+        ready, most = spread(self.ready_seconds), max(self.memory_mb)
+        memory = Spread(median=most, low=min(self.memory_mb), high=most)
+        count = len(self.ready_seconds)
+        return [
+            measured(
+                f"{name}: /ping ready, median of {count} starts",
+                ready,
+                "s",
+                command,
+                at_most(READY_SECONDS),
+            ),
+            measured(
+                f"{name}: RSS after load, worst of {count} starts",
+                memory,
+                "MB",
+                command,
+                at_most(MEMORY_MB),
+            ),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """`place` holds logs."""
+
+    place: Path
+    wrk: Wrk
+
+    @contextlib.contextmanager
+    def started(
+        self, *contenders: Contender, check: Check | None = None
+    ) -> Iterator[dict[str, Running]]:
+        """Every contender, ready and checked, by name."""
+        with contextlib.ExitStack() as stack:
+            servers = {
+                each.name: stack.enter_context(running(each, self.log(each))) for each in contenders
+            }
+            for server in servers.values():
+                if check is not None:
+                    check(server)
+            yield servers
+
+    def starts(
+        self,
+        contender: Contender,
+        requests: Path,
+        *,
+        count: int = STARTS,
+        check: Check | None = None,
+    ) -> Starts:
+        """Fresh starts of a server that has the machine to itself; a first one warms the disk and
+        is checked.
+        """
+        with self.started(contender, check=check):
+            pass
+        ready, memory = [], []
+        for _ in range(count):
+            with self.started(contender) as servers:
+                server = servers[contender.name]
+                ready.append(server.ready_seconds)
+                self.load(server, requests, BUSY, 2)
+                memory.append(server.memory_mb())
+        return Starts(ready_seconds=tuple(ready), memory_mb=tuple(memory))
+
+    def test(self, server: Running, requests: Path) -> Callable[[], Point]:
+        """One contender's part of a round."""
+
+        def part() -> Point:
+            self.load(server, requests, BUSY, WARM_SECONDS)
+            before = server.cpu_seconds()
+            busy = self.load(server, requests, BUSY, BUSY_SECONDS)
+            cpu_ms = 1e3 * (server.cpu_seconds() - before) / busy.requests
+            lone = self.load(server, requests, 1, LONE_SECONDS)
+            return Point(
+                rate=busy.rate,
+                busy_p50_ms=busy.p50_ms,
+                busy_p99_ms=busy.p99_ms,
+                busy_cpu_ms=cpu_ms,
+                lone_p50_ms=lone.p50_ms,
+            )
+
+        return part
+
+    def load(self, server: Running, requests: Path, connections: int, seconds: float) -> Load:
+        """One run of wrk. Raises ValueError when a request was not answered."""
+        server.settle()
+        load = self.wrk.load(
+            requests, port=server.contender.port, connections=connections, seconds=seconds
+        )
+        if not load.clean:
+            name, log = server.contender.name, self.log(server.contender)
+            raise ValueError(
+                f"{name} left requests unanswered at {connections} clients: {load}; its log is {log}"
+            )
+        return load
+
+    def log(self, contender: Contender) -> Path:
+        """Where a server's words go."""
+        return self.place / "logs" / f"{contender.name.replace(' ', '-')}.log"
+
+
+def measured(name: str, found: Spread, unit: str, command: str, bar: Bar | None = None) -> Measure:
+    """A measure of several rounds."""
+    return Measure(
+        name=name,
+        value=found.median,
+        unit=unit,
+        command=command,
+        bar=bar,
+        low=found.low,
+        high=found.high,
+    )
+
+
+def at_most(limit: float) -> Bar:
+    """A bar."""
+    return Bar(kind="at most", limit=limit)
+
+
+def at_least(limit: float) -> Bar:
+    """A bar."""
+    return Bar(kind="at least", limit=limit)
+
+
+def points(found: list[Point], words: str, command: str) -> list[Measure]:
+    """A contender's own numbers over the rounds."""
+    return [
+        measured(
+            f"{words}: {BUSY} clients", spread([each.rate for each in found]), "requests/s", command
+        ),
+        measured(
+            f"{words}: {BUSY} clients, p50",
+            spread([each.busy_p50_ms for each in found]),
+            "ms",
+            command,
+        ),
+        measured(
+            f"{words}: {BUSY} clients, p99",
+            spread([each.busy_p99_ms for each in found]),
+            "ms",
+            command,
+        ),
+        measured(
+            f"{words}: {BUSY} clients, processor time",
+            spread([each.busy_cpu_ms for each in found]),
+            "ms/request",
+            command,
+        ),
+        measured(
+            f"{words}: one client, p50", spread([each.lone_p50_ms for each in found]), "ms", command
+        ),
+    ]

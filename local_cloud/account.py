@@ -1,0 +1,73 @@
+"""The emulator's account: who asks, and what its S3 and CloudWatch hold; import it only after
+MiniStack is configured.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ministack.core import responses
+from ministack.services import cloudwatch, s3, sns
+
+Scoped = responses.AccountRegionScopedDict
+
+
+def account_id() -> str:
+    """The account of the request in hand."""
+    return str(responses.get_account_id())
+
+
+def region() -> str:
+    """The region of the request in hand."""
+    return str(responses.get_region())
+
+
+def sagemaker_arn(kind: str, name: str) -> str:
+    """ARN of a SageMaker resource: model, endpoint-config, endpoint."""
+    return f"arn:aws:sagemaker:{region()}:{account_id()}:{kind}/{name}"
+
+
+def read_object(bucket: str, key: str) -> bytes | None:
+    """An S3 object's bytes; None when the object or its bucket is not there."""
+    content = s3._get_object_data(bucket, key)
+    return None if content is None else bytes(content)
+
+
+def write_object(
+    bucket: str, key: str, content: bytes, content_type: str, kms_key: str | None = None
+) -> bool:
+    """Writes an S3 object, encrypted with a KMS key where one is named; False when the bucket does
+    not take it.
+    """
+    headers = {"content-type": content_type}
+    if kms_key is not None:
+        headers |= {
+            "x-amz-server-side-encryption": "aws:kms",
+            "x-amz-server-side-encryption-aws-kms-key-id": kms_key,
+        }
+    return int(s3._put_object(bucket, key, content, headers)[0]) < 300
+
+
+def publish(topic_arn: str, message: str) -> bool:
+    """Sends a message to an SNS topic; False when there is no such topic."""
+    return sns.publish_internal(topic_arn, message) is not None
+
+
+def record_metric(
+    namespace: str, name: str, value: float, unit: str, dimensions: dict[str, str]
+) -> None:
+    """Adds one data point to CloudWatch."""
+    cloudwatch.record_metric(namespace, name, value, unit, dimensions)
+
+
+def in_background(function: Callable[..., Any], *arguments: Any) -> threading.Thread:
+    """Runs a function in a thread of its own, on behalf of the account and region of the request in
+    hand.
+    """
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(function, *arguments), daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,109 @@
+"""The state of an alarm from its datapoints, by CloudWatch's rules for missing ones; pure.
+
+Source: AWS, "Configuring how CloudWatch alarms treat missing data".
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+EXTRA_DATAPOINTS = 2
+"""CloudWatch looks this much farther back than the evaluation periods; its examples look at 5 for
+3.
+"""
+OK, ALARM, INSUFFICIENT_DATA = "OK", "ALARM", "INSUFFICIENT_DATA"
+COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "GreaterThanThreshold": (operator.gt, "greater than"),
+    "GreaterThanOrEqualToThreshold": (operator.ge, "greater than or equal to"),
+    "LessThanThreshold": (operator.lt, "less than"),
+    "LessThanOrEqualToThreshold": (operator.le, "less than or equal to"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What an alarm asks of its datapoints."""
+
+    comparison: str
+    threshold: float
+    evaluation_periods: int
+    datapoints_to_alarm: int
+    missing: str = "missing"
+
+    def breaches(self, value: float) -> bool:
+        """Whether a value is beyond the threshold."""
+        return COMPARISONS[self.comparison][0](value, self.threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """An alarm's state, the values that decided it (oldest first), and AWS's sentence for it."""
+
+    state: str
+    values: tuple[float, ...]
+    reason: str
+
+
+def verdict(rule: Rule, datapoints: Sequence[float | None], state: str) -> Verdict:
+    """The next state from the evaluation range's datapoints, oldest first, None where there is
+    none, and the present state.
+    """
+    real = [value for value in datapoints if value is not None]
+    counted = real[-rule.evaluation_periods :]
+    found = _state(rule, datapoints, counted, state)
+    return Verdict(state=found, values=tuple(counted), reason=_reason(rule, counted, found))
+
+
+def _state(
+    rule: Rule, datapoints: Sequence[float | None], counted: Sequence[float], state: str
+) -> str:
+    filled = rule.evaluation_periods - len(counted)
+    breaching = sum(map(rule.breaches, counted))
+    if breaching >= rule.datapoints_to_alarm:
+        return ALARM
+    if filled == 0 or rule.missing == "notBreaching":
+        return OK
+    if rule.missing == "breaching":
+        return ALARM if breaching + filled >= rule.datapoints_to_alarm else OK
+    if breaching < len(counted):
+        return OK
+    if rule.missing == "ignore":
+        return state
+    return _without_data(rule, datapoints, state)
+
+
+def _without_data(rule: Rule, datapoints: Sequence[float | None], state: str) -> str:
+    """Missing stays missing, and whatever there is breaches: an alarm only when the oldest of it is
+    old enough.
+    """
+    ages = [age for age, value in enumerate(reversed(datapoints), start=1) if value is not None]
+    if not ages:
+        return INSUFFICIENT_DATA
+    return ALARM if max(ages) >= rule.datapoints_to_alarm else state
+
+
+def _reason(rule: Rule, counted: Sequence[float], state: str) -> str:
+    if not counted:
+        treated = {"breaching": " [Breaching]", "notBreaching": " [NonBreaching]"}.get(
+            rule.missing, ""
+        )
+        if state == INSUFFICIENT_DATA or not treated:
+            return "Insufficient Data: no datapoints were received."
+        periods = f"{rule.evaluation_periods} period{'' if rule.evaluation_periods == 1 else 's'}"
+        return f"Threshold Crossed: no datapoints were received for {periods} and missing datapoints were treated as{treated}."
+    breaching = sum(map(rule.breaches, counted))
+    shown = ", ".join(f"{value:g}" for value in counted)
+    relation = COMPARISONS[rule.comparison][1]
+    if state == ALARM:
+        return (
+            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} [{shown}] were {relation} the threshold "
+            f"({rule.threshold:g}) (minimum {_datapoints(rule.datapoints_to_alarm)} for OK -> ALARM transition)."
+        )
+    calm = f"{len(counted) - breaching} out of the last {_datapoints(len(counted))}"
+    return f"Threshold Crossed: {calm} [{shown}] were not {relation} the threshold ({rule.threshold:g})."
+
+
+def _datapoints(count: int) -> str:
+    return f"{count} datapoint{'' if count == 1 else 's'}"

@@ -1,0 +1,254 @@
+"""Metric math expressions: read into a tree, and computed over metrics; pure.
+
+The operators and functions that our dashboards and alarms use, and their near relatives; others are
+refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from local_cloud.cloudwatch.series import (
+    CHANGES,
+    OPERATORS,
+    REDUCTIONS,
+    MathError,
+    Series,
+    Value,
+    changes,
+    chosen,
+    combined,
+    filled,
+    gathered,
+    mapped,
+)
+
+TOKEN = re.compile(
+    r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<text>'[^']*'|"[^"]*")|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"""
+    r"""|(?P<sign><=|>=|==|!=|&&|\|\||[-+*/^<>(),\[\]]))"""
+)
+WORDS = {"&&": "AND", "||": "OR"}
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("OR",),
+    ("AND",),
+    ("<", "<=", ">", ">=", "==", "!="),
+    ("+", "-"),
+    ("*", "/"),
+    ("^",),
+)
+"""Operators from the loosest to the tightest."""
+Tree = tuple[object, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grounds:
+    """What an expression is computed over: metrics by id, the periods' starts, and what SEARCH
+    finds.
+
+    `period` is in seconds as CloudWatch counts them, the one that PERIOD answers.
+    """
+
+    metrics: Mapping[str, Value]
+    times: Sequence[float] = ()
+    period: float = 60.0
+    search: Callable[[str, str, float], list[Series]] = field(
+        default=lambda text, statistic, period: []
+    )
+
+
+def computed(text: str, grounds: Grounds) -> Value:
+    """An expression's value. Raises MathError."""
+    return _value(parsed(text), grounds)
+
+
+def parsed(text: str) -> Tree:
+    """An expression as a tree. Raises MathError where it cannot be read."""
+    reader = _Reader(_tokens(text))
+    tree = reader.level(0)
+    if reader.ahead[0] != "end":
+        raise MathError(f"unexpected {reader.ahead[1]!r} in {text!r}")
+    return tree
+
+
+def named(tree: Tree) -> frozenset[str]:
+    """The ids that an expression refers to; `METRICS` where it refers to all of them."""
+    if tree[0] == "id":
+        return frozenset((str(tree[1]),))
+    if tree[:2] == ("call", "METRICS"):
+        return frozenset(("METRICS",))
+    return frozenset(name for part in tree[1:] if isinstance(part, tuple) for name in named(part))
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    while text[at:].strip():
+        match = TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise MathError(f"unexpected {text[at:].strip()[0]!r} in {text!r}")
+        word = match[match.lastgroup]
+        found.append(
+            ("sign", word) if word in ("AND", "OR") else (match.lastgroup, WORDS.get(word, word))
+        )
+        at = match.end()
+    return [*found, ("end", "the end")]
+
+
+class _Reader:
+    """Reads tokens one after the other."""
+
+    def __init__(self, tokens: Sequence[tuple[str, str]]) -> None:
+        self._tokens, self._at = tokens, 0
+
+    @property
+    def ahead(self) -> tuple[str, str]:
+        return self._tokens[self._at]
+
+    def level(self, number: int) -> Tree:
+        """One level of operators and everything tighter, from the left."""
+        if number == len(LEVELS):
+            return self._unary()
+        tree = self.level(number + 1)
+        while self.ahead[0] == "sign" and self.ahead[1] in LEVELS[number]:
+            sign = self._next()[1]
+            tree = ("operator", sign, tree, self.level(number + 1))
+        return tree
+
+    def _unary(self) -> Tree:
+        if self.ahead == ("sign", "-"):
+            self._next()
+            return ("operator", "-", ("number", 0.0), self._unary())
+        return self._primary()
+
+    def _primary(self) -> Tree:
+        kind, word = self._next()
+        if kind == "number":
+            return ("number", float(word))
+        if kind == "text":
+            return ("text", word[1:-1])
+        if kind == "name":
+            return ("call", word, *self._list(")")) if self._passed("(") else ("id", word)
+        if word == "(":
+            tree = self.level(0)
+            self._expect(")")
+            return tree
+        if word == "[":
+            return ("list", *self._list("]"))
+        raise MathError(f"unexpected {word!r}")
+
+    def _list(self, end: str) -> list[Tree]:
+        found: list[Tree] = []
+        while not self._passed(end):
+            found.append(self.level(0))
+            if self.ahead != ("sign", end):
+                self._expect(",")
+        return found
+
+    def _next(self) -> tuple[str, str]:
+        token = self.ahead
+        if token[0] == "end":
+            raise MathError("the expression ends too early")
+        self._at += 1
+        return token
+
+    def _passed(self, sign: str) -> bool:
+        is_there = self.ahead == ("sign", sign)
+        self._at += is_there
+        return is_there
+
+    def _expect(self, sign: str) -> None:
+        if not self._passed(sign):
+            raise MathError(f"expected {sign!r}, found {self.ahead[1]!r}")
+
+
+def _value(tree: Tree, grounds: Grounds) -> Value:
+    match tree:
+        case ("number", float(number)):
+            return number
+        case ("id", str(name)):
+            return _metric(name, grounds)
+        case ("operator", str(sign), tuple(left), tuple(right)):
+            return combined(OPERATORS[sign], _value(left, grounds), _value(right, grounds))
+        case ("list", *items):
+            return [_series(_value(item, grounds)) for item in items if isinstance(item, tuple)]
+        case ("call", str(name), *arguments):
+            return _called(name, [each for each in arguments if isinstance(each, tuple)], grounds)
+    raise MathError(f"{tree[1]!r} is no number and no metric")
+
+
+def _metric(name: str, grounds: Grounds) -> Value:
+    if name not in grounds.metrics:
+        raise MathError(
+            f"unknown metric id {name!r}, known: {', '.join(sorted(grounds.metrics)) or 'none'}"
+        )
+    return grounds.metrics[name]
+
+
+def _series(value: Value) -> Series:
+    if isinstance(value, Mapping):
+        return value
+    raise MathError("a list takes time series only")
+
+
+def _called(name: str, arguments: Sequence[Tree], grounds: Grounds) -> Value:
+    special = SPECIAL.get(name)
+    if special is not None:
+        return special(arguments, grounds)
+    values = [_value(argument, grounds) for argument in arguments]
+    if name in REDUCTIONS and len(values) == 1:
+        return gathered(REDUCTIONS[name], values[0])
+    if name in CHANGES and len(values) == 1:
+        return mapped(CHANGES[name], values[0])
+    if name in ("DIFF", "RATE") and len(values) == 1:
+        return changes(values[0], name == "RATE")
+    if name == "IF" and len(values) in (2, 3):
+        return chosen(values[0], values[1], values[2] if len(values) == 3 else {})
+    if name == "TIME_SERIES" and len(values) == 1 and isinstance(values[0], float):
+        return dict.fromkeys(grounds.times, values[0])
+    raise MathError(
+        f"the local cloud has no metric math function {name} of {len(values)} arguments"
+    )
+
+
+def _fill(arguments: Sequence[Tree], grounds: Grounds) -> Value:
+    if len(arguments) != 2:
+        raise MathError("FILL takes a time series and what to fill it with")
+    value, given = _value(arguments[0], grounds), arguments[1]
+    fill = (
+        str(given[1]) if given in (("id", "REPEAT"), ("id", "LINEAR")) else _value(given, grounds)
+    )
+    if not isinstance(fill, str | float):
+        raise MathError("FILL fills with a number, REPEAT or LINEAR")
+    return filled(value, fill, grounds.times)
+
+
+def _metrics(arguments: Sequence[Tree], grounds: Grounds) -> Value:
+    part = str(arguments[0][1]) if arguments else ""
+    return [
+        value
+        for name, value in grounds.metrics.items()
+        if part in name and isinstance(value, Mapping)
+    ]
+
+
+def _search(arguments: Sequence[Tree], grounds: Grounds) -> Value:
+    kinds = [argument[0] for argument in arguments]
+    if kinds not in (["text", "text"], ["text", "text", "number"]):
+        raise MathError("SEARCH takes a search text, a statistic and a period")
+    period = float(str(arguments[2][1])) if len(arguments) == 3 else grounds.period
+    return grounds.search(str(arguments[0][1]), str(arguments[1][1]), period)
+
+
+def _removed_empty(arguments: Sequence[Tree], grounds: Grounds) -> Value:
+    value = _value(arguments[0], grounds)
+    return [each for each in value if each] if isinstance(value, list) else value
+
+
+SPECIAL: dict[str, Callable[[Sequence[Tree], Grounds], Value]] = {
+    "FILL": _fill,
+    "METRICS": _metrics,
+    "SEARCH": _search,
+    "REMOVE_EMPTY": _removed_empty,
+    "PERIOD": lambda arguments, grounds: grounds.period,
+}

@@ -1,0 +1,159 @@
+"""MiniStack with the services of this package hung in, served on 127.0.0.1 until told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import signal
+import sys
+import types
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import ministack.core.router as router
+
+from local_cloud.address import own_address, write_address
+from local_cloud.aws_error import Reply
+from local_cloud.settings import Settings
+
+PATTERNS: dict[str, dict[str, list[str]]] = {
+    "sagemaker": {"target_prefixes": ["SageMaker"], "host_patterns": [r"sagemaker"]},
+    "application-autoscaling": {
+        "target_prefixes": ["AnyScaleFrontendService"],
+        "host_patterns": [r"application-autoscaling\."],
+    },
+}
+INVOCATION_THREADS = 64
+
+
+def serve(settings: Settings) -> None:
+    """Serves the local cloud until SIGTERM or SIGINT, then stops every child."""
+    known = dict(router.SERVICE_PATTERNS)
+    router.SERVICE_PATTERNS.clear()
+    router.SERVICE_PATTERNS.update({**PATTERNS, **known})
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    import ministack.app as emulator
+    from hypercorn.asyncio import serve as hypercorn_serve
+    from hypercorn.config import Config
+
+    from local_cloud.alarms import alarm_states
+    from local_cloud.autoscaler import Autoscaler
+    from local_cloud.autoscaling.actor import Actor
+    from local_cloud.autoscaling.registry import Registry
+    from local_cloud.builds import Builds
+    from local_cloud.cloudformation import install
+    from local_cloud.control_plane import ControlPlane
+    from local_cloud.endpoints import Endpoints
+    from local_cloud.jobs import state_machines
+    from local_cloud.jobs.training_jobs import TrainingJobs
+    from local_cloud.minutes import Minutes
+    from local_cloud.runtime import Runtime
+    from local_cloud.scalable_targets import scaled_variants
+    from local_cloud.scaling import Scaling
+
+    endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
+    actor = Actor(
+        endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60
+    )
+    scaling, minutes = (
+        Scaling(registry, actor),
+        Minutes(settings, endpoints, Autoscaler(registry, actor)),
+    )
+    control_plane = ControlPlane(
+        endpoints, lambda endpoint: scaled_variants(scaling.targets, endpoint)
+    )
+    jobs = TrainingJobs(settings, control_plane.tags)
+    control_plane.add(jobs.actions)
+    install(control_plane, scaling)
+    builds.install()
+    state_machines.install()
+    minutes.start()
+    _add_service(emulator, "sagemaker", _sagemaker(control_plane, Runtime(endpoints)))
+    _add_service(emulator, "application-autoscaling", _scaling(scaling))
+
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    config = Config()
+    config.bind = [
+        f"127.0.0.1:{settings.port}" if settings.listener is None else f"fd://{settings.listener}"
+    ]
+    config.keep_alive_timeout = 75
+    config.graceful_timeout = 0.5
+    config.loglevel = "WARNING"
+    announcing = asyncio.create_task(_announce(settings))
+
+    async def ended() -> None:
+        await ending.wait()
+        minutes.stop()
+        await asyncio.to_thread(builds.stop_all)
+        await asyncio.to_thread(jobs.stop_all)
+        await asyncio.to_thread(endpoints.stop_all)
+
+    await hypercorn_serve(emulator.app, config, shutdown_trigger=ended)
+    announcing.cancel()
+
+
+async def _announce(settings: Settings) -> None:
+    """Writes the address once the cloud answers on it."""
+    while not await _answers(settings.port):
+        await asyncio.sleep(0.02)
+    write_address(settings.state, own_address(settings.port, settings.seconds_per_minute))
+
+
+async def _answers(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /_ministack/health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        status = await reader.readline()
+        writer.close()
+    except OSError:
+        return False
+    return b" 200 " in status
+
+
+def _add_service(emulator: Any, name: str, handler: Any) -> None:
+    """Registers a handler, and the module that MiniStack's reset expects behind each service."""
+    module_name = f"roundhouse_{name.replace('-', '_')}"
+    module = types.ModuleType(f"ministack.services.{module_name}")
+    module.reset = lambda: None  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    emulator.SERVICE_HANDLERS[name] = handler
+    emulator.SERVICE_REGISTRY[name] = {"module": module_name}
+
+
+def _sagemaker(control_plane: Any, runtime: Any) -> Any:
+    """The control plane and the runtime share their signature's service name; the path tells them
+    apart.
+    """
+    threads = ThreadPoolExecutor(max_workers=INVOCATION_THREADS, thread_name_prefix="invocation")
+
+    async def handler(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+    ) -> Reply:
+        if not path.startswith("/endpoints/"):
+            reply: Reply = control_plane.answer(headers.get("x-amz-target", ""), body)
+            return reply
+        answer = partial(contextvars.copy_context().run, runtime.answer, path, headers, body)
+        answered: Reply = await asyncio.get_running_loop().run_in_executor(threads, answer)
+        return answered
+
+    return handler
+
+
+def _scaling(scaling: Any) -> Any:
+    async def handler(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+    ) -> Reply:
+        reply: Reply = scaling.answer(headers.get("x-amz-target", ""), body)
+        return reply
+
+    return handler
+
+
+logging.getLogger("roundhouse").setLevel(logging.INFO)

@@ -1,0 +1,250 @@
+"""Starting, finding and stopping the local cloud from any Python; standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from local_cloud.address import ADDRESS_FILE, CloudAddress, is_alive, process_start, read_address
+
+LOG_FILE = "cloud.log"
+LOCK_FILE = "start.lock"
+OWN_NAMES = (ADDRESS_FILE, LOG_FILE, LOCK_FILE, "endpoints", "builds", "backends", "cache")
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+REMOVE_SECONDS = 15.0
+LISTENER = 3
+"""The file descriptor by which the cloud's process gets the socket that holds its port."""
+
+
+class CloudError(Exception):
+    """The local cloud cannot be started or stopped; the message is one sentence for the user."""
+
+
+def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
+    """Starts the local cloud of a repository, or returns the one that already runs in this state
+    folder.
+    """
+    _make_state(state)
+    with _start_lock(state):
+        running = find(state)
+        if running is not None:
+            return running
+        _remove_leftovers(state, keep=(LOCK_FILE,))
+        with _bound(port) as listener:
+            pid = _spawn(root.resolve(), state.resolve(), listener)
+        return _wait_until_answering(pid, state)
+
+
+def find(state: Path) -> CloudAddress | None:
+    """The local cloud that runs in this state folder; None when none does, whatever files a killed
+    one left.
+    """
+    address = read_address(state)
+    return address if address is not None and is_alive(address) else None
+
+
+def stop(state: Path) -> bool:
+    """Stops the local cloud of a state folder and removes what it made there; False when nothing
+    was there.
+    """
+    address = read_address(state)
+    if address is not None:
+        _end(address)
+    had_files = any((state / name).exists() for name in OWN_NAMES)
+    _remove_leftovers(state)
+    with contextlib.suppress(OSError):
+        state.rmdir()
+    return had_files
+
+
+def environment(
+    address: CloudAddress, account: str = "000000000000", region: str = "us-east-1"
+) -> dict[str, str]:
+    """The variables that point an AWS client at the local cloud; a 12-digit access key is the
+    account.
+    """
+    return {
+        "AWS_ENDPOINT_URL": address.endpoint_url,
+        "AWS_ENDPOINT_URL_S3": address.endpoint_url,
+        "AWS_ACCESS_KEY_ID": account,
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def client_environment(
+    address: CloudAddress,
+    inherited: Mapping[str, str],
+    account: str = "000000000000",
+    region: str = "us-east-1",
+) -> dict[str, str]:
+    """A whole environment for a client process: the inherited one without any AWS setting, then the
+    local cloud's.
+    """
+    kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
+    return kept | _unproxied(inherited) | environment(address, account, region)
+
+
+def _unproxied(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Keeps requests to this machine away from a proxy, where one is set."""
+    if not any(name.lower() in ("http_proxy", "all_proxy") for name in inherited):
+        return {}
+    listed = inherited.get("NO_PROXY", inherited.get("no_proxy", ""))
+    local = ",".join(part for part in (listed, "127.0.0.1", "localhost") if part)
+    return {"NO_PROXY": local, "no_proxy": local}
+
+
+def _make_state(state: Path) -> None:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        probe = state / f".writable.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise CloudError(
+            f"the local cloud cannot write its state folder {state} ({error.strerror}): choose or free another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def _start_lock(state: Path) -> Iterator[None]:
+    """Lets one start at a time look, choose and spawn."""
+    with (state / LOCK_FILE).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_leftovers(state: Path, keep: tuple[str, ...] = ()) -> None:
+    """Removes what a local cloud makes in its state folder, and nothing else that lies there."""
+    for name in OWN_NAMES:
+        path = state / name
+        if name in keep:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            _remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _remove_tree(path: Path) -> None:
+    """Removes a folder in which a dying process may still write for a moment."""
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while path.exists():
+        shutil.rmtree(path, ignore_errors=time.monotonic() < deadline)
+        time.sleep(0.02)
+
+
+def _bound(port: int | None) -> socket.socket:
+    """A socket that holds a port, a free one unless it is named, until the cloud's process listens
+    on it.
+    """
+    listener = socket.socket()
+    try:
+        if port is not None:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0 if port is None else port))
+    except OSError as error:
+        listener.close()
+        raise CloudError(
+            f"port {port} on 127.0.0.1 is not free ({error.strerror}): name another one or let the local cloud choose"
+        ) from error
+    return listener
+
+
+def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
+    """Starts the cloud's process in its own session, so that it outlives this one; its words go to
+    cloud.log.
+    """
+    python = root / ".venvs" / "cloud" / "bin" / "python"
+    if not python.exists():
+        raise CloudError(
+            f"the local cloud's environment {python.parent.parent} is missing: `make environments` makes it"
+        )
+    port = ("--port", str(listener.getsockname()[1]), "--listener", str(LISTENER))
+    module = ("-P", "-m", "local_cloud", "--root", str(root), "--state", str(state), *port)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))
+    }
+    with (state / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
+        words = ((os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2))
+        door = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
+        return os.posix_spawn(
+            python,
+            (str(python), *module),
+            inherited | {"PYTHONPATH": str(root)},
+            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words, door),
+            setsid=True,
+        )
+
+
+def _wait_until_answering(pid: int, state: Path) -> CloudAddress:
+    deadline = time.monotonic() + START_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            address = read_address(state)
+            if address is not None and address.pid == pid:
+                return address
+            if _has_ended(pid):
+                raise CloudError(
+                    f"the local cloud stopped while starting: {_last_words(state)} (log: {state / LOG_FILE})"
+                )
+            time.sleep(0.02)
+        raise CloudError(
+            f"the local cloud did not answer within {START_SECONDS:.0f} s (log: {state / LOG_FILE})"
+        )
+    except BaseException:
+        _kill(pid)
+        raise
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process of ours has ended; buries it if so."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return process_start(pid) is None
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _last_words(state: Path) -> str:
+    lines = (state / LOG_FILE).read_text(encoding="utf-8", errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1] if said else "it left no word"
+
+
+def _end(address: CloudAddress) -> None:
+    """Asks the cloud's process to end, waits, and kills it when it does not; its children end with
+    it.
+    """
+    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+        if not is_alive(address):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(address.pid, number)
+        _wait_until_gone(address, seconds)
+    if is_alive(address):
+        raise CloudError(
+            f"the local cloud's process {address.pid} does not end: stop it by hand, then try again"
+        )
+
+
+def _wait_until_gone(address: CloudAddress, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while is_alive(address) and time.monotonic() < deadline:
+        _has_ended(address.pid)
+        time.sleep(0.02)
+    _has_ended(address.pid)

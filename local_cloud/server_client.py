@@ -1,0 +1,96 @@
+"""HTTP to one local server, over connections that stay open between requests."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Connect = Callable[[float], socket.socket]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What a server answered; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Connection(http.client.HTTPConnection):
+    """An HTTP connection whose socket comes from elsewhere."""
+
+    def __init__(self, connect: Connect, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
+        self._connect = connect
+        self.used = False
+
+    def connect(self) -> None:
+        self.sock = self._connect(float(self.timeout or 60))
+
+
+class ServerClient:
+    """Sends requests to one server from any number of threads."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._idle: list[_Connection] = []
+        self._turn = threading.Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 60,
+    ) -> Response:
+        """One request and its answer; a connection that the server closed while idle is replaced
+        once, unseen.
+        """
+        connection = self._taken(timeout_seconds)
+        try:
+            response = self._exchange(connection, method, path, body, dict(headers or {}))
+        except (http.client.RemoteDisconnected, ConnectionError):
+            connection.close()
+            if not connection.used:
+                raise
+            connection = _Connection(self._connect, timeout_seconds)
+            response = self._exchange(connection, method, path, body, dict(headers or {}))
+        except BaseException:
+            connection.close()
+            raise
+        return response
+
+    def close(self) -> None:
+        """Closes the connections that no request uses."""
+        with self._turn:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _taken(self, timeout_seconds: float) -> _Connection:
+        with self._turn, contextlib.suppress(IndexError):
+            connection = self._idle.pop()
+            connection.timeout = timeout_seconds
+            connection.sock.settimeout(timeout_seconds)
+            return connection
+        return _Connection(self._connect, timeout_seconds)
+
+    def _exchange(
+        self, connection: _Connection, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> Response:
+        connection.request(method, path, body=body, headers=headers)
+        reply = connection.getresponse()
+        content = reply.read()
+        found = {name.lower(): value for name, value in reply.getheaders()}
+        if connection.sock is None:
+            return Response(status=reply.status, headers=found, body=content)
+        connection.used = True
+        with self._turn:
+            self._idle.append(connection)
+        return Response(status=reply.status, headers=found, body=content)

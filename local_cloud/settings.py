@@ -1,0 +1,99 @@
+"""What the local cloud's process is told, and the parts of its own environment that it hands on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PASSED_ON = frozenset(
+    {
+        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+        "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    }
+)  # fmt: skip
+PASSED_ON_PREFIXES = ("PIP_", "UV_", "NODE_")
+SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
+SECONDS_PER_MINUTE_DEFAULT = 1.0
+
+
+class SettingsError(Exception):
+    """A setting of the local cloud cannot be used; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The repository whose environments run the servers, the state folder, the port on 127.0.0.1,
+    and how fast time runs.
+
+    `seconds_per_minute` is how long one minute of waiting that an AWS request asks for takes here:
+    bake times, termination
+    waits, deliveries, cool-downs, the periods of alarms and of what is published. Timeouts of what
+    really runs, such as a
+    server's start, stay as they are asked for.
+    """
+
+    root: Path
+    state: Path
+    port: int
+    seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
+    listener: int | None = None
+    """File descriptor of a socket that is bound to the port; None where the cloud binds it itself.
+    """
+
+    def waited(self, aws_seconds: float) -> float:
+        """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
+        return aws_seconds * self.seconds_per_minute / 60
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where every AWS client of this cloud sends its requests."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+def seconds_per_minute() -> float:
+    """How long a minute of AWS's waits takes in this process's local cloud, in seconds: 1 unless
+    the environment says more.
+    """
+    given = os.environ.get(SECONDS_PER_MINUTE, "")
+    try:
+        seconds = float(given) if given else SECONDS_PER_MINUTE_DEFAULT
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 60:
+        raise SettingsError(
+            f"{SECONDS_PER_MINUTE} is {given!r}: it takes a number above 0, and 60 runs at AWS's own pace"
+        )
+    return seconds
+
+
+def package_index_environment() -> dict[str, str]:
+    """The variables that let a build reach package indexes as its user does: pip, uv, Node,
+    proxies, certificates.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+    }
+
+
+def configure_emulator(settings: Settings) -> None:
+    """Sets what MiniStack reads from the environment: loopback only, no Docker, no other listener,
+    nothing kept.
+    """
+    os.environ.update(
+        BIND_HOST="127.0.0.1",
+        GATEWAY_PORT=str(settings.port),
+        DOCKER_HOST=f"unix://{settings.state}/no-docker.sock",
+        SFTP_ENABLED="0",
+        IOT_MTLS_ENABLED="0",
+        PERSIST_STATE="0",
+        S3_PERSIST="0",
+        MINISTACK_REGION="us-east-1",
+        AWS_ENDPOINT_URL=settings.endpoint_url,
+        AWS_EC2_METADATA_DISABLED="true",
+        LOG_LEVEL="WARNING",
+    )
+    for name in ("SERVICES", "LOCALSTACK_PERSISTENCE", "USE_SSL", "AWS_CA_BUNDLE", "EDGE_PORT"):
+        os.environ.pop(name, None)

@@ -1,0 +1,197 @@
+"""Stands for `serve` in our Triton image: its environment variables become a `tritonserver`
+command.
+
+It runs as a script in the Triton environment and becomes the server. Source:
+triton-inference-server/server,
+docker/sagemaker/serve, whose faults it has too. GPU memory limits of loads are left out: `serve`
+asks nvidia-smi for GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
+INFERENCE_TYPE = "SAGEMAKER_TRITON_INFERENCE_TYPE"
+INFERENCE_TYPES = ("infer", "generate", "generate_stream")
+IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
+"""What the image's own environment holds."""
+FLAGS = {
+    "SAGEMAKER_SAFE_PORT_RANGE": "--sagemaker-safe-port-range",
+    "SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT": "--buffer-manager-thread-count",
+    "SAGEMAKER_TRITON_THREAD_COUNT": "--sagemaker-thread-count",
+    "SAGEMAKER_TRITON_LOG_INFO": "--log-info",
+    "SAGEMAKER_TRITON_LOG_WARNING": "--log-warning",
+    "SAGEMAKER_TRITON_LOG_ERROR": "--log-error",
+}
+"""Variables that become a flag where they are set."""
+PYTHON_BACKEND_SIZES = {
+    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": ("shm-default-byte-size", 16 * 2**20),
+    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": ("shm-growth-byte-size", 2**20),
+}
+
+
+class ServeError(Exception):
+    """The environment or the archive does not allow Triton to start; the message is one sentence."""
+
+
+def main() -> None:
+    """Becomes tritonserver, or says in one sentence why not."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--triton", type=Path, required=True)
+    parser.add_argument("--backends", type=Path, required=True)
+    arguments = parser.parse_args()
+    distribution = triton_distribution(arguments.triton)
+    gather_backends(distribution, arguments.backends)
+    try:
+        variables = served_variables(set_variables({**IMAGE, **os.environ}))
+    except ServeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    command = triton_command(variables, distribution, arguments.backends)
+    print(shlex.join(command), flush=True)
+    os.execve(command[0], command, dict(variables))
+
+
+def triton_distribution(environment_folder: Path) -> Path:
+    """Where the nvidia-pytriton wheel keeps Triton."""
+    return next(environment_folder.glob("lib/python3.*/site-packages/pytriton/tritonserver"))
+
+
+def gather_backends(distribution: Path, backends: Path) -> None:
+    """Links Triton's backends into a folder of ours and puts the stub in place, which the wheel
+    keeps elsewhere.
+    """
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = distribution / "python_backend_stubs" / python / "triton_python_backend_stub"
+    for backend in (distribution / "backends").iterdir():
+        (backends / backend.name).mkdir(parents=True, exist_ok=True)
+        for file in backend.iterdir():
+            _link(backends / backend.name / file.name, file)
+    _link(backends / "python" / stub.name, stub)
+
+
+def _link(place: Path, target: Path) -> None:
+    if not place.exists():
+        # Not by process id: every container has a first process of its own, and another may start
+        # at this moment.
+        draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+        draft.symlink_to(target)
+        draft.replace(place)
+
+
+def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """To `serve` a variable that is empty is not set."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if value or not name.startswith("SAGEMAKER_")
+    }
+
+
+def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables that Triton's SageMaker front end reads: when it is healthy, and a single-model
+    endpoint's model.
+    """
+    chosen = variables.get(INFERENCE_TYPE, "infer")
+    if chosen not in INFERENCE_TYPES:
+        raise ServeError(f"{INFERENCE_TYPE} is {chosen}; allowed: {', '.join(INFERENCE_TYPES)}")
+    served = {**variables, **_ping_mode(variables)}
+    if is_multi_model(variables):
+        return served
+    return {
+        **served,
+        DEFAULT_MODEL: single_model(variables.get(DEFAULT_MODEL), model_repository(variables)),
+    }
+
+
+def _ping_mode(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The ping mode, which `serve` does not export: it reaches the server only where the variable
+    is in the environment.
+    """
+    mode = variables.get(
+        "SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready"
+    )
+    return {PING_MODE: mode} if PING_MODE in variables else {}
+
+
+def is_multi_model(variables: Mapping[str, str]) -> bool:
+    """Whether SageMaker runs the container in MultiModel mode."""
+    return variables.get("SAGEMAKER_MULTI_MODEL") == "true"
+
+
+def model_repository(variables: Mapping[str, str]) -> Path:
+    """Where the archive was unpacked; an empty folder for a multi-model endpoint."""
+    return Path(
+        variables.get(
+            "SM_MODEL_DIR", "/tmp/sagemaker" if is_multi_model(variables) else "/opt/ml/model"
+        )
+    )
+
+
+def triton_command(
+    variables: Mapping[str, str], distribution: Path, backends: Path
+) -> tuple[str, ...]:
+    """The tritonserver command line that `serve` would run for these variables."""
+    address = variables.get("ROUNDHOUSE_BIND_ADDRESS", "0.0.0.0")
+    return (
+        str(distribution / "bin" / "tritonserver"),
+        f"--model-repository={model_repository(variables)}",
+        f"--backend-directory={backends}",
+        f"--cache-directory={distribution / 'caches'}",
+        "--model-control-mode=explicit",
+        f"--model-namespacing={variables.get('SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING', 'true')}",
+        "--allow-http=false",
+        "--allow-sagemaker=true",
+        f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
+        *_protocol(variables, "GRPC", address),
+        *_protocol(variables, "METRICS", address),
+        f"--log-verbose={variables.get('SAGEMAKER_TRITON_LOG_VERBOSE', 'true')}",
+        *(f"{flag}={variables[name]}" for name, flag in FLAGS.items() if name in variables),
+        *(
+            f"--backend-config=python,{key}={variables.get(name, size)}"
+            for name, (key, size) in PYTHON_BACKEND_SIZES.items()
+        ),
+        *(() if is_multi_model(variables) else (f"--load-model={variables[DEFAULT_MODEL]}",)),
+        *shlex.split(variables.get("SAGEMAKER_TRITON_ADDITIONAL_ARGS", "")),
+    )
+
+
+def _protocol(variables: Mapping[str, str], name: str, address: str) -> tuple[str, ...]:
+    """A protocol is off unless its variable allows it."""
+    flag = name.lower()
+    if variables.get(f"SAGEMAKER_TRITON_ALLOW_{name}", "false").lower() != "true":
+        return (f"--allow-{flag}=false",)
+    port = variables.get(f"SAGEMAKER_TRITON_{name}_PORT", "8001" if name == "GRPC" else "8002")
+    return (f"--allow-{flag}=true", f"--{flag}-address={address}", f"--{flag}-port={port}")
+
+
+def single_model(named: str | None, repository: Path) -> str:
+    """The model that a single-model endpoint loads: the named one, or the only one there is."""
+    if (repository / "config.pbtxt").exists():
+        raise ServeError(
+            f"config.pbtxt lies at the root of {repository}: a single-model archive keeps it in <model>/"
+        )
+    found = sorted(path.name for path in repository.iterdir() if path.is_dir())
+    if named is None and len(found) == 1:
+        return found[0]
+    if named is None:
+        raise ServeError(
+            f"the archive holds {len(found)} models ({', '.join(found) or 'none'}): {DEFAULT_MODEL} names the one to load"
+        )
+    if named not in found:
+        raise ServeError(
+            f"{DEFAULT_MODEL}={named} is not in the archive, which holds {', '.join(found)}"
+        )
+    return named
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""AWS as the command meets it: its clients, what its failures mean, and pages that are not its
+answers.
+"""

@@ -1,0 +1,165 @@
+"""AWS clients, and their errors as sentences: the only place of the command that imports boto3."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from roundhouse.aws.faults import answered, unanswered, unmade, unread
+from roundhouse.errors import CloudFault
+
+Client = Any
+"""A boto3 client, or what a test puts in its place."""
+
+Clients = Callable[[str], Client]
+"""The client of a service, by the service's name."""
+
+ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+CHUNK_BYTES = 1024 * 1024
+CONNECT_SECONDS = 10
+"""botocore waits a minute, and five times over, for a host that does not answer."""
+
+T = TypeVar("T")
+
+
+def session_clients(region: str) -> Clients:
+    """Clients of the process environment's credentials, each made when it is asked for, and not
+    before.
+
+    Raises CloudFault where no client can be made of this shell's settings.
+    """
+    made: dict[str, Client] = {}
+    sessions: list[Any] = []
+
+    def client(service: str) -> Client:
+        if service not in made:
+            with calling(f"AWS {service}"), _making(f"AWS {service}"):
+                if not sessions:
+                    sessions.append(_session(region))
+                made[service] = sessions[0].client(service, config=_config())
+        return made[service]
+
+    return client
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Turns an AWS client's error into one sentence, CloudFault."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        yield
+    except ClientError as error:
+        code, said = answered(error)
+        raise CloudFault(f"{what}: {said}", reason=code, is_answer=True) from error
+    except (BotoCoreError, ResponseParserError) as error:
+        kind, said = unanswered(error)
+        raise CloudFault(f"{what}: {said}", reason=kind) from error
+    except KeyError as error:
+        kind, said = unread(error)
+        raise CloudFault(f"{what}: {said}", reason=kind, is_answer=True) from error
+
+
+@contextmanager
+def _making(what: str) -> Iterator[None]:
+    """The same for what botocore does not foresee of this shell's settings: nothing of ours runs
+    inside.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError):
+        raise
+    except Exception as error:
+        kind, said = unmade(error)
+        raise CloudFault(f"{what}: {said}", reason=kind) from error
+
+
+def _session(region: str) -> Any:
+    """A session whose credentials are there, so that what is wrong with them is said before
+    anything is asked.
+    """
+    import boto3
+
+    from roundhouse.aws.pages import refuse_pages
+
+    session: Any = boto3.Session(region_name=region)
+    refuse_pages(session)
+    credentials = session.get_credentials()
+    if credentials is not None:
+        credentials.get_frozen_credentials()
+    return session
+
+
+def _config() -> Any:
+    from botocore.config import Config
+
+    return Config(connect_timeout=CONNECT_SECONDS)
+
+
+def frozen_credentials(what: str) -> Callable[[], Any]:
+    """Gives the process environment's credentials as they are at each call.
+
+    Raises CloudFault where there are none.
+    """
+    import boto3
+    from botocore.exceptions import NoCredentialsError
+
+    with calling(what), _making(what):
+        credentials: Any = boto3.Session().get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        credentials.get_frozen_credentials()
+    frozen: Callable[[], Any] = credentials.get_frozen_credentials
+    return frozen
+
+
+def bucket_exists(s3: Client, bucket: str) -> bool:
+    """Whether an S3 bucket is there."""
+    return _or_absent(lambda: s3.head_bucket(Bucket=bucket), f"s3://{bucket}") is not None
+
+
+def object_exists(s3: Client, bucket: str, key: str) -> bool:
+    """Whether an S3 object is there; a missing bucket counts as a missing object."""
+    return (
+        _or_absent(lambda: s3.head_object(Bucket=bucket, Key=key), f"s3://{bucket}/{key}")
+        is not None
+    )
+
+
+def object_bytes(s3: Client, bucket: str, key: str) -> bytes | None:
+    """The bytes of a small S3 object; None when it is not there."""
+
+    def read() -> bytes:
+        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return data
+
+    return _or_absent(read, f"s3://{bucket}/{key}")
+
+
+def object_sha256(s3: Client, bucket: str, key: str) -> str | None:
+    """Hex digest of an S3 object's bytes, read as a stream; None when it is not there."""
+
+    def digested() -> str:
+        digest = hashlib.sha256()
+        for chunk in s3.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(CHUNK_BYTES):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    return _or_absent(digested, f"s3://{bucket}/{key}")
+
+
+def _or_absent(call: Callable[[], T], what: str) -> T | None:
+    from botocore.exceptions import ClientError
+
+    with calling(what):
+        try:
+            return call()
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in ABSENT:
+                return None
+            raise

@@ -1,0 +1,67 @@
+"""What a build is given: the tree's sources as a zip in the environment's bucket."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from onboarding.checkpoint import checkpoint_files
+from onboarding.names import artifact_bucket
+from roundhouse.aws.clients import bucket_exists, calling, object_exists
+from roundhouse.builds.source_zip import source_path, source_zip
+from roundhouse.errors import DeskError
+from roundhouse.processes import Command
+from roundhouse.road import Road, sound_tree
+
+BESIDE_ONNX = ("tokenizer.json", "config.json")
+"""What a text network brings along: its tokenizer, and its class names."""
+
+
+def upload_source(road: Road) -> str:
+    """Publishes the source zip and returns `bucket/key`. Raises DeskError."""
+    tree = sound_tree(road.places)
+    networks = [spec.source.onnx for spec in tree.models.values() if spec.source.onnx is not None]
+    checkpoints = [
+        spec.source.checkpoint
+        for spec in tree.models.values()
+        if spec.source.checkpoint is not None
+    ]
+    files = [
+        f"{folder}/{name}"
+        for folder in checkpoints
+        for name in checkpoint_files(road.places.tree / folder)
+    ]
+    beside = [
+        PurePosixPath(network).with_name(name).as_posix()
+        for network in networks
+        for name in BESIDE_ONNX
+    ]
+    zipped = source_zip(
+        road.places.code, road.places.tree, (*tree.dataset_digests, *networks, *beside, *files)
+    )
+    return publish_source(road, zipped, "the build's sources")
+
+
+def publish_source(road: Road, zipped: bytes, what: str) -> str:
+    """Puts a zip into the bucket under its content's address, unless it is there, and returns
+    `bucket/key`. Raises DeskError.
+    """
+    bucket, key, s3 = artifact_bucket(road.environment), source_path(zipped), road.clients("s3")
+    if not bucket_exists(s3, bucket):
+        command = f"`roundhouse deploy --env {road.environment.name}`"
+        raise DeskError(
+            f"s3://{bucket}: is not there yet; {command} makes it, then builds and deploys what is missing."
+        )
+    if not object_exists(s3, bucket, key):
+        with calling(f"Publishing {what} to s3://{bucket}/{key}"):
+            s3.put_object(Bucket=bucket, Key=key, Body=zipped)
+    return f"{bucket}/{key}"
+
+
+def commit(road: Road) -> str:
+    """The commit of the code that builds; "unknown" outside git."""
+    outcome = road.run(
+        Command(
+            argv=("git", "rev-parse", "HEAD"), folder=road.places.code, environment=road.variables
+        )
+    )
+    return outcome.output.strip() if outcome.code == 0 else "unknown"

@@ -1,0 +1,3 @@
+"""Our dashboards as pictures: their own JSON, evaluated on a synthetic day, drawn as CloudWatch
+lays it out.
+"""

@@ -1,0 +1,80 @@
+"""Draws an environment's dashboards: `python -m roundhouse.dashboards --env dev --out docs/images`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from onboarding.fault import FaultsError
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.dashboards.picture import photographed
+from roundhouse.dashboards.pictures import Picture, pictures
+from roundhouse.errors import RoundhouseError
+from roundhouse.places import places
+from roundhouse.processes import Processes, Run
+
+
+def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
+    """Exit code 1, and why, when a picture cannot be made."""
+    wishes = _parser().parse_args(arguments)
+    try:
+        for each in _wanted(wishes):
+            _write(each, wishes.out, wishes.form, Processes() if run is None else run)
+    except (RoundhouseError, FaultsError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m roundhouse.dashboards", description=__doc__)
+    parser.add_argument("--env", required=True, help="the environment")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the pictures")
+    parser.add_argument("--root", type=Path, help="the onboarding tree; default: the repository")
+    parser.add_argument(
+        "--select", help="the endpoint that the environment's dashboard shows; default: the first"
+    )
+    parser.add_argument(
+        "--endpoint", action="append", default=[], help="draw this endpoint's own dashboard, too"
+    )
+    parser.add_argument(
+        "--form", choices=("png", "html"), default="png", help="html needs no browser"
+    )
+    return parser
+
+
+def _wanted(wishes: argparse.Namespace) -> list[Picture]:
+    found = deployments(read_tree(places(Path.cwd(), wishes.root).tree), wishes.env)
+    if not found:
+        raise RoundhouseError(
+            f"--env {wishes.env}: deploys no endpoint, so there is nothing to draw; add a model."
+        )
+    known = [each.name for each in found]
+    selected = known[0] if wishes.select is None else wishes.select
+    for name in (selected, *wishes.endpoint):
+        if name not in known:
+            raise RoundhouseError(
+                f"{name}: is no endpoint of environment {wishes.env}; allowed: {', '.join(known)}."
+            )
+    return pictures(found, selected, wishes.endpoint)
+
+
+def _write(picture: Picture, folder: Path, form: str, run: Run) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{picture.name}.{form}"
+    if form == "html":
+        target.write_text(picture.html, encoding="utf-8")
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            html = Path(name) / "page.html"
+            html.write_text(picture.html, encoding="utf-8")
+            photographed(run, html, target, picture.size, picture.digest)
+    print(target)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,105 @@
+"""Every dashboard of an environment, with the synthetic day that it is drawn from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from onboarding import names
+from onboarding.deployment import Deployment
+from roundhouse.dashboards.day import MINUTES
+from roundhouse.dashboards.example import with_example_locks
+from roundhouse.dashboards.opened import Body, opened
+from roundhouse.dashboards.page import Shown, page, size
+from roundhouse.dashboards.synthetic import SyntheticMetrics
+from stacks.access import arns
+from stacks.alarms.properties import alarms
+from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
+from stacks.dashboards.environment import dashboard_body
+
+END = datetime(2026, 11, 20, 17, tzinfo=UTC).timestamp()
+TOLD = (
+    "24 hours of synthetic metrics up to 17:00: a wave of load, a rollout at 10:30, a spike from 15:45 on.",
+)
+EXAMPLE = "Engines that are not built yet have an example's numbers."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One page to photograph; `digest` tells whether the dashboard has changed since."""
+
+    name: str
+    html: str
+    size: tuple[int, int]
+    digest: str
+
+
+def pictures(
+    deployments: Sequence[Deployment], selected: str, endpoints: Sequence[str]
+) -> list[Picture]:
+    """The environment's dashboard with one endpoint selected, and the own dashboards of
+    `endpoints`, all by their short names.
+    """
+    built = [with_example_locks(each) for each in deployments]
+    told = TOLD if built == list(deployments) else (*TOLD, EXAMPLE)
+    metrics = SyntheticMetrics.of(built, END - MINUTES * 60)
+    environment = built[0].environment
+    found = [_environment(built, metrics, told, names.endpoint_name(environment, selected))]
+    return [*found, *(_endpoint(each, metrics, told) for each in built if each.name in endpoints)]
+
+
+def digest(body: Body) -> str:
+    """Of a dashboard's body as it is opened."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _environment(
+    deployments: Sequence[Deployment], metrics: SyntheticMetrics, told: Sequence[str], selected: str
+) -> Picture:
+    body = opened(dashboard_body(deployments), selected)
+    title = f"roundhouse-{deployments[0].environment.name}"
+    return _picture(
+        "dashboard-environment", body, _shown(deployments, metrics, title, told, selected)
+    )
+
+
+def _endpoint(deployment: Deployment, metrics: SyntheticMetrics, told: Sequence[str]) -> Picture:
+    wanted = dataclasses.replace(
+        deployment, endpoint=deployment.endpoint.model_copy(update={"dashboard": True})
+    )
+    shown = _shown([wanted], metrics, dashboard_name(wanted), told, None)
+    return _picture(f"dashboard-{deployment.name}", opened(endpoint_dashboard_body(wanted)), shown)
+
+
+def _shown(
+    deployments: Sequence[Deployment],
+    metrics: SyntheticMetrics,
+    title: str,
+    told: Sequence[str],
+    selected: str | None,
+) -> Shown:
+    return Shown(
+        metrics=metrics,
+        end=END,
+        alarms=_alarms(deployments),
+        title=title,
+        selected=selected,
+        told=told,
+    )
+
+
+def _alarms(deployments: Sequence[Deployment]) -> Mapping[str, Mapping[str, Any]]:
+    found = [(each, alarm) for each in deployments for alarm in alarms(each).values()]
+    return {
+        arns.arn(each.environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
+        for each, alarm in found
+    }
+
+
+def _picture(name: str, body: Body, shown: Shown) -> Picture:
+    return Picture(name=name, html=page(body, shown), size=size(body), digest=digest(body))

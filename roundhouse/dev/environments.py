@@ -1,0 +1,178 @@
+"""Makes the environments that are not there, whole or not at all. Standard library only.
+
+An environment is whole or it is not: a stamp holding the digest of what it is made from is written
+last; a folder without its
+stamp is removed and made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from roundhouse.dev import recipes
+from roundhouse.dev.command_script import install_command
+from roundhouse.dev.recipes import DEV_STAMP, NODE, RECIPES, STAMP, UV, Recipe
+from roundhouse.errors import DeskError
+from roundhouse.processes import Command, Outcome, Processes, Run
+
+AT_ONCE = 3
+NETWORK_WORDS = (
+    "dns error", "name resolution", "name or service not known", "enotfound", "etimedout", "econnrefused", "eai_again",
+    "connection refused", "connection reset", "failed to establish a new connection", "timed out", "error sending request",
+    "client error (connect)", "network is unreachable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Where environments are made, from which interpreter, by which runner; `stop` ends whatever
+    that runs.
+    """
+
+    root: Path
+    python: Path
+    run: Run
+    say: Callable[[str], None]
+    stop: Callable[[], None] = lambda: None
+
+    def missing(self, recipe: Recipe) -> bool:
+        """Whether an environment has to be made."""
+        return _stamp(self.root / recipe.folder / STAMP) != recipe.digest(self.root, self.python)
+
+    def missing_dev(self, recipe: Recipe) -> bool:
+        """Whether its additions for tests and checks have to be made."""
+        return recipe.dev is not None and _stamp(
+            self.root / recipe.folder / DEV_STAMP
+        ) != recipe.dev_digest(self.root)
+
+
+def prepare(
+    workshop: Workshop, chosen: Sequence[Recipe] = RECIPES, *, dev: bool = False
+) -> tuple[str, ...]:
+    """Makes whatever is missing and returns its names.
+
+    Raises DeskError with the first fault; what was made whole stays.
+    """
+    steps = tuple(r for r in chosen if workshop.missing(r) or (dev and workshop.missing_dev(r)))
+    if recipes.WORKBENCH in chosen and not workshop.missing(recipes.WORKBENCH):
+        install_command(workshop.root, workshop.root / recipes.WORKBENCH.folder)
+    if not steps:
+        return ()
+    if workshop.missing(UV) and steps != (NODE,):
+        _timed(workshop, UV, dev=False)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {pool.submit(_timed, workshop, recipe, dev=dev): recipe.name for recipe in steps}
+        try:
+            _follow(workshop, futures)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            workshop.stop()
+            raise
+    return tuple(recipe.name for recipe in steps)
+
+
+def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
+    begin, told = time.monotonic(), 0.0
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        seconds = time.monotonic() - begin
+        if pending and seconds - told >= 15:
+            told = seconds
+            running = ", ".join(sorted(futures[f] for f in pending if f.running()))
+            workshop.say(f"  … {seconds:4.0f} s, making {running}")
+
+
+def _timed(workshop: Workshop, recipe: Recipe, *, dev: bool) -> None:
+    begin = time.monotonic()
+    make(workshop, recipe, dev=dev)
+    workshop.say(f"  made {recipe.folder:<16} {time.monotonic() - begin:5.1f} s")
+
+
+def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
+    """Makes one environment, and its additions when asked. Raises DeskError."""
+    folder = workshop.root / recipe.folder
+    if workshop.missing(recipe):
+        shutil.rmtree(folder, ignore_errors=True)
+        _all(workshop, recipe, recipes.making(recipe, workshop.root, workshop.python))
+        if recipe is recipes.WORKBENCH:
+            install_command(workshop.root, folder)
+        (folder / STAMP).write_text(recipe.digest(workshop.root, workshop.python), encoding="utf-8")
+    if dev and workshop.missing_dev(recipe):
+        _all(workshop, recipe, recipes.adding_dev(recipe, workshop.root))
+        (folder / DEV_STAMP).write_text(recipe.dev_digest(workshop.root), encoding="utf-8")
+
+
+def _all(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> None:
+    for command in commands:
+        outcome = workshop.run(command)
+        if outcome.code != 0:
+            raise DeskError(_reason(recipe, command, outcome))
+
+
+def _reason(recipe: Recipe, command: Command, outcome: Outcome) -> str:
+    text = outcome.output.lower()
+    network = any(word in text for word in NETWORK_WORDS)
+    advice = (
+        "the package index could not be reached: check the network or its proxy"
+        if network
+        else outcome.last_lines()
+    )
+    return f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: {advice}; then run the same command again."
+
+
+def _stamp(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def main(arguments: Sequence[str], workshop: Workshop) -> int:
+    """Exit code 5 when an environment could not be made, 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="make environments", description=__doc__)
+    parser.add_argument("--dev", action="store_true", help="with what tests and checks need")
+    parser.add_argument(
+        "--platform", action="store_true", help="the one that `make platform-data` needs, alone"
+    )
+    parser.add_argument(
+        "--lock", action="store_true", help="write requirements/*.txt anew from requirements/*.in"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.lock:
+            make(workshop, UV)
+            names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
+            _all(workshop, UV, recipes.locking(names, workshop.root))
+        else:
+            prepare(workshop, (recipes.PLATFORM,) if options.platform else RECIPES, dev=options.dev)
+    except DeskError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("Stopped; what was half made is made again next time.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    here = Path(__file__).resolve().parents[2]
+    real = Path(os.path.realpath(sys.executable))
+    run = Processes()
+    ours = Workshop(
+        root=here, python=real, run=run, say=lambda line: print(line, flush=True), stop=run.stop
+    )
+    code = main(sys.argv[1:], ours)
+    # Threads that wait for an ended process must not hold up a Ctrl-C.
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,56 @@
+"""Every way a command can end badly.
+
+RoundhouseError        1   something asked for is refused: a fault in a file, a name that is not
+there
+├── BuildFailed        3   an engine was not built
+├── DeployFailed       4   AWS, or the local cloud, did not accept a deployment
+├── DeskError          5   this machine or the cloud is not ready: no local cloud, a port, a folder,
+the network
+│   └── CloudFault       what AWS refused, or why it was not reached
+└── AnswerWrong        6   an endpoint answered, and the answer is not what it must be
+
+Wrong usage exits 2, Ctrl-C 130.
+"""
+
+from __future__ import annotations
+
+
+class RoundhouseError(Exception):
+    """What went wrong, in one sentence for the user."""
+
+    exit_code = 1
+
+
+class BuildFailed(RoundhouseError):
+    """An engine was not built; locks and endpoints are as they were."""
+
+    exit_code = 3
+
+
+class DeployFailed(RoundhouseError):
+    """A deployment was refused or rolled back."""
+
+    exit_code = 4
+
+
+class DeskError(RoundhouseError):
+    """The machine, its environments or the cloud behind it are not ready."""
+
+    exit_code = 5
+
+
+class CloudFault(DeskError):
+    """What AWS refused, or why it was not reached; `reason` is AWS's code or botocore's kind of
+    error.
+    """
+
+    def __init__(self, said: str, *, reason: str, is_answer: bool = False) -> None:
+        super().__init__(said)
+        self.reason = reason
+        self.is_answer = is_answer
+
+
+class AnswerWrong(RoundhouseError):
+    """An endpoint's answer is not what it must be."""
+
+    exit_code = 6

@@ -1,0 +1,96 @@
+"""What a person sees while a command works: one line a step, with a clock that runs on a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+SAY_AGAIN_SECONDS = 2.0
+REPEAT_SECONDS = 20.0
+
+
+@dataclass(kw_only=True)
+class Step:
+    """One piece of work under way: `update` says where it is, `done` what it came to."""
+
+    title: str
+    console: Console
+    progress: Progress | None
+    begin: float = field(default_factory=time.monotonic)
+    detail: str = ""
+    said: float = 0.0
+    last: str = ""
+
+    def update(self, text: str) -> None:
+        """Shows where the work is: in place on a terminal, else as a line, seldom, and sooner when
+        it says something new.
+        """
+        short = " ".join(text.split())[:110]
+        if self.progress is not None:
+            self.progress.update(
+                self.progress.task_ids[0], description=f"{self.title}  [dim]{escape(short)}[/dim]"
+            )
+        elif self.seconds - self.said >= (
+            REPEAT_SECONDS if short == self.last else SAY_AGAIN_SECONDS
+        ):
+            self.said, self.last = self.seconds, short
+            self.console.print(f"    … {self.seconds:5.1f} s  {escape(short)}", soft_wrap=True)
+
+    def done(self, detail: str) -> None:
+        """Leaves what the work came to."""
+        self.detail = detail
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the step began."""
+        return time.monotonic() - self.begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Writes steps and remembers how long each took; `check` is asked before each, and raises to
+    break off.
+    """
+
+    console: Console
+    check: Callable[[], None] = lambda: None
+    times: list[tuple[str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """One step: a clock while it runs, one line when it is done."""
+        self.check()
+        progress = self._clock(title) if self.console.is_terminal else None
+        if progress is None:
+            self.console.print(f"  {title} …")
+        step = Step(title=title, console=self.console, progress=progress)
+        try:
+            if progress is None:
+                yield step
+            else:
+                with progress:
+                    yield step
+        except BaseException:
+            self.console.print(f"[red]✗[/red] {title}  [dim]{step.seconds:.1f} s[/dim]")
+            raise
+        self.times.append((title, step.seconds))
+        detail = f": {escape(step.detail)}" if step.detail else ""
+        self.console.print(
+            f"[green]✓[/green] {title}{detail}  [dim]{step.seconds:.1f} s[/dim]", soft_wrap=True
+        )
+
+    def say(self, text: str) -> None:
+        """One line, as it is."""
+        self.console.print(escape(text), soft_wrap=True)
+
+    def _clock(self, title: str) -> Progress:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        progress = Progress(*columns, console=self.console, transient=True)
+        progress.add_task(title, total=None)
+        return progress

@@ -1,0 +1,40 @@
+"""The process environment: the only place of the command that reads or changes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+QUIET = {
+    "CDK_VALIDATION": "false",
+    "CDK_DISABLE_VERSION_CHECK": "1",
+    "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+}
+
+
+def inherited() -> dict[str, str]:
+    """What this process was started with."""
+    return dict(os.environ)
+
+
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a cdk process: `base`, and what keeps cdk quick and quiet; what the user
+    set wins.
+    """
+    return {**QUIET, **base}
+
+
+def adopt_aws(variables: Mapping[str, str]) -> None:
+    """Makes every AWS client of this process use `variables`, and no AWS setting that was
+    inherited.
+    """
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(
+        {
+            name: value
+            for name, value in variables.items()
+            if name.startswith("AWS_") or name.lower() == "no_proxy"
+        }
+    )

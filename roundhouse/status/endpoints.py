@@ -1,0 +1,146 @@
+"""What an environment's files and locks make of each endpoint: instances, capacity, scaling, cost,
+memory. Asks no cloud.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onboarding.deployment import Deployment, Variant
+from onboarding.model_spec import ScheduledFloorSpec
+from onboarding.names import endpoint_name
+from onboarding.planning.memory_plan import MemoryPlan, memory_plans
+from onboarding.planning.sentences import packing_change, plan_notes, planning_faults
+from stacks.capacity.variant import Capacity, capacity_warnings, variant_capacity
+from stacks.dashboards.prices import instance_prices
+from stacks.scaling.targets import TargetValue, backlog_target, gpu_target, invocations_target
+from stacks.scaling.variants import fewest, most, scaled_variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """USD an hour of a variant's instances at its lowest and its highest count; None where a price
+    is not known.
+    """
+
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantState:
+    """One variant.
+
+    `capacity` None: not measured, and `unknown` says why; a target None: nothing scales on that
+    metric.
+    """
+
+    name: str
+    role: str
+    instance_types: tuple[str, ...]
+    fewest: int
+    most: int
+    capacity: Capacity | None
+    unknown: tuple[str, ...]
+    invocations_target: TargetValue | None
+    backlog_target: TargetValue | None
+    gpu_target: TargetValue | None
+    schedule: tuple[str, ...]
+    usd_per_hour: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryState:
+    """How the models of a multi-model endpoint share one instance type, MiB and seconds; `change`
+    is YAML, None where all fit.
+    """
+
+    instance_type: str
+    kind: str | None
+    room_mib: float | None
+    taken_mib: float
+    models: dict[str, float]
+    fits: bool
+    evicted: int
+    round_seconds: float
+    not_built: tuple[str, ...]
+    notes: tuple[str, ...]
+    change: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointState:
+    """One endpoint. `faults`: why it cannot work."""
+
+    name: str
+    endpoint: str
+    latency_slo_ms: float | None
+    variants: tuple[VariantState, ...]
+    memory: tuple[MemoryState, ...]
+    faults: tuple[str, ...]
+
+
+def endpoint_state(deployment: Deployment) -> EndpointState:
+    """One endpoint, by its files and locks alone."""
+    return EndpointState(
+        name=deployment.name,
+        endpoint=endpoint_name(deployment.environment, deployment.name),
+        latency_slo_ms=deployment.endpoint.latency_slo_ms,
+        variants=tuple(_variant(deployment, each) for each in deployment.variants),
+        memory=tuple(_memory(plan) for plan in memory_plans(deployment)),
+        faults=planning_faults(deployment),
+    )
+
+
+def _variant(deployment: Deployment, variant: Variant) -> VariantState:
+    scales, waits = (
+        variant in scaled_variants(deployment),
+        deployment.endpoint.asynchronous is not None,
+    )
+    is_busy = scales and not waits
+    return VariantState(
+        name=variant.name,
+        role=variant.role,
+        instance_types=tuple(pool.instance_type.name for pool in variant.pools),
+        fewest=fewest(variant),
+        most=most(variant),
+        capacity=variant_capacity(deployment, variant),
+        unknown=tuple(capacity_warnings(deployment, variant)),
+        invocations_target=invocations_target(deployment, variant) if is_busy else None,
+        backlog_target=backlog_target(deployment, variant) if scales and waits else None,
+        gpu_target=gpu_target(deployment, variant) if is_busy else None,
+        schedule=tuple(map(_floor, variant.scaling.schedule)) if scales else (),
+        usd_per_hour=_cost(variant),
+    )
+
+
+def _floor(floor: ScheduledFloorSpec) -> str:
+    most_then = "" if floor.max is None else f" to {floor.max}"
+    return f"{floor.schedule} {'UTC' if floor.timezone is None else floor.timezone}: from {floor.min}{most_then}"
+
+
+def _cost(variant: Variant) -> Cost:
+    """Of several instance types the cheapest at the least, the dearest at the most."""
+    prices = instance_prices(variant)
+    if prices is None:
+        return Cost(least=None, most=None)
+    return Cost(
+        least=round(prices.least * fewest(variant), 4), most=round(prices.most * most(variant), 4)
+    )
+
+
+def _memory(plan: MemoryPlan) -> MemoryState:
+    is_known = plan.memory is not None
+    return MemoryState(
+        instance_type=plan.instance_type,
+        kind=None if plan.memory is None else plan.memory.kind,
+        room_mib=round(plan.room_mib, 1) if is_known else None,
+        taken_mib=plan.taken_mib,
+        models={each.name: each.mib for each in plan.models},
+        fits=plan.fits,
+        evicted=plan.evicted if is_known else 0,
+        round_seconds=plan.round_seconds if is_known else 0.0,
+        not_built=plan.not_built,
+        notes=tuple(plan_notes(plan)),
+        change=packing_change(plan) if is_known and not plan.fits else None,
+    )

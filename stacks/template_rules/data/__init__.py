@@ -1,1 +1,0 @@
-"""What AWS takes, as data: written by `python -m workbench.templates.data --write` from AWS's own schemas, never by hand."""

@@ -1,0 +1,22 @@
+"""The local cloud's pace."""
+
+import pytest
+
+from local_cloud.settings import SECONDS_PER_MINUTE, Settings, SettingsError, seconds_per_minute
+
+pytestmark = pytest.mark.unit
+
+
+def test_minute_takes_a_second_unless_told_otherwise(monkeypatch, tmp_path):
+    monkeypatch.delenv(SECONDS_PER_MINUTE, raising=False)
+    assert seconds_per_minute() == 1.0
+    monkeypatch.setenv(SECONDS_PER_MINUTE, "60")
+    assert seconds_per_minute() == 60
+    assert Settings(root=tmp_path, state=tmp_path, port=1).waited(300) == 5.0
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "61", "nan"])
+def test_refuses_a_pace(monkeypatch, value):
+    monkeypatch.setenv(SECONDS_PER_MINUTE, value)
+    with pytest.raises(SettingsError, match=f"is '{value}': it takes a number above 0"):
+        seconds_per_minute()

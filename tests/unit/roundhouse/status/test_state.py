@@ -1,0 +1,105 @@
+"""What `roundhouse status` says of an account that it cannot ask, or not of everything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from roundhouse import commands
+from roundhouse.aws.clients import calling
+from roundhouse.status import state
+from roundhouse.status.state import UNKNOWN, Looking
+from roundhouse.tables import unknown_lines
+from tests.unit.roundhouse.engines import copied_tree
+
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "No."}}, "HeadObject")
+AWAY = EndpointConnectionError(endpoint_url="https://s3.us-east-1.amazonaws.com")
+
+
+class Account:
+    """Fails at every question, and counts them."""
+
+    def __init__(self, failure):
+        self.failure, self.asked = failure, 0
+
+    def __call__(self, service):
+        with calling(f"AWS {service}"):
+            return self
+
+    def look(self, clients):
+        self.asked += 1
+        with calling("Endpoint a"):
+            raise self.failure
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked", "reason"),
+    [(AWAY, 1, "EndpointConnectionError"), (NoCredentialsError(), 1, "NoCredentialsError")],
+)
+def test_an_account_that_is_out_of_reach_is_asked_once(failure, asked, reason):
+    account = Account(failure)
+    looking = Looking(clients=account)
+    assert [looking.at("archive", account.look) for _ in range(3)] == [UNKNOWN] * 3
+    assert account.asked == asked and [each.reason for each in looking.unknown.values()] == [reason]
+
+
+def test_what_one_engine_may_not_be_asked_another_is():
+    account = Account(DENIED)
+    looking = Looking(clients=account)
+    assert looking.at("archive", account.look) == UNKNOWN
+    assert looking.at("archive", lambda clients: "in S3") == "in S3"
+    (why,) = looking.unknown.values()
+    assert (why.column, why.reason) == (
+        "archive",
+        "AccessDenied",
+    ) and "credentials of the environment's account" in why.sentence
+
+
+@pytest.fixture
+def no_credentials(monkeypatch, tmp_path):
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_ENDPOINT_URL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def test_status_without_credentials_says_why_in_one_line_and_in_json(
+    no_credentials, tmp_path, capsys
+):
+    tree = copied_tree(tmp_path / "tree")
+    commands.status(tree, "dev", "text")
+    lines = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("Unknown, because")
+    ]
+    assert len(lines) == 1 and "no AWS credentials were found; set AWS_PROFILE" in lines[0]
+    commands.status(tree, "dev", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["column"], each["reason"]) for each in found["unknown"]] == [
+        ("archive", "NoCredentialsError"),
+        ("endpoint_status", "NoCredentialsError"),
+    ]
+    assert {each["archive"] for each in found["engines"]} == {UNKNOWN}
+
+
+def test_status_does_not_fail_over_a_profile_that_is_not_there(
+    no_credentials, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    commands.status(copied_tree(tmp_path / "tree"), "dev", "json")
+    assert {each["reason"] for each in json.loads(capsys.readouterr().out)["unknown"]} == {
+        "ProfileNotFound"
+    }
+
+
+def test_nothing_unknown_is_nothing_said():
+    known = state.State(environment="dev", cloud=None, unknown=(), engines=(), endpoints=())
+    assert list(unknown_lines(known)) == []

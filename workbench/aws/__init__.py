@@ -1,1 +1,0 @@
-"""AWS as the workbench meets it: its clients, what its failures mean, and pages that are not its answers."""

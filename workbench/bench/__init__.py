@@ -1,1 +1,0 @@
-"""Benchmarks: what is fast and small here, measured and held against its bar. Never part of the tests."""

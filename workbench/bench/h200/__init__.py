@@ -1,1 +1,0 @@
-"""The servers before engines on an NVIDIA GPU: what to carry to a machine without a package index, and one experiment."""

@@ -1,1 +1,0 @@
-"""What benchmarks of servers share: contenders, their load, paired rounds, and the programs that stand against ours."""
