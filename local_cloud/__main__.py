@@ -50,7 +50,7 @@ def _serve(settings: Settings) -> None:
     """Serves, then leaves at once: threads that still wait for a server or a build have nothing
     left to wait for.
     """
-    from local_cloud.hooks import HookError, check_hooks
+    from local_cloud.ministack.hooks import HookError, check_hooks
 
     try:
         check_hooks()

@@ -15,7 +15,7 @@ from typing import Any
 import ministack.core.router as router
 
 from local_cloud.address import own_address, write_address
-from local_cloud.aws_error import Reply
+from local_cloud.protocol.errors import Reply
 from local_cloud.settings import Settings
 
 PATTERNS: dict[str, dict[str, list[str]]] = {
@@ -41,28 +41,27 @@ async def _serve(settings: Settings) -> None:
     from hypercorn.asyncio import serve as hypercorn_serve
     from hypercorn.config import Config
 
-    from local_cloud.alarms import alarm_states
-    from local_cloud.autoscaler import Autoscaler
-    from local_cloud.autoscaling.actor import Actor
-    from local_cloud.autoscaling.registry import Registry
-    from local_cloud.builds import Builds
-    from local_cloud.cloudformation import install
-    from local_cloud.control_plane import ControlPlane
-    from local_cloud.endpoints import Endpoints
-    from local_cloud.jobs import state_machines
-    from local_cloud.jobs.training_jobs import TrainingJobs
-    from local_cloud.minutes import Minutes
-    from local_cloud.runtime import Runtime
-    from local_cloud.scalable_targets import scaled_variants
-    from local_cloud.scaling import Scaling
+    from local_cloud.application_autoscaling.actor import Actor
+    from local_cloud.application_autoscaling.api import Scaling, scaled_variants
+    from local_cloud.application_autoscaling.autoscaler import Autoscaler
+    from local_cloud.application_autoscaling.registry import Registry
+    from local_cloud.clock import Clock
+    from local_cloud.cloudformation.resource_types import install
+    from local_cloud.cloudwatch.alarms import alarm_states
+    from local_cloud.codebuild.api import Builds
+    from local_cloud.sagemaker.control_plane import ControlPlane
+    from local_cloud.sagemaker.hosting.endpoints import Endpoints
+    from local_cloud.sagemaker.runtime.api import Runtime
+    from local_cloud.sagemaker.training.training_jobs import TrainingJobs
+    from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
     actor = Actor(
         endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60
     )
-    scaling, minutes = (
+    scaling, clock = (
         Scaling(registry, actor),
-        Minutes(settings, endpoints, Autoscaler(registry, actor)),
+        Clock(settings, endpoints, Autoscaler(registry, actor)),
     )
     control_plane = ControlPlane(
         endpoints, lambda endpoint: scaled_variants(scaling.targets, endpoint)
@@ -72,7 +71,7 @@ async def _serve(settings: Settings) -> None:
     install(control_plane, scaling)
     builds.install()
     state_machines.install()
-    minutes.start()
+    clock.start()
     _add_service(emulator, "sagemaker", _sagemaker(control_plane, Runtime(endpoints)))
     _add_service(emulator, "application-autoscaling", _scaling(scaling))
 
@@ -90,7 +89,7 @@ async def _serve(settings: Settings) -> None:
 
     async def ended() -> None:
         await ending.wait()
-        minutes.stop()
+        clock.stop()
         await asyncio.to_thread(builds.stop_all)
         await asyncio.to_thread(jobs.stop_all)
         await asyncio.to_thread(endpoints.stop_all)

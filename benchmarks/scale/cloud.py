@@ -17,7 +17,7 @@ from rich.console import Console
 
 from benchmarks.scale.many_models import measured_entry
 from local_cloud import lifecycle
-from local_cloud.images import OVERRIDES_FILE
+from local_cloud.containers.images import OVERRIDES_FILE
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, engine_archive_path

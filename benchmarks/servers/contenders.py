@@ -85,7 +85,7 @@ def naive(ground: Ground, *, threads: int) -> Contender:
 def triton(ground: Ground) -> Contender:
     """Real Triton with the same archive, its engine in the python backend."""
     port, venv = free_port(), ground.at.code / ".venvs" / "triton"
-    serve = ground.at.code / "local_cloud" / "triton_serve.py"
+    serve = ground.at.code / "local_cloud" / "containers" / "triton_serve.py"
     argv = (
         str(venv / "bin" / "python"),
         "-I",

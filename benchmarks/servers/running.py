@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.process_tree import process_trees
 from benchmarks.servers.mix import Asked
-from local_cloud.processes import start_process
+from local_cloud.containers.container import start_process
 from roundhouse.processes import end
 
 READY_SECONDS = 120.0

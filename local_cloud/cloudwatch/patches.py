@@ -12,10 +12,9 @@ from typing import Any
 
 from ministack.services import cloudwatch
 
-from local_cloud.cloudwatch import store
+from local_cloud.cloudwatch import metric_store
 from local_cloud.cloudwatch.queries import Query, Span, answered
-from local_cloud.cloudwatch.question import Question
-from local_cloud.cloudwatch.series import MathError, Series, Value
+from local_cloud.cloudwatch.series import MathError, Question, Series, Value
 
 READERS = ("_list_metrics", "_get_metric_statistics", "_get_metric_data")
 SINGLE = (
@@ -112,7 +111,7 @@ def _results(queries: Sequence[Query], body: Mapping[str, Any]) -> list[dict[str
     start = cloudwatch._parse_ts(body.get("StartTime")) or 0.0
     end = cloudwatch._parse_ts(body.get("EndTime")) or time.time()
     span = Span(
-        start=start, end=end, read=partial(_read, start=start, end=end), metrics=store.listed
+        start=start, end=end, read=partial(_read, start=start, end=end), metrics=metric_store.listed
     )
     values, newest_first = answered(queries, span), body.get("ScanBy") != "TimestampAscending"
     shown = [query for query in queries if query.get("ReturnData", True)]
@@ -124,7 +123,7 @@ def _results(queries: Sequence[Query], body: Mapping[str, Any]) -> list[dict[str
 
 
 def _read(question: Question, period: float, *, start: float, end: float) -> Series:
-    return store.series(question, period=period, start=start, end=end)
+    return metric_store.series(question, period=period, start=start, end=end)
 
 
 def _listed(value: Value, span: Span, query: Query) -> list[Series]:

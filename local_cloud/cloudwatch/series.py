@@ -12,6 +12,7 @@ import math
 import operator
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 Series = Mapping[float, float]
 Value = float | Series | list["Series"]
@@ -169,3 +170,23 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
 CHANGES: dict[str, Callable[[float], float]] = {
     "ABS": abs, "CEIL": lambda value: float(math.ceil(value)), "FLOOR": lambda value: float(math.floor(value)),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One statistic of one metric; `unit` None takes values of every unit."""
+
+    namespace: str
+    name: str
+    statistic: str
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A metric that exists."""
+
+    namespace: str
+    name: str
+    dimensions: Mapping[str, str]

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.cloudwatch.queries import Query, Span, answered
-from local_cloud.cloudwatch.search import matching
+from local_cloud.cloudwatch.queries import Query, Span, answered, matching
 from local_cloud.cloudwatch.series import Series
 from roundhouse.dashboards.synthetic import PERIOD, SyntheticMetrics
 from template_rules.dashboard_body import SEARCH, with_defaults

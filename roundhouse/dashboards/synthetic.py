@@ -8,8 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from local_cloud.cloudwatch.question import Found, Question
-from local_cloud.cloudwatch.series import Series
+from local_cloud.cloudwatch.series import Found, Question, Series
 from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from roundhouse.dashboards.day import MINUTES, Minute, variant_day

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.container import Container, ContainerSpec, start_container
-from local_cloud.server_client import Response, ServerClient
+from local_cloud.containers.container import Container, ContainerSpec, start_container
+from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import serve_environment
 from tests.contract.replies import KINDS, is_multi_model
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, write_archive
@@ -50,7 +50,7 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
     python = str(PYTHON[kind] / "bin" / "python")
     if kind.startswith("python-"):
         return (python, "-W", "error", "-m", "container.server", "serve")
-    serve = REPOSITORY / "local_cloud" / "triton_serve.py"
+    serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
     return (
         python,
         "-I",

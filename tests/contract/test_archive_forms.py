@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.container import ContainerSpec, start_container
-from local_cloud.processes import namespaces
-from local_cloud.server_client import ServerClient
+from local_cloud.containers.container import ContainerSpec, namespaces, start_container
+from local_cloud.containers.server_client import ServerClient
 from tests.contract.conftest import (
     Served,
     environment,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.server_client import ServerClient
+from local_cloud.containers.server_client import ServerClient
 from onboarding.manifest import RuntimeIdentity
 from tests.contract.conftest import exit_status, load, start
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive

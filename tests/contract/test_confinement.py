@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.container import Container, ContainerSpec, start_container
-from local_cloud.server_client import ServerClient
+from local_cloud.containers.container import Container, ContainerSpec, start_container
+from local_cloud.containers.server_client import ServerClient
 from tests.contract.conftest import command, environment, wait_until_healthy
 from tests.contract.requests import json_request
 

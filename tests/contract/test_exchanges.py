@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.server_client import Response
+from local_cloud.containers.server_client import Response
 from tests.contract.conftest import Served, exit_status, serve
 from tests.contract.exchanges import ANSWERS, DEADLY, LOADING, PATHS, SLIPS
 from tests.contract.replies import KINDS, SAYS, Exchange, Reply, is_multi_model

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from local_cloud.server_client import ServerClient
+from local_cloud.containers.server_client import ServerClient
 from tests.contract.conftest import TARGET_MODEL, exit_status, load, start, wait_until_healthy
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.processes import namespaces
-from local_cloud.server_client import Response, ServerClient
+from local_cloud.containers.container import namespaces
+from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
 from tests.contract.conftest import SECONDS, Served, load, serve, start, wait_until_healthy
 from tests.contract.exchanges import BAD_HOURS, PRESSED, WITH_KSERVE

@@ -33,7 +33,7 @@ class LeavingTraffic:
 
 
 def leaving_endpoint(traffic):
-    from local_cloud.endpoint import Endpoint
+    from local_cloud.sagemaker.hosting.endpoint import Endpoint
 
     kind = type("Leaving", (Endpoint,), {"traffic": LeavingTraffic(traffic)})
     return kind(name="e", arn="arn", config_name="c", status="InService", created=0.0, modified=0.0)
@@ -47,7 +47,7 @@ def an_endpoint_is_deleted_while_its_fleets_are_listed():
 
 
 def an_endpoint_is_deleted_while_its_queue_is_looked_at():
-    from local_cloud.asynchronous import Queue
+    from local_cloud.sagemaker.runtime.asynchronous import Queue
 
     variant = SimpleNamespace(instances=["i"])
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={"v": variant}), new=None)
@@ -56,14 +56,14 @@ def an_endpoint_is_deleted_while_its_queue_is_looked_at():
 
 
 def an_endpoint_is_deleted_while_it_is_described():
-    from local_cloud.describe import description
+    from local_cloud.sagemaker.describe import description
 
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={}, shadow={}), new=None)
     assert description(leaving_endpoint(traffic), lambda name: None)["EndpointName"] == "e"
 
 
 def a_second_request_is_captured_before_the_first_has_called_for_delivery():
-    from local_cloud.capture import Captures
+    from local_cloud.sagemaker.runtime.capture import Captures
 
     config = {
         "InitialSamplingPercentage": 100,
@@ -100,8 +100,8 @@ class BetweenTurns:
 
 
 def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
-    from local_cloud.multi_model import TargetModels
-    from local_cloud.server_client import Response
+    from local_cloud.containers.server_client import Response
+    from local_cloud.sagemaker.hosting.multi_model import TargetModels
 
     client = SimpleNamespace(
         request=lambda *asked, **more: Response(status=200, headers={}, body=b"")
@@ -115,7 +115,7 @@ def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
 
 
 def an_alarm_is_set_while_it_is_evaluated():
-    from local_cloud.alarms import Alarms
+    from local_cloud.cloudwatch.alarms import Alarms
 
     class SetOnceSeen(dict):
         def __getitem__(self, name):
@@ -139,8 +139,8 @@ def an_alarm_is_set_while_it_is_evaluated():
 def values_are_read_while_the_minute_that_drained_them_is_storing_them():
     from ministack.services import cloudwatch
 
-    from local_cloud.cloudwatch import store
-    from local_cloud.metrics import InvocationMetrics, publisher
+    from local_cloud.cloudwatch import metric_store as store
+    from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics, publisher
 
     drained, go_on, seen = threading.Event(), threading.Event(), []
     drain = publisher.buffer.drain
@@ -169,7 +169,7 @@ def values_are_read_while_the_minute_that_drained_them_is_storing_them():
 
 
 def a_job_ends_while_it_is_stopped():
-    from local_cloud.jobs.training_run import TrainingRun, new_record
+    from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
 
     class EndingMeanwhile(threading.Event):
         def set(self):
@@ -188,9 +188,9 @@ def a_job_ends_while_it_is_stopped():
 
 
 def an_endpoint_begins_to_scale_before_its_stack_changes_it():
-    from local_cloud.cloudformation import SageMakerTypes
-    from local_cloud.endpoint import Endpoint
-    from local_cloud.endpoints import InProgress
+    from local_cloud.cloudformation.resource_types import SageMakerTypes
+    from local_cloud.sagemaker.hosting.endpoint import Endpoint
+    from local_cloud.sagemaker.hosting.endpoints import InProgress
 
     endpoint = Endpoint(
         name="e", arn="arn:x/e", config_name="1", status="InService", created=0.0, modified=0.0
@@ -224,8 +224,8 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
 
 
 def an_endpoint_settles_while_its_scaling_is_followed():
-    from local_cloud.autoscaling.activities import followed
-    from local_cloud.autoscaling.records import Activity
+    from local_cloud.application_autoscaling.activities import followed
+    from local_cloud.application_autoscaling.records import Activity
 
     endpoint = SimpleNamespace(status="Updating", failure_reason=None)
 

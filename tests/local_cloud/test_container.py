@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from local_cloud.container import ContainerSpec, NotListening, start_container
-from local_cloud.server_client import ServerClient
+from local_cloud.containers.container import ContainerSpec, NotListening, start_container
+from local_cloud.containers.server_client import ServerClient
 from tests.local_cloud.account import MARK, ROOT, gone, until
 
 pytestmark = pytest.mark.local_cloud

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from local_cloud import triton_serve
+from local_cloud.containers import triton_serve
 from tests.local_cloud.account import ACCOUNT, BUCKET, archive, endpoint_resources, gone
 
 pytestmark = pytest.mark.local_cloud

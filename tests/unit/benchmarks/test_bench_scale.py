@@ -17,7 +17,7 @@ from benchmarks.process_tree import process_trees, resident_bytes
 from benchmarks.scale.application import Application
 from benchmarks.scale.cloud import PROGRAM, archive, archived_entry
 from benchmarks.scale.many_models import many_models
-from local_cloud.archive import unpack_model
+from local_cloud.containers.archive import unpack_model
 from onboarding.lock import lock_path
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree

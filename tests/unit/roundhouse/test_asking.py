@@ -14,7 +14,6 @@ import boto3
 import numpy as np
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
-from tests.unit.roundhouse.load_test.answering import Answer, served
 
 from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
@@ -31,6 +30,7 @@ from roundhouse.asking import (
 from roundhouse.cli import exit_code
 from roundhouse.errors import AnswerWrong, DeskError, RoundhouseError
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
+from tests.unit.roundhouse.load_test.answering import Answer, served
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import io
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.unit.roundhouse.load_test.seconds import measured, searched, second
 
 from onboarding.fault import Fault
 from roundhouse.load_test.report.table import load_table
 from roundhouse.tables import arrays_table, faults_table, likeness_table
+from tests.unit.roundhouse.load_test.seconds import measured, searched, second
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cloud.cloudwatch.distribution import Distribution
+from local_cloud.cloudwatch.buffer import Distribution
 
 pytestmark = pytest.mark.unit
 values = st.lists(

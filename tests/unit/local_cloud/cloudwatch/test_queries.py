@@ -1,9 +1,7 @@
 import pytest
 
-from local_cloud.cloudwatch.queries import Span, answered
-from local_cloud.cloudwatch.question import Found
-from local_cloud.cloudwatch.search import matching
-from local_cloud.cloudwatch.series import MathError
+from local_cloud.cloudwatch.queries import Span, answered, matching
+from local_cloud.cloudwatch.series import Found, MathError
 
 pytestmark = pytest.mark.unit
 DIMENSIONS = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "v"}]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_cloud.cloudwatch.question import Question
+from local_cloud.cloudwatch.series import Question
 from onboarding.model_spec import AsynchronousSpec
 from roundhouse.dashboards.alarm_state import alarm_state
 from roundhouse.dashboards.day import MINUTES, variant_day

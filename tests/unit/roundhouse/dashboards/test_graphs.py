@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_cloud.cloudwatch.question import Question
+from local_cloud.cloudwatch.series import Question
 from roundhouse.dashboards.day import MINUTES
 from roundhouse.dashboards.opened import curves, opened
 from roundhouse.dashboards.pictures import END

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local_cloud.cloudwatch.question import Found
-from local_cloud.cloudwatch.series import MathError
+from local_cloud.cloudwatch.series import Found, MathError
 from roundhouse.dashboards.opened import Curve, alarm_query, curves, opened, stacked
 from roundhouse.dashboards.synthetic import SyntheticMetrics
 

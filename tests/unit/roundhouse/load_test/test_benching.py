@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.roundhouse.load_test.answering import Answer, served
 
 from roundhouse import cli, interruption
+from tests.unit.roundhouse.load_test.answering import Answer, served
 
 
 @pytest.fixture
@@ -122,11 +122,10 @@ def test_refuses_a_load_that_nothing_answered(run):
 
 
 def test_refuses_an_endpoint_that_is_not_deployed(monkeypatch):
-    from tests.unit.roundhouse.load_test.seconds import asked
-
     from roundhouse.errors import RoundhouseError
     from roundhouse.load_test.preflight import require_answer
     from roundhouse.load_test.requests.destination import Destination
+    from tests.unit.roundhouse.load_test.seconds import asked
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.roundhouse.load_test.answering import Answer, served
-from tests.unit.roundhouse.load_test.seconds import asked
 
 from roundhouse.errors import AnswerWrong, DeskError
 from roundhouse.load_test.conducting import Conductor
@@ -14,6 +12,8 @@ from roundhouse.load_test.driving.crew import Crew
 from roundhouse.load_test.judgement.verdict import Outcome
 from roundhouse.load_test.requests.destination import Destination
 from roundhouse.load_test.traffic import Arrivals, LatencyStop, Loop, Phase
+from tests.unit.roundhouse.load_test.answering import Answer, served
+from tests.unit.roundhouse.load_test.seconds import asked
 
 
 def conducted(url, progress=lambda conductor, measured: None, **changes):

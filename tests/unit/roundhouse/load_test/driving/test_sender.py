@@ -6,12 +6,12 @@ import asyncio
 import time
 
 import pytest
-from tests.unit.roundhouse.load_test.answering import Answer, served
 
 from roundhouse.load_test.driving.alarm import Alarm
 from roundhouse.load_test.driving.sender import Sender
 from roundhouse.load_test.driving.tally import Tally
 from roundhouse.load_test.requests.destination import Body, Destination, Requests
+from tests.unit.roundhouse.load_test.answering import Answer, served
 
 BODY = Body(data=b"{}", content_type="application/json", rows=1)
 

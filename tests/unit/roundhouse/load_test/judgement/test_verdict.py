@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.roundhouse.load_test.seconds import encoded, measured, second
 
 from roundhouse.load_test.judgement.verdict import Outcome, tool_limit, verdict
 from roundhouse.load_test.traffic import LatencyStop, Loop
+from tests.unit.roundhouse.load_test.seconds import encoded, measured, second
 
 
 def test_seconds_of_several_processes_become_one_phase():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.unit.roundhouse.load_test.seconds import loaded, measured, searched, second
 
 from roundhouse.load_test.recording.fitness import next_lower, unfit_hold, unfit_search
+from tests.unit.roundhouse.load_test.seconds import loaded, measured, searched, second
 
 pytestmark = pytest.mark.unit
 

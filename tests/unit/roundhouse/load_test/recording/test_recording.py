@@ -7,8 +7,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.unit.roundhouse.load_test.recording.desk import S3, desk, desk_of
-from tests.unit.roundhouse.load_test.seconds import measured, searched, second
 
 from onboarding.lock import LockEntry
 from onboarding.resolve import deployments
@@ -19,6 +17,8 @@ from roundhouse.load_test.recording.recording import record
 from roundhouse.load_test.wishes import Wishes, require_sound
 from stacks.capacity.variant import instance_capacity
 from tests.unit.roundhouse.engines import copied_tree
+from tests.unit.roundhouse.load_test.recording.desk import S3, desk, desk_of
+from tests.unit.roundhouse.load_test.seconds import measured, searched, second
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from tests.unit.roundhouse.load_test.seconds import HERE, asked, loaded, measured, searched, second
 
 from roundhouse.load_test.conducting import Done
 from roundhouse.load_test.latencies import Latencies
@@ -15,6 +14,7 @@ from roundhouse.load_test.report.charts import Line, chart, straight
 from roundhouse.load_test.report.page import load_page
 from roundhouse.load_test.report.summary import load_result
 from roundhouse.load_test.traffic import Loop
+from tests.unit.roundhouse.load_test.seconds import HERE, asked, loaded, measured, searched, second
 
 VOID = {"meta", "br"}
 

@@ -1,0 +1,140 @@
+"""CodeBuild's StartBuild and StopBuild, in the place of MiniStack's, which only pretend."""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from ministack.services import codebuild
+
+from local_cloud.codebuild.build import BuildRun
+from local_cloud.containers.quotas import check_build_quota
+from local_cloud.ministack.account import account_id, in_background, region
+from local_cloud.protocol.errors import AwsError, Reply, error_reply, json_reply
+from local_cloud.settings import Settings
+
+Request = Mapping[str, Any]
+STOP_SECONDS = 10.0
+
+
+class Builds:
+    """All builds that run or have run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.runs: dict[str, BuildRun] = {}
+        self._by_token: dict[tuple[str, str], str] = {}
+
+    def install(self) -> None:
+        """Puts these actions where MiniStack looks for its own."""
+        codebuild._start_build = self.start
+        codebuild._stop_build = self.stop
+
+    def start(self, request: Request) -> Reply:
+        """Starts a build of a project, with the request's overrides."""
+        project = codebuild._projects.get(request.get("projectName", ""))
+        if project is None:
+            return error_reply(
+                AwsError(
+                    "ResourceNotFoundException", f"Project not found: {request.get('projectName')}"
+                )
+            )
+        token = (account_id(), str(request.get("idempotencyToken") or uuid.uuid4()))
+        if token in self._by_token:
+            return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
+        try:
+            check_build_quota(
+                self.settings.state,
+                sum(not run.record["buildComplete"] for run in self.runs.values()),
+            )
+        except AwsError as error:
+            return error_reply(error)
+        record = build_record(project, request)
+        self._by_token[token] = record["id"]
+        run = BuildRun(
+            record=record,
+            account=account_id(),
+            region=region(),
+            folder=self.settings.state / "builds" / record["id"].replace(":", "-"),
+            settings=self.settings,
+            variables={
+                each["name"]: str(each["value"])
+                for each in record["environment"].get("environmentVariables") or ()
+            },
+            deadline=time.monotonic() + 60 * int(record["timeoutInMinutes"]),
+        )
+        record["logs"] = {
+            "groupName": str(run.log),
+            "streamName": record["id"],
+            "deepLink": run.log.as_uri(),
+        }
+        codebuild._builds[record["id"]] = record
+        self.runs[record["id"]] = run
+        reply = json_reply({"build": copy.deepcopy(record)})
+        in_background(run.run)
+        return reply
+
+    def stop(self, request: Request) -> Reply:
+        """Kills a build and waits until it is gone."""
+        run = self.runs.get(str(request.get("id")))
+        if run is None:
+            return error_reply(
+                AwsError("ResourceNotFoundException", f"Build not found: {request.get('id')}")
+            )
+        if not run.ended.is_set():
+            run.stop()
+            run.ended.wait(STOP_SECONDS)
+        return json_reply({"build": copy.deepcopy(run.record)})
+
+    def stop_all(self) -> None:
+        """Kills every build that runs, when the cloud itself ends."""
+        running = [run for run in self.runs.values() if not run.ended.is_set()]
+        for run in running:
+            run.stop()
+        for run in running:
+            run.ended.wait(STOP_SECONDS)
+
+
+def build_record(project: Request, request: Request) -> dict[str, Any]:
+    """A build's record as it begins: the project's settings with the request's overrides."""
+    record: dict[str, Any] = copy.deepcopy(
+        codebuild._make_build_record(project, codebuild._build_id(project["name"]))
+    )
+    source = {"type": "NO_SOURCE", **record["source"]}
+    overrides = {
+        "type": "sourceTypeOverride",
+        "location": "sourceLocationOverride",
+        "buildspec": "buildspecOverride",
+    }
+    source.update(
+        {field: request[name] for field, name in overrides.items() if request.get(name) is not None}
+    )
+    environment = {**record["environment"]}
+    overrides = {
+        "type": "environmentTypeOverride",
+        "image": "imageOverride",
+        "computeType": "computeTypeOverride",
+    }
+    environment.update(
+        {field: request[name] for field, name in overrides.items() if request.get(name) is not None}
+    )
+    environment["environmentVariables"] = _merged(
+        environment.get("environmentVariables") or (),
+        request.get("environmentVariablesOverride") or (),
+    )
+    timeout = request.get("timeoutInMinutesOverride", record["timeoutInMinutes"])
+    record.pop("endTime", None)
+    record.update(
+        startTime=time.time(), currentPhase="SUBMITTED", buildStatus="IN_PROGRESS", buildComplete=False, phases=[],
+        source=source, environment=environment, timeoutInMinutes=int(timeout),
+    )  # fmt: skip
+    return record
+
+
+def _merged(given: Any, overrides: Any) -> list[dict[str, Any]]:
+    """Environment variables by name; an override takes the place of the project's."""
+    named = {each["name"]: dict(each) for each in (*given, *overrides)}
+    return list(named.values())

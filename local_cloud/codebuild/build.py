@@ -1,0 +1,284 @@
+"""One CodeBuild build, run as processes on this machine, its record kept up to date for those who
+watch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from local_cloud.codebuild.buildspec import (
+    Buildspec,
+    BuildspecError,
+    Phase,
+    exported_variables,
+    phase_script,
+    read_buildspec,
+)
+from local_cloud.containers.archive import ArchiveError, unpack_source
+from local_cloud.containers.container import Container, ContainerSpec, start_container
+from local_cloud.containers.images import ImageError, job_environment, local_image
+from local_cloud.ministack.account import read_object
+from local_cloud.settings import Settings
+
+BUILD_PHASES = {
+    "install": "INSTALL",
+    "pre_build": "PRE_BUILD",
+    "build": "BUILD",
+    "post_build": "POST_BUILD",
+}
+
+
+class PhaseError(Exception):
+    """A phase failed; carries CodeBuild's status code and a message of one sentence."""
+
+    def __init__(self, code: str, message: str, status: str = "FAILED") -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+@dataclass(kw_only=True)
+class BuildRun:
+    """Runs the build of one record, phase by phase."""
+
+    record: dict[str, Any]
+    account: str
+    region: str
+    folder: Path
+    settings: Settings
+    variables: Mapping[str, str]
+    deadline: float
+    stopped: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    _container: Container | None = None
+
+    @property
+    def log(self) -> Path:
+        """Everything that the build says."""
+        return self.folder / "build.log"
+
+    def run(self) -> None:
+        """Runs all phases; the record ends SUCCEEDED, FAILED, TIMED_OUT or STOPPED whatever
+        happens.
+        """
+        status = "FAULT"
+        try:
+            status = self._run_phases()
+        except PhaseError as error:
+            status = error.status
+        finally:
+            self._finish("STOPPED" if self.stopped.is_set() else status)
+
+    def stop(self) -> None:
+        """Kills whatever the build runs."""
+        self.stopped.set()
+        container = self._container
+        if container is not None:
+            container.process.kill()
+
+    def _run_phases(self) -> str:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._phase("SUBMITTED", lambda: None)
+        self._phase("QUEUED", lambda: None)
+        self._phase("PROVISIONING", self._provision)
+        buildspec = self._phase("DOWNLOAD_SOURCE", self._download)
+        failure = self._run_commands(buildspec)
+        self._export(buildspec)
+        if failure is None:
+            self._phase("UPLOAD_ARTIFACTS", lambda: None)
+        self._phase("FINALIZING", lambda: None)
+        return "SUCCEEDED" if failure is None else failure.status
+
+    def _run_commands(self, buildspec: Buildspec) -> PhaseError | None:
+        """Runs the buildspec's phases; after a failed build, post_build still runs.
+
+        Returns the first failure.
+        """
+        failures: dict[str, PhaseError] = {}
+        for phase in buildspec.phases:
+            if failures and (phase.name != "post_build" or list(failures) != ["build"]):
+                continue
+            try:
+                self._phase(
+                    BUILD_PHASES[phase.name],
+                    partial(self._run_phase, phase, buildspec, not failures),
+                )
+            except PhaseError as error:
+                failures[phase.name] = error
+                if error.status != "FAILED":
+                    break
+        return next(iter(failures.values()), None)
+
+    def _export(self, buildspec: Buildspec) -> None:
+        path = self.folder / "shell" / "exports"
+        values = (
+            exported_variables(buildspec.exported, path.read_text(encoding="utf-8"))
+            if path.is_file()
+            else {}
+        )
+        self.record["exportedEnvironmentVariables"] = [
+            {"name": name, "value": value} for name, value in values.items()
+        ]
+
+    def _phase(self, name: str, act: Callable[[], Any]) -> Any:
+        """Runs one phase, with its beginning, end and failure on record."""
+        if self.stopped.is_set():
+            raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
+        begun = time.time()
+        entry: dict[str, Any] = {"phaseType": name, "startTime": begun}
+        self.record["phases"].append(entry)
+        self.record["currentPhase"] = name
+        status, contexts = "SUCCEEDED", [{"statusCode": "", "message": ""}]
+        try:
+            return act()
+        except PhaseError as error:
+            status, contexts = error.status, [{"statusCode": error.code, "message": str(error)}]
+            self._say(f"[Container] Phase {name} {status}: {error}")
+            raise
+        finally:
+            now = time.time()
+            entry.update(
+                phaseStatus=status,
+                endTime=now,
+                durationInSeconds=round(now - begun),
+                contexts=contexts,
+            )
+
+    def _provision(self) -> None:
+        environment = self.record["environment"]
+        if "GPU" in str(environment.get("type", "")):
+            raise PhaseError(
+                "CLIENT_ERROR",
+                f"the project asks for {environment['type']}, and this machine has no GPU: build for a cpu target, or on AWS",
+            )
+        for variable in environment.get("environmentVariables") or ():
+            if variable.get("type", "PLAINTEXT") != "PLAINTEXT":
+                raise PhaseError(
+                    "CLIENT_ERROR",
+                    f"the local cloud resolves no {variable['type']} variable, found {variable['name']}",
+                )
+        try:
+            local_image(str(environment.get("image")), self.settings)
+        except ImageError as error:
+            raise PhaseError("BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE", str(error)) from error
+
+    def _download(self) -> Buildspec:
+        source = self.record["source"]
+        place = self.folder / "src"
+        place.mkdir(parents=True)
+        if source.get("type") == "S3":
+            self._unpack(str(source.get("location", "")), place)
+        elif source.get("type") != "NO_SOURCE":
+            raise PhaseError(
+                "CLIENT_ERROR",
+                f"the local cloud builds from S3 or NO_SOURCE, found source type {source.get('type')}",
+            )
+        given = str(source.get("buildspec") or "buildspec.yml")
+        try:
+            return read_buildspec(given if "\n" in given else _buildspec_file(place, given))
+        except BuildspecError as error:
+            raise PhaseError("YAML_FILE_ERROR", str(error)) from error
+
+    def _unpack(self, location: str, place: Path) -> None:
+        bucket, _, key = location.removeprefix("arn:aws:s3:::").partition("/")
+        content = read_object(bucket, key)
+        if content is None:
+            raise PhaseError(
+                "CLIENT_ERROR", f"there is no object s3://{bucket}/{key} for the source: NoSuchKey"
+            )
+        try:
+            unpack_source(content, place, f"s3://{bucket}/{key}")
+        except ArchiveError as error:
+            raise PhaseError("CLIENT_ERROR", str(error)) from error
+
+    def _run_phase(self, phase: Phase, buildspec: Buildspec, succeeding: bool) -> None:
+        shell = self.folder / "shell"
+        for place in (shell, self.folder / "home", self.settings.state / "cache"):
+            place.mkdir(parents=True, exist_ok=True)
+        script = shell / f"{phase.name}.sh"
+        script.write_text(phase_script(phase, shell, succeeding), encoding="utf-8")
+        spec = ContainerSpec(
+            command=("/bin/bash", "-e", str(script)),
+            environment=self._environment(buildspec),
+            folder=self.folder / "src",
+            log=self.log,
+            own_network=False,
+        )
+        self._say(f"[Container] Entering phase {BUILD_PHASES[phase.name]}")
+        status = self._wait(start_container(spec))
+        if self.stopped.is_set():
+            raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
+        if status != 0:
+            done = int((shell / "progress").read_text(encoding="utf-8"))
+            raise PhaseError(
+                "COMMAND_EXECUTION_ERROR",
+                f"Error while executing command: {phase.commands[done].strip()}. Reason: exit status {status}. "
+                f"Last line of the log: {self._last_line()}",
+            )
+
+    def _wait(self, container: Container) -> int:
+        self._container = container
+        if self.stopped.is_set():
+            container.process.kill()
+        try:
+            return container.process.wait(max(self.deadline - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            raise PhaseError(
+                "BUILD_TIMED_OUT", "the build took longer than timeoutInMinutes allows", "TIMED_OUT"
+            ) from None
+        finally:
+            container.process.kill()
+            container.stop(0)
+            self._container = None
+
+    def _environment(self, buildspec: Buildspec) -> dict[str, str]:
+        image, home = (
+            local_image(str(self.record["environment"]["image"]), self.settings),
+            self.folder / "home",
+        )
+        return {
+            **job_environment(
+                image, self.settings, account=self.account, region=self.region, home=home
+            ),
+            **buildspec.variables,
+            **self.variables,
+            "CI": "true",
+            "CODEBUILD_BUILD_ID": str(self.record["id"]),
+            "CODEBUILD_BUILD_ARN": str(self.record["arn"]),
+            "CODEBUILD_BUILD_NUMBER": str(self.record["buildNumber"]),
+            "CODEBUILD_SRC_DIR": str(self.folder / "src"),
+        }
+
+    def _finish(self, status: str) -> None:
+        if status == "SUCCEEDED":
+            for name in ("src", "home", "shell"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+        now = time.time()
+        self.record["phases"].append({"phaseType": "COMPLETED", "startTime": now})
+        self.record.update(
+            buildStatus=status, currentPhase="COMPLETED", endTime=now, buildComplete=True
+        )
+        self.ended.set()
+
+    def _say(self, line: str) -> None:
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    def _last_line(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")
+
+
+def _buildspec_file(place: Path, name: str) -> str:
+    path = (place / name).resolve()
+    if not path.is_relative_to(place.resolve()) or not path.is_file():
+        raise BuildspecError(f"YAML_FILE_ERROR: the buildspec {name} is not in the source")
+    return path.read_text(encoding="utf-8")

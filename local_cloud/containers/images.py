@@ -1,0 +1,141 @@
+"""Which environment and command of this machine stands for a container image."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from local_cloud.settings import Settings, package_index_environment
+
+OVERRIDES_FILE = "images.yaml"
+TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
+TRAIN = Path(__file__).parents[1] / "sagemaker" / "training" / "train.py"
+
+
+class ImageError(Exception):
+    """No environment of this machine stands for an image; the message is one sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalImage:
+    """The local stand-in of one image: the environment whose programs come first, and the command
+    that serves or trains.
+    """
+
+    environment_folder: Path
+    command: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    startup_seconds: float | None = None
+
+    def base_environment(self, root: Path) -> dict[str, str]:
+        """What a process of this image finds: its own programs first, the repository's packages,
+        nothing of the user's.
+        """
+        return {
+            "PATH": f"{self.environment_folder}/bin:/usr/bin:/bin",
+            "VIRTUAL_ENV": str(self.environment_folder),
+            "PYTHONPATH": str(root),
+            "PYTHONUNBUFFERED": "1",
+            "LANG": "C.UTF-8",
+            **self.variables,
+        }
+
+
+def repository_name(image_uri: str) -> str:
+    """Last part of an image URI's repository, without tag and digest."""
+    return image_uri.split("@")[0].rsplit("/", 1)[-1].split(":")[0]
+
+
+def local_image(image_uri: str, settings: Settings) -> LocalImage:
+    """The local stand-in of an image; `images.yaml` in the state folder adds to the table."""
+    name = repository_name(image_uri)
+    table = {**_table(settings), **_overrides(settings)}
+    if name not in table:
+        raise ImageError(
+            f"no local environment stands for the image {image_uri}: known are {', '.join(sorted(table))}"
+        )
+    if not table[name].environment_folder.exists():
+        raise ImageError(
+            f"the environment {table[name].environment_folder} for the image {name} is missing: `make environments` makes it"
+        )
+    return table[name]
+
+
+def _table(settings: Settings) -> dict[str, LocalImage]:
+    environments = settings.root / ".venvs"
+    server, triton, builder = (
+        environments / "server",
+        environments / "triton",
+        environments / "builder",
+    )
+    serve = (str(triton / "bin" / "python"), "-I", "-S", str(TRITON_SERVE))
+    return {
+        "python-server": LocalImage(
+            environment_folder=server,
+            command=(str(server / "bin" / "python"), "-m", "container.server", "serve"),
+        ),
+        "triton": LocalImage(
+            environment_folder=triton,
+            command=(
+                *serve,
+                "--triton",
+                str(triton),
+                "--backends",
+                str(settings.state / "backends"),
+            ),
+        ),
+        "builder-cpu": LocalImage(
+            environment_folder=builder,
+            command=(
+                str(builder / "bin" / "python"),
+                str(TRAIN),
+                str(settings.root / "engine_build" / "training_job.py"),
+            ),
+        ),
+    }
+
+
+def _overrides(settings: Settings) -> dict[str, LocalImage]:
+    path = settings.state / OVERRIDES_FILE
+    if not path.exists():
+        return {}
+    rows: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return {
+        name: LocalImage(
+            environment_folder=Path(row.get("environment_folder", sys.prefix)),
+            command=tuple(row.get("command", ())),
+            variables=row.get("variables", {}),
+            startup_seconds=row.get("startup_seconds"),
+        )
+        for name, row in rows.items()
+    }
+
+
+def job_environment(
+    image: LocalImage, settings: Settings, *, account: str, region: str, home: Path
+) -> dict[str, str]:
+    """Variables of a build or a training job; nothing of the user's, and no source of ours: a job
+    brings its own.
+    """
+    base = {
+        name: value
+        for name, value in image.base_environment(settings.root).items()
+        if name != "PYTHONPATH"
+    }
+    return {
+        **package_index_environment(),
+        **base,
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(settings.state / "cache"),
+        "AWS_ENDPOINT_URL": settings.endpoint_url,
+        "AWS_ACCESS_KEY_ID": account,
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

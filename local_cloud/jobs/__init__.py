@@ -1,1 +1,0 @@
-"""SageMaker training jobs, and the state machines that start them and builds."""

@@ -1,0 +1,69 @@
+"""Errors as AWS words them, and its JSON replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+class AwsError(Exception):
+    """A refusal with AWS's error code, message and HTTP status."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+def validation_error(message: str) -> AwsError:
+    """SageMaker's usual refusal."""
+    return AwsError("ValidationException", message)
+
+
+def json_reply(
+    content: Mapping[str, object],
+    status: int = 200,
+    content_type: str = "application/x-amz-json-1.1",
+) -> Reply:
+    """A reply of the JSON 1.1 protocol; dates are seconds since the epoch."""
+    return status, {"Content-Type": content_type}, json.dumps(content).encode()
+
+
+def error_reply(error: AwsError, **fields: object) -> Reply:
+    """An error of the JSON protocols, with the further fields that some of SageMaker Runtime's
+    errors carry.
+    """
+    content = {"__type": error.code, "message": error.message, "Message": error.message, **fields}
+    status, headers, body = json_reply(content, error.status)
+    return status, {**headers, "x-amzn-ErrorType": error.code}, body
+
+
+Request = Mapping[str, Any]
+Actions = Mapping[str, Callable[[Request], Request]]
+
+
+def dispatched(service: str, actions: Actions, target: str, body: bytes) -> Reply:
+    """The reply of the action that `target` names; `service` is the word for it in a refusal."""
+    name = target.rpartition(".")[2]
+    action = actions.get(name)
+    if action is None:
+        return error_reply(
+            AwsError("UnknownOperationException", f"the local cloud has no {service} action {name}")
+        )
+    try:
+        return json_reply(action(_read(body)))
+    except AwsError as error:
+        return error_reply(error)
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return json.loads(body or b"{}")
+    except ValueError as error:
+        raise AwsError(
+            "SerializationException", f"The request's body is no JSON: {error}"
+        ) from error

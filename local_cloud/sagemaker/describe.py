@@ -1,0 +1,119 @@
+"""Endpoints as SageMaker's API shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from local_cloud.sagemaker.checks import containers
+from local_cloud.sagemaker.hosting.endpoint import Endpoint, Pending
+from local_cloud.sagemaker.hosting.fleet import VariantFleet
+
+Record = Mapping[str, Any]
+FindModel = Callable[[str], Record | None]
+
+
+def summary(endpoint: Endpoint) -> Record:
+    """An endpoint in a list."""
+    return {
+        "EndpointName": endpoint.name,
+        "EndpointArn": endpoint.arn,
+        "EndpointStatus": endpoint.status,
+        "CreationTime": endpoint.created,
+        "LastModifiedTime": endpoint.modified,
+    }
+
+
+def description(endpoint: Endpoint, find_model: FindModel) -> Record:
+    """An endpoint in full; fields without a value are left out."""
+    traffic = endpoint.traffic
+    fleet = None if traffic is None else traffic.fleet
+    config: Record = {} if fleet is None else fleet.config
+    optional = {
+        "FailureReason": endpoint.failure_reason,
+        "LastDeploymentConfig": endpoint.deployment_config,
+        "ProductionVariants": []
+        if fleet is None
+        else [_running(each, find_model) for each in fleet.production.values()],
+        "ShadowProductionVariants": []
+        if fleet is None
+        else [_running(each, find_model) for each in fleet.shadow.values()],
+        "DataCaptureConfig": _capture(config.get("DataCaptureConfig")),
+        "AsyncInferenceConfig": config.get("AsyncInferenceConfig"),
+        "PendingDeploymentSummary": _pending(endpoint.pending, find_model),
+    }
+    given = {field: value for field, value in optional.items() if value}
+    return {**summary(endpoint), "EndpointConfigName": endpoint.config_name, **given}
+
+
+def _running(variant: VariantFleet, find_model: FindModel) -> Record:
+    types = Counter(instance.instance_type for instance in variant.instances)
+    pools = [
+        {"InstanceType": name, "CurrentInstanceCount": count}
+        for name, count in sorted(types.items())
+    ]
+    has_pools = variant.spec.get("InstancePools") is not None
+    routing = variant.spec.get("RoutingConfig")
+    return {
+        "VariantName": variant.name,
+        "DeployedImages": _images(variant, find_model),
+        "CurrentWeight": variant.weight,
+        "DesiredWeight": variant.weight,
+        "CurrentInstanceCount": len(variant.instances),
+        "DesiredInstanceCount": variant.desired,
+        **({"InstancePools": pools} if has_pools and pools else {}),
+        **({} if routing is None else {"RoutingConfig": routing}),
+    }
+
+
+def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
+    if pending is None:
+        return None
+
+    def shown(variant: VariantFleet) -> Record:
+        instance_type = variant.spec.get("InstanceType")
+        status = {"Status": pending.status, "StartTime": pending.since}
+        return {
+            **_running(variant, find_model),
+            **({} if instance_type is None else {"InstanceType": instance_type}),
+            "VariantStatus": [status],
+        }
+
+    shadows = [shown(variant) for variant in pending.fleet.shadow.values()]
+    return {
+        "EndpointConfigName": pending.fleet.config_name,
+        "StartTime": pending.begun,
+        "ProductionVariants": [shown(variant) for variant in pending.fleet.production.values()],
+        **({"ShadowProductionVariants": shadows} if shadows else {}),
+    }
+
+
+def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
+    """The images of the variant's models; resolved where the model names a digest, for no image is
+    pulled here.
+    """
+    names = dict.fromkeys(
+        [instance.model_name for instance in variant.instances] or [str(variant.spec["ModelName"])]
+    )
+    models = [model for model in map(find_model, names) if model is not None]
+    images = dict.fromkeys(
+        str(definition["Image"]) for model in models for definition in containers(model)
+    )
+    return [
+        {"SpecifiedImage": image, **({"ResolvedImage": image} if "@sha256:" in image else {})}
+        for image in images
+    ]
+
+
+def _capture(config: Record | None) -> Record | None:
+    if config is None:
+        return None
+    enabled = bool(config.get("EnableCapture", True))
+    return {
+        "EnableCapture": enabled,
+        "CaptureStatus": "Started" if enabled else "Stopped",
+        "CurrentSamplingPercentage": config["InitialSamplingPercentage"],
+        "DestinationS3Uri": config["DestinationS3Uri"],
+        "KmsKeyId": config.get("KmsKeyId", ""),
+    }

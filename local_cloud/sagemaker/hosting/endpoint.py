@@ -1,0 +1,131 @@
+"""One endpoint as DescribeEndpoint shows it, and the traffic that its fleets answer."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from local_cloud.sagemaker.hosting.fleet import Fleet, NoInstance, VariantFleet
+from local_cloud.sagemaker.hosting.instance import Instance
+
+IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+REASON_CHARACTERS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A deployment under way: its fleet, what its variants are doing, and since when."""
+
+    fleet: Fleet
+    status: str
+    begun: float
+    since: float
+
+
+@dataclass(kw_only=True, eq=False)
+class Endpoint:
+    """An endpoint's state; `traffic` is None until it first answers and once it is deleted, at any
+    moment: read it once.
+    """
+
+    name: str
+    arn: str
+    config_name: str
+    status: str
+    created: float
+    modified: float
+    failure_reason: str | None = None
+    deployment_config: Mapping[str, Any] | None = None
+    traffic: Traffic | None = None
+    pending: Pending | None = None
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether something was begun on it that has not ended."""
+        return self.status in IN_PROGRESS
+
+    @property
+    def fleets(self) -> tuple[Fleet, ...]:
+        """The fleets that answer for it: none, one, or an update's old and new one."""
+        traffic = self.traffic
+        if traffic is None:
+            return ()
+        return tuple(fleet for fleet in (traffic.fleet, traffic.new) if fleet is not None)
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it takes its requests from a queue."""
+        traffic = self.traffic
+        return traffic is not None and traffic.fleet.config.get("AsyncInferenceConfig") is not None
+
+    def become(self, status: str, failure_reason: str | None = None) -> None:
+        """Moves to a status, and lets those who wait know when it is a final one."""
+        self.failure_reason = None if failure_reason is None else failure_reason[:REASON_CHARACTERS]
+        if status in IN_PROGRESS:
+            self.settled.clear()
+        else:
+            self.pending = None
+        self.status, self.modified = status, time.time()
+        if status not in IN_PROGRESS:
+            self.settled.set()
+
+    def route(self, traffic: Traffic) -> None:
+        """Puts traffic in place for the next request."""
+        self.traffic = traffic
+        self.config_name = traffic.fleet.config_name
+
+    def say(self, fleet: Fleet, status: str) -> None:
+        """Shows what the variants of a deployment are doing."""
+        now = time.time()
+        begun = now if self.pending is None else self.pending.begun
+        self.pending = Pending(fleet=fleet, status=status, begun=begun, since=now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """Who answers one request."""
+
+    fleet: Fleet
+    variant: VariantFleet
+    instance: Instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Which fleet takes how much; a request that its fleet cannot take goes to the other one."""
+
+    fleet: Fleet
+    new: Fleet | None = None
+    new_share: float = 0.0
+
+    @property
+    def fleets(self) -> tuple[Fleet, ...]:
+        """The fleets that take any traffic, in the order in which the next request tries them."""
+        if self.new is None:
+            return (self.fleet,)
+        return (
+            (self.new, self.fleet) if random.random() < self.new_share else (self.fleet, self.new)
+        )
+
+    @contextmanager
+    def serving(self, wanted: str | None, avoided: Collection[Instance] = ()) -> Iterator[Served]:
+        """Picks who answers, and keeps it from being stopped meanwhile; NoInstance when nobody can."""
+        with ExitStack() as held:
+            yield self._picked(held, wanted, avoided)
+
+    def _picked(self, held: ExitStack, wanted: str | None, avoided: Collection[Instance]) -> Served:
+        for fleet in self.fleets:
+            with suppress(NoInstance):
+                variant, instance = held.enter_context(fleet.serving(wanted, avoided))
+                return Served(fleet=fleet, variant=variant, instance=instance)
+        raise NoInstance
+
+    def knows(self, variant_name: str) -> bool:
+        """Whether any fleet has a production variant of a name."""
+        return any(variant_name in fleet.production for fleet in self.fleets)

@@ -1,0 +1,172 @@
+"""The target models of one multi-model server: loaded when first asked for, unloaded when memory is
+short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_cloud.containers.archive import s3_location, unpack_model
+from local_cloud.containers.server_client import Response, ServerClient
+from local_cloud.ministack.account import read_object
+
+LOAD_SECONDS = 300.0
+TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"  # on load and unload too: Triton prefers it to the name in the path
+
+
+class TargetModelError(Exception):
+    """A target model's archive cannot be had; the message is SageMaker's."""
+
+
+class LoadError(Exception):
+    """The server refused to load a target model."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.body.decode(errors="replace"))
+        self.response = response
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """What making a target model ready took; zeros when it was ready before.
+
+    Making room counts apart from loading.
+    """
+
+    cache_hit: bool
+    downloading_seconds: float = 0.0
+    loading_seconds: float = 0.0
+    unloading_seconds: tuple[float, ...] = ()
+
+
+@dataclass(kw_only=True)
+class TargetModels:
+    """Loads, invokes and unloads target models by SageMaker's contract for multi-model containers."""
+
+    client: ServerClient
+    prefix: str
+    folder: Path
+    _loaded: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    _in_use: dict[str, int] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def loaded_count(self) -> int:
+        """How many target models the server has."""
+        return len(self._loaded)
+
+    def invoke(
+        self, target_model: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
+    ) -> tuple[Response, Loading]:
+        """Asks one target model, loading it first if the server does not have it."""
+        name = hashlib.sha256(target_model.encode()).hexdigest()[:32]
+        loading = self._hold(name, target_model)
+        try:
+            sent = {**headers, TARGET_MODEL: target_model}
+            response = self.client.request(
+                "POST", f"/models/{name}/invoke", body, sent, timeout_seconds
+            )
+        finally:
+            with self._turn:
+                self._in_use[name] -= 1
+        if response.status == 404:
+            self._forget(name)
+        return response, loading
+
+    def _hold(self, name: str, target_model: str) -> Loading:
+        """Marks a target model as in use, loading it first if the server does not have it; one load
+        at a time.
+        """
+        if self._held(name):
+            return Loading(cache_hit=True)
+        with self._loading:
+            if self._held(name):
+                return Loading(cache_hit=True)
+            begun = time.monotonic()
+            self._fetch(name, target_model)
+            fetched = time.monotonic()
+            unloading = self._load(name, target_model)
+            with self._turn:
+                self._loaded[name] = target_model
+                self._in_use[name] = self._in_use.get(name, 0) + 1
+            return Loading(
+                cache_hit=False,
+                downloading_seconds=fetched - begun,
+                loading_seconds=time.monotonic() - fetched - sum(unloading),
+                unloading_seconds=unloading,
+            )
+
+    def _held(self, name: str) -> bool:
+        with self._turn:
+            if name not in self._loaded:
+                return False
+            self._loaded.move_to_end(name)
+            self._in_use[name] = self._in_use.get(name, 0) + 1
+            return True
+
+    def _fetch(self, name: str, target_model: str) -> None:
+        """Downloads and unpacks a target model, unless its files are still there from an earlier
+        load.
+        """
+        place = self.folder / name
+        if place.exists():
+            return
+        bucket, key = s3_location(self.prefix + target_model)
+        content = read_object(bucket, key)
+        if content is None:
+            raise TargetModelError(
+                f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure that there is an object located "
+                "at the URL and that the role passed to CreateModel has permissions to download the model."
+            )
+        draft = self.folder / f"{name}.part"
+        shutil.rmtree(draft, ignore_errors=True)
+        unpack_model(content, draft / "model", f"s3://{bucket}/{key}")
+        draft.rename(place)
+
+    def _load(self, name: str, target_model: str) -> tuple[float, ...]:
+        """Asks the server to load; on 507 makes room by unloading what was asked longest ago, and
+        asks again.
+
+        Returns how many seconds each unloading took.
+        """
+        unloading: list[float] = []
+        while True:
+            response = self._ask_to_load(name, target_model)
+            if response.status in (200, 409):
+                return tuple(unloading)
+            begun = time.monotonic()
+            if response.status != 507 or not self._unload_one():
+                raise LoadError(response)
+            unloading.append(time.monotonic() - begun)
+
+    def _ask_to_load(self, name: str, target_model: str) -> Response:
+        body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()
+        sent = {"Content-Type": "application/json", TARGET_MODEL: target_model}
+        return self.client.request("POST", "/models", body, sent, LOAD_SECONDS)
+
+    def _unload_one(self) -> bool:
+        """Unloads the least recently used target model that no request uses; False when there is
+        none.
+        """
+        with self._turn:
+            idle = [name for name in self._loaded if not self._in_use.get(name)]
+            if not idle:
+                return False
+            target_model = self._loaded.pop(idle[0])
+        sent = {TARGET_MODEL: target_model}
+        self.client.request(
+            "DELETE", f"/models/{idle[0]}", headers=sent, timeout_seconds=LOAD_SECONDS
+        )
+        return True
+
+    def _forget(self, name: str) -> None:
+        with self._turn:
+            self._loaded.pop(name, None)

@@ -1,0 +1,183 @@
+"""How a deployment config shifts traffic, as a plan: shares, batches, waits and alarms. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local_cloud.protocol.errors import validation_error
+
+DeploymentConfig = Mapping[str, Any]
+SIZES = {"CanarySize": (0.0, 50.0), "LinearStepSize": (10.0, 50.0), "MaximumBatchSize": (5.0, 50.0)}
+"""Between how many percent of a variant's instances a step may be.
+
+Source: TrafficRoutingConfig, RollingUpdatePolicy.
+"""
+STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """Shares of traffic, each held for a wait; or, when rolling, how many instances each batch
+    replaces.
+
+    Waits and the limit are in AWS's seconds. `limit_seconds` is None where the deployment may take
+    as long as it needs.
+    """
+
+    shares: tuple[float, ...] = (1.0,)
+    batches: tuple[int, ...] = ()
+    rollback_batches: tuple[int, ...] = ()
+    wait_seconds: float = 0.0
+    termination_wait_seconds: float = 0.0
+    limit_seconds: float | None = None
+    alarms: tuple[str, ...] = ()
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether instances are replaced batch by batch instead of fleet by fleet."""
+        return bool(self.batches)
+
+
+def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> Rollout:
+    """The plan of a deployment config for variants with these many instances; all at once and
+    unwatched without one.
+    """
+    if not deployment:
+        return Rollout()
+    alarms = tuple(
+        alarm["AlarmName"]
+        for alarm in (deployment.get("AutoRollbackConfiguration") or {}).get("Alarms") or ()
+    )
+    if deployment.get("RollingUpdatePolicy") is not None:
+        return _rolling(deployment["RollingUpdatePolicy"], alarms, counts)
+    if deployment.get("BlueGreenUpdatePolicy") is not None:
+        return _blue_green(deployment["BlueGreenUpdatePolicy"], alarms, counts)
+    return Rollout(alarms=alarms)
+
+
+def check_deployment(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> None:
+    """Refuses a deployment config whose policies, steps or waits SageMaker would refuse."""
+    if not deployment:
+        return
+    policies = [
+        name
+        for name in ("BlueGreenUpdatePolicy", "RollingUpdatePolicy")
+        if deployment.get(name) is not None
+    ]
+    if len(policies) == 2:
+        raise validation_error(
+            "Only one update policy should be used in DeploymentConfig, found BlueGreenUpdatePolicy and RollingUpdatePolicy."
+        )
+    if policies == ["RollingUpdatePolicy"]:
+        _check_rolling(deployment["RollingUpdatePolicy"], counts)
+    if policies == ["BlueGreenUpdatePolicy"]:
+        _check_routing(deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"], counts)
+    _check_limit(rollout(deployment, counts))
+
+
+def _check_rolling(policy: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    if len(counts) > 1:
+        raise validation_error(
+            f"RollingUpdatePolicy is not supported for endpoints with several variants, found {', '.join(counts)}."
+        )
+    _check_size(policy, "MaximumBatchSize", counts)
+    back = policy.get("RollbackMaximumBatchSize")
+    if back is not None and back["Type"] == "CAPACITY_PERCENT" and back["Value"] > 100:
+        raise validation_error(
+            f"RollbackMaximumBatchSize must be at most 100 percent, found {back['Value']}."
+        )
+
+
+def _check_routing(routing: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    needed = STEP_OF.get(routing["Type"])
+    for name in STEP_OF.values():
+        if name == needed and routing.get(name) is None:
+            raise validation_error(
+                f"TrafficRoutingConfiguration of type {routing['Type']} requires {name}."
+            )
+        if name != needed and routing.get(name) is not None:
+            raise validation_error(
+                f"{name} is not allowed in a TrafficRoutingConfiguration of type {routing['Type']}."
+            )
+    if needed is not None:
+        _check_size(routing, needed, counts)
+
+
+def _check_size(policy: Mapping[str, Any], name: str, counts: Mapping[str, int]) -> None:
+    size, (low, high) = policy[name], SIZES[name]
+    for variant, count in counts.items():
+        percent = (
+            size["Value"]
+            if size["Type"] == "CAPACITY_PERCENT"
+            else 100 * size["Value"] / max(count, 1)
+        )
+        if not low <= percent <= high:
+            allowed = f"less than or equal to {high:g}%" if low == 0 else f"{low:g}-{high:g}%"
+            raise validation_error(
+                f"{name} must be {allowed} of the variant's total instance count: {size['Type']} {size['Value']} is "
+                f"{percent:g}% of the {count} instances of variant {variant}."
+            )
+
+
+def _check_limit(plan: Rollout) -> None:
+    waits = plan.wait_seconds * len(plan.batches or plan.shares) + plan.termination_wait_seconds
+    if plan.limit_seconds is not None and plan.limit_seconds <= waits:
+        raise validation_error(
+            f"MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the deployment: "
+            f"{plan.limit_seconds:g} is not larger than {waits:g}."
+        )
+
+
+def _blue_green(
+    policy: Mapping[str, Any], alarms: tuple[str, ...], counts: Mapping[str, int]
+) -> Rollout:
+    routing = policy["TrafficRoutingConfiguration"]
+    size = routing.get(STEP_OF.get(routing["Type"], ""))
+    step = 1.0 if size is None else _fraction(size, counts)
+    return Rollout(
+        shares=linear_shares(step)
+        if routing["Type"] == "LINEAR"
+        else tuple(sorted({min(step, 1.0), 1.0})),
+        wait_seconds=float(routing.get("WaitIntervalInSeconds", 0)),
+        termination_wait_seconds=float(policy.get("TerminationWaitInSeconds", 0)),
+        limit_seconds=policy.get("MaximumExecutionTimeoutInSeconds"),
+        alarms=alarms,
+    )
+
+
+def _rolling(
+    policy: Mapping[str, Any], alarms: tuple[str, ...], counts: Mapping[str, int]
+) -> Rollout:
+    total = sum(counts.values())
+    back = policy.get("RollbackMaximumBatchSize") or {"Type": "CAPACITY_PERCENT", "Value": 100}
+    return Rollout(
+        batches=batches(total, _fraction(policy["MaximumBatchSize"], counts)),
+        rollback_batches=batches(total, _fraction(back, counts)),
+        wait_seconds=float(policy.get("WaitIntervalInSeconds", 0)),
+        limit_seconds=policy.get("MaximumExecutionTimeoutInSeconds"),
+        alarms=alarms,
+    )
+
+
+def linear_shares(step: float) -> tuple[float, ...]:
+    """Shares of traffic in equal steps up to all of it: 0.4 is 0.4, 0.8, 1."""
+    steps = math.ceil(1 / step - 1e-9)
+    return (*(step * number for number in range(1, steps)), 1.0)
+
+
+def batches(total: int, fraction: float) -> tuple[int, ...]:
+    """How many instances each batch replaces when a batch is at most a fraction of all, and at
+    least one.
+    """
+    size = max(1, math.floor(total * fraction + 1e-9))
+    return tuple(min(size, total - done) for done in range(0, total, size))
+
+
+def _fraction(size: Mapping[str, Any], counts: Mapping[str, int]) -> float:
+    value = float(size["Value"])
+    if size["Type"] == "CAPACITY_PERCENT":
+        return value / 100
+    return value / max(1, min(counts.values(), default=1))

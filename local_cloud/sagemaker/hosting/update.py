@@ -1,0 +1,180 @@
+"""One update of an endpoint: a new fleet takes the old one's place by a rollout, or the old one
+goes on as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from local_cloud.containers.quotas import InsufficientCapacity
+from local_cloud.sagemaker.hosting.endpoint import Traffic
+from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
+from local_cloud.sagemaker.hosting.health_monitor import inspect
+from local_cloud.sagemaker.hosting.instance import ServerError
+from local_cloud.sagemaker.hosting.rollout import Rollout
+from local_cloud.settings import Settings
+
+POLL_SECONDS = 0.05
+FAILURES = (ServerError, InsufficientCapacity)
+
+
+class AlarmStates(Protocol):
+    """Tells the state of each named alarm that there is: OK, ALARM or INSUFFICIENT_DATA."""
+
+    def __call__(self, names: Sequence[str]) -> Mapping[str, str]:
+        """States by alarm name."""
+
+
+class RolledBack(Exception):
+    """The old fleet answers alone, as before; the message is the endpoint's failure reason."""
+
+
+class RollbackFailed(Exception):
+    """Both fleets answer a part; the message is the endpoint's failure reason."""
+
+
+@dataclass(kw_only=True)
+class Update:
+    """`route` puts traffic in place, `say` tells the variants' status as DescribeEndpoint shows it."""
+
+    before: Traffic
+    new: Fleet
+    plan: Rollout
+    settings: Settings
+    alarm_states: AlarmStates
+    route: Callable[[Traffic], None]
+    say: Callable[[str], None]
+    begun: float = field(default_factory=time.monotonic)
+
+    def run(self) -> None:
+        """Ends with the new fleet alone; raises RolledBack or RollbackFailed otherwise."""
+        if self.plan.is_rolling and self.before.new is None:
+            self._roll()
+        else:
+            self._shift()
+
+    def _shift(self) -> None:
+        """Blue/green: the whole new fleet starts, then takes the traffic share by share."""
+        self.say("Creating")
+        try:
+            self.new.start()
+        except FAILURES as error:
+            raise RolledBack(str(error)) from error
+        with self._shifted_back():
+            for share in self.plan.shares:
+                self._check()
+                self.say("ActivatingTraffic")
+                self.route(Traffic(fleet=self.before.fleet, new=self.new, new_share=share))
+                self.say("Baking")
+                self._bake()
+        self._finish()
+
+    @contextlib.contextmanager
+    def _shifted_back(self) -> Iterator[None]:
+        """Gives all traffic back to the old fleet when anything goes wrong."""
+        try:
+            yield
+        except BaseException:
+            self.say("Deleting")
+            self.route(self.before)
+            self.new.stop()
+            raise
+
+    def _finish(self) -> None:
+        """The new fleet answers alone; the old one ends after the termination wait."""
+        self.route(Traffic(fleet=self.new))
+        time.sleep(self.settings.waited(self.plan.termination_wait_seconds))
+        self.say("Deleting")
+        self.before.fleet.stop()
+        if self.before.new is not None:
+            self.before.new.stop()
+
+    def _roll(self) -> None:
+        """Rolling: batches of new instances start, bake, and take the place of as many old ones."""
+        ((name, young),) = self.new.production.items()
+        old = self.before.fleet.production.get(name) or next(
+            iter(self.before.fleet.production.values())
+        )
+        wanted, had = young.desired, old.desired
+        try:
+            self._roll_forward(young, old, wanted, had)
+        except Exception as error:
+            reason = (
+                str(error)
+                if isinstance(error, (*FAILURES, RolledBack))
+                else f"the local cloud failed: {error!r}."
+            )
+            self._roll_back(young, old, had, reason)
+            raise RolledBack(reason) from error
+        self._finish()
+
+    def _roll_forward(self, young: VariantFleet, old: VariantFleet, wanted: int, had: int) -> None:
+        young.desired = 0
+        for shadow in self.new.shadow.values():
+            shadow.fill()
+        for batch in self.plan.batches:
+            self.say("Creating")
+            self._check()
+            young.desired += batch
+            young.fill()
+            self.say("ActivatingTraffic")
+            self._share(young, old)
+            self.say("Baking")
+            self._bake()
+            old.desired = min(old.desired, math.floor(had * (1 - young.desired / wanted)))
+            self.say("Updating")
+            old.shrink()
+            self._share(young, old)
+
+    def _roll_back(self, young: VariantFleet, old: VariantFleet, had: int, reason: str) -> None:
+        for batch in self.plan.rollback_batches:
+            old.desired = min(had, old.desired + batch)
+            try:
+                old.fill()
+            except FAILURES as error:
+                old.desired = len(old.instances)
+                self._share(young, old)
+                raise RollbackFailed(f"{reason} The rollback failed too: {error}") from error
+            self._share(young, old)
+            young.desired = max(0, young.desired - batch)
+            young.shrink()
+        self.route(self.before)
+        self.new.stop()
+
+    def _share(self, young: VariantFleet, old: VariantFleet) -> None:
+        """Shares the traffic between both fleets by their instances."""
+        together = len(young.instances) + len(old.instances)
+        share = len(young.instances) / together if together else 0.0
+        self.route(Traffic(fleet=self.before.fleet, new=self.new, new_share=share))
+
+    def _bake(self) -> None:
+        """Watches alarms and health for the plan's wait, at least once."""
+        until = time.monotonic() + self.settings.waited(self.plan.wait_seconds)
+        self._check()
+        while time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+            self._check()
+
+    def _check(self) -> None:
+        trouble = self._trouble()
+        if trouble is not None:
+            raise RolledBack(f"The update was rolled back: {trouble}")
+
+    def _trouble(self) -> str | None:
+        tripped = [
+            name for name, state in self.alarm_states(self.plan.alarms).items() if state == "ALARM"
+        ]
+        if tripped:
+            return f"the following alarms of AutoRollbackConfiguration are in ALARM state: {', '.join(tripped)}."
+        inspect(self.new, pinging=False)
+        if self.new.has_lost():
+            return f"instances of endpoint config {self.new.config_name} did not stay healthy."
+        limit = self.plan.limit_seconds
+        if limit is not None and time.monotonic() - self.begun > limit:
+            return f"it took longer than MaximumExecutionTimeoutInSeconds ({limit:g})."
+        return None

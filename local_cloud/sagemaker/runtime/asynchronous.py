@@ -1,0 +1,183 @@
+"""Asynchronous endpoints: requests wait in a queue, answers go to S3, and topics hear of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from local_cloud.containers.archive import s3_location
+from local_cloud.ministack.account import in_background, read_object, record_metric
+from local_cloud.protocol.errors import AwsError, Reply, json_reply
+from local_cloud.sagemaker.hosting.endpoint import Endpoint
+from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
+from local_cloud.sagemaker.runtime.asynchronous_request import Answered, Queued, deliver, queued
+from local_cloud.sagemaker.runtime.invocation import Invocation, refusal
+from local_cloud.settings import Settings
+
+CONCURRENT_PER_INSTANCE = 4
+POLL_SECONDS = 0.05
+METRICS_EVERY_SECONDS = 60.0
+Ask = Callable[[Endpoint, Invocation], Reply]
+
+
+@dataclass(kw_only=True)
+class Queue:
+    """One endpoint's waiting requests, and how many are being answered."""
+
+    endpoint: Endpoint
+    waiting: deque[Queued] = field(default_factory=deque)
+    answering: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def room(self) -> int:
+        """How many more requests the endpoint's instances take now."""
+        traffic = self.endpoint.traffic
+        if traffic is None:
+            return 0
+        config = traffic.fleet.config.get("AsyncInferenceConfig") or {}
+        client = config.get("ClientConfig") or {}
+        each = int(client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE))
+        return each * self.instances() - self.answering
+
+    def instances(self) -> int:
+        """How many instances the endpoint has."""
+        traffic = self.endpoint.traffic
+        if traffic is None:
+            return 0
+        return sum(len(variant.instances) for variant in traffic.fleet.production.values())
+
+
+class Asynchronous:
+    """Accepts requests, and answers each endpoint's in turn as long as the endpoint is there."""
+
+    def __init__(self, settings: Settings, ask: Ask) -> None:
+        self._settings = settings
+        self._ask = ask
+        self._queues: dict[int, Queue] = {}
+        self._turn = threading.Lock()
+
+    def accept(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Puts a request into its endpoint's queue, and tells where its answer or its failure will
+        be.
+        """
+        traffic = endpoint.traffic
+        if traffic is None or not endpoint.is_asynchronous:
+            raise refusal(
+                f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: use InvokeEndpoint."
+            )
+        request = queued(traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time())
+        queue = self._queue(endpoint)
+        with queue.turn:
+            queue.waiting.append(request)
+        status, reply_headers, content = json_reply({"InferenceId": request.inference_id}, 202)
+        failure = (
+            {}
+            if request.failure_location is None
+            else {"X-Amzn-SageMaker-FailureLocation": request.failure_location}
+        )
+        return (
+            status,
+            {
+                **reply_headers,
+                "X-Amzn-SageMaker-OutputLocation": request.output_location,
+                **failure,
+            },
+            content,
+        )
+
+    def _queue(self, endpoint: Endpoint) -> Queue:
+        with self._turn:
+            if id(endpoint) not in self._queues:
+                self._queues[id(endpoint)] = Queue(endpoint=endpoint)
+                in_background(self._work, self._queues[id(endpoint)])
+            return self._queues[id(endpoint)]
+
+    def _work(self, queue: Queue) -> None:
+        """Hands waiting requests to instances with room, and publishes the backlog."""
+        published = 0.0
+        while queue.endpoint.status != "Deleted":
+            while queue.waiting and queue.room() > 0:
+                with queue.turn:
+                    request = queue.waiting.popleft()
+                    queue.answering += 1
+                in_background(self._answer, queue, request)
+            if time.monotonic() - published >= self._settings.waited(METRICS_EVERY_SECONDS):
+                published = time.monotonic()
+                _publish_backlog(queue)
+            time.sleep(POLL_SECONDS)
+        with self._turn:
+            self._queues.pop(id(queue.endpoint), None)
+
+    def _answer(self, queue: Queue, request: Queued) -> None:
+        begun = time.time()
+        try:
+            answered = self._answered(queue.endpoint, request)
+            _publish_answer(queue.endpoint, request, answered, begun)
+            deliver(queue.endpoint.name, request, answered)
+        finally:
+            with queue.turn:
+                queue.answering -= 1
+
+    def _answered(self, endpoint: Endpoint, request: Queued) -> Answered:
+        if request.expires < time.time():
+            return Answered(
+                status="Expired",
+                reason="The request waited in the queue for longer than RequestTTLSeconds.",
+            )
+        body = (
+            request.body
+            if request.input_location is None
+            else read_object(*s3_location(request.input_location))
+        )
+        if body is None:
+            return Answered(
+                status="Failed",
+                reason=f"ClientError: the input {request.input_location} cannot be read.",
+            )
+        invocation = Invocation(
+            endpoint=endpoint.name,
+            headers=request.headers,
+            body=body,
+            begun=time.monotonic(),
+            model_seconds=request.model_seconds,
+            queued=True,
+        )
+        try:
+            status, headers, content = self._ask(endpoint, invocation)
+        except AwsError as error:
+            return Answered(status="Failed", reason=f"{error.code}: {error.message}")
+        if status != 200:
+            return Answered(status="Failed", reason=str(json.loads(content)["message"]))
+        return Answered(
+            status="Completed", content_type=headers.get("content-type", ""), body=content
+        )
+
+
+def _publish_answer(endpoint: Endpoint, request: Queued, answered: Answered, begun: float) -> None:
+    """What became of one request, by the endpoint's first variant."""
+    traffic = endpoint.traffic
+    if traffic is not None:
+        metrics = InvocationMetrics(
+            endpoint=endpoint.name, variant=next(iter(traffic.fleet.production)), queued=True
+        )
+        metrics.record_queued(
+            answered.status,
+            waited_seconds=begun - request.received,
+            seconds=time.time() - request.received,
+        )
+
+
+def _publish_backlog(queue: Queue) -> None:
+    """The queue's metrics; they scale an endpoint up from no instances."""
+    backlog, instances = len(queue.waiting) + queue.answering, queue.instances()
+    values = {
+        "ApproximateBacklogSize": backlog,
+        "ApproximateBacklogSizePerInstance": backlog / max(instances, 1),
+        "HasBacklogWithoutCapacity": int(backlog > 0 and instances == 0),
+    }
+    for name, value in values.items():
+        record_metric("AWS/SageMaker", name, value, "Count", {"EndpointName": queue.endpoint.name})

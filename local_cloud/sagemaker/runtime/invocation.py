@@ -1,0 +1,135 @@
+"""One invocation: passed on to an instance, measured, and answered as SageMaker Runtime does."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from local_cloud.containers.archive import ArchiveError
+from local_cloud.containers.container import NotListening
+from local_cloud.containers.server_client import Response
+from local_cloud.ministack.account import account_id, region
+from local_cloud.protocol.errors import AwsError, Reply, error_reply
+from local_cloud.sagemaker.hosting.instance import Instance
+from local_cloud.sagemaker.hosting.multi_model import LoadError, Loading, TargetModelError
+from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
+
+MODEL_SECONDS = 60.0
+TARGET_MODEL = "x-amzn-sagemaker-target-model"
+TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
+INFERENCE_ID = "x-amzn-sagemaker-inference-id"
+PASSED_ON = ("content-type", "accept", "x-amzn-sagemaker-custom-attributes", INFERENCE_ID)
+PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
+"""In lower case, in which MiniStack leaves a reply's content type as the container gave it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """What is asked of an endpoint, and since when; `model_seconds` is how long its model may take,
+    `queued` that it waited.
+    """
+
+    endpoint: str
+    headers: Mapping[str, str]
+    body: bytes
+    begun: float
+    model_seconds: float = MODEL_SECONDS
+    queued: bool = False
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers that a container gets to see."""
+        return {name: self.headers[name] for name in PASSED_ON if name in self.headers}
+
+    def ask(self, instance: Instance) -> Reply:
+        """Asks one instance; NotListening when its server takes no connection, so that another one
+        may be asked.
+        """
+        metrics = InvocationMetrics(
+            endpoint=self.endpoint, variant=instance.variant, queued=self.queued
+        )
+        asked = time.monotonic()
+        try:
+            response, loading = self._passed_on(instance)
+        except NotListening:
+            raise
+        except LoadError as error:
+            metrics.record(status=error.response.status, model_seconds=0.0, overhead_seconds=0.0)
+            return self._model_error(instance, error.response)
+        except (OSError, http.client.HTTPException) as error:
+            return self.unreachable(instance, error, asked)
+        model_seconds = (
+            time.monotonic() - asked - loading.downloading_seconds - loading.loading_seconds
+        )
+        metrics.record(
+            status=response.status, model_seconds=model_seconds, overhead_seconds=asked - self.begun
+        )
+        if instance.target_models is not None:
+            metrics.record_loading(loading)
+        if response.status >= 400:
+            return self._model_error(instance, response)
+        returned = {
+            name: response.headers[name] for name in PASSED_BACK if name in response.headers
+        }
+        return (
+            200,
+            {**returned, "x-Amzn-Invoked-Production-Variant": instance.variant},
+            response.body,
+        )
+
+    def unreachable(self, instance: Instance, error: Exception, asked: float) -> Reply:
+        """The reply when a server was asked and did not answer."""
+        metrics = InvocationMetrics(
+            endpoint=self.endpoint, variant=instance.variant, queued=self.queued
+        )
+        metrics.record(
+            status=0, model_seconds=time.monotonic() - asked, overhead_seconds=asked - self.begun
+        )
+        return self._model_error(
+            instance, Response(status=0, headers={}, body=_unreachable(error).encode())
+        )
+
+    def _passed_on(self, instance: Instance) -> tuple[Response, Loading]:
+        target_model, headers = self.headers.get(TARGET_MODEL), self.sent_headers
+        if instance.target_models is None:
+            if target_model is not None:
+                raise refusal(
+                    "TargetModel is only for multi-model endpoints; this endpoint has one model."
+                )
+            return instance.client.request(
+                "POST", "/invocations", self.body, headers, self.model_seconds
+            ), Loading(cache_hit=True)
+        if target_model is None:
+            raise refusal("TargetModel is required: this is a multi-model endpoint.")
+        try:
+            return instance.target_models.invoke(
+                target_model.removeprefix("/"), self.body, headers, self.model_seconds
+            )
+        except (TargetModelError, ArchiveError) as error:
+            raise refusal(str(error)) from error
+
+    def _model_error(self, instance: Instance, response: Response) -> Reply:
+        """Wraps a server's own error as SageMaker Runtime does."""
+        said = response.body.decode(errors="replace")
+        side = "client" if 400 <= response.status < 500 else "server"
+        received = f'Received {side} error ({response.status}) from primary with message "{said}".'
+        message = f"{received} See {instance.log} for more information."
+        return error_reply(
+            AwsError("ModelError", message, 424),
+            OriginalStatusCode=response.status,
+            OriginalMessage=said,
+            LogStreamArn=f"arn:aws:logs:{region()}:{account_id()}:log-group:/aws/sagemaker/Endpoints/{self.endpoint}",
+        )
+
+
+def refusal(message: str) -> AwsError:
+    """SageMaker Runtime's usual refusal."""
+    return AwsError("ValidationError", message)
+
+
+def _unreachable(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "Your invocation timed out while waiting for a response from container primary."
+    return f"The container did not answer ({error})."

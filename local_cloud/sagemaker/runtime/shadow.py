@@ -1,0 +1,57 @@
+"""Shadow variants get copies of what production answered; nobody waits for their answers or hears
+of their faults.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from local_cloud.containers.container import NotListening
+from local_cloud.protocol.errors import AwsError
+from local_cloud.sagemaker.hosting.endpoint import Served
+from local_cloud.sagemaker.hosting.fleet import NoInstance, VariantFleet
+from local_cloud.sagemaker.runtime.invocation import Invocation
+
+THREADS = 8
+WAITING = 64
+logger = logging.getLogger("roundhouse.shadow")
+
+
+class Shadows:
+    """Sends copies from threads of their own; when too many wait, further ones are not sent."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shadow")
+        self._room = threading.Semaphore(WAITING)
+
+    def copy(self, served: Served, invocation: Invocation) -> None:
+        """Sends a copy to the fleet's shadow variants, as often as their weight beside the
+        production variant's says.
+        """
+        for shadow in served.fleet.shadow.values():
+            if random.random() < shadow_share(
+                shadow.weight, served.variant.weight
+            ) and self._room.acquire(blocking=False):
+                self._threads.submit(contextvars.copy_context().run, self._ask, shadow, invocation)
+
+    def _ask(self, shadow: VariantFleet, invocation: Invocation) -> None:
+        try:
+            with shadow.serving() as instance:
+                invocation.ask(instance)
+        except (NoInstance, NotListening, AwsError) as error:
+            logger.debug("shadow variant %s did not answer: %s", shadow.name, error)
+        finally:
+            self._room.release()
+
+
+def shadow_share(shadow_weight: float, production_weight: float) -> float:
+    """The share of requests that a shadow variant gets a copy of: its weight by that of production,
+    at most all.
+    """
+    if production_weight <= 0:
+        return float(shadow_weight > 0)
+    return min(1.0, shadow_weight / production_weight)

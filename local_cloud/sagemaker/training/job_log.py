@@ -1,0 +1,59 @@
+"""A job's words, in a file and, as they come, in a CloudWatch log stream."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ministack.services import cloudwatch_logs
+
+from local_cloud.ministack.account import in_background
+
+EVERY_SECONDS = 0.3
+
+
+@dataclass(kw_only=True)
+class JobLog:
+    """One stream; `path` is the file that the job writes."""
+
+    path: Path
+    group: str
+    stream: str
+    _told: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> threading.Thread:
+        """Makes the stream, and hands on what the job says until `end`."""
+        self.path.touch()
+        cloudwatch_logs._create_log_group({"logGroupName": self.group})
+        cloudwatch_logs._create_log_stream(
+            {"logGroupName": self.group, "logStreamName": self.stream}
+        )
+        return in_background(self._follow)
+
+    def end(self) -> None:
+        """Hands on the last words."""
+        self._over.set()
+
+    def _follow(self) -> None:
+        while not self._over.wait(EVERY_SECONDS):
+            self._tell()
+        self._tell(whole=True)
+
+    def _tell(self, *, whole: bool = False) -> None:
+        with self.path.open("rb") as file:
+            file.seek(self._told)
+            said = file.read()
+        complete = said if whole else said[: said.rfind(b"\n") + 1]
+        self._told += len(complete)
+        now = int(time.time() * 1000)
+        events = [
+            {"timestamp": now, "message": line}
+            for line in complete.decode(errors="replace").splitlines()
+        ]
+        if events:
+            cloudwatch_logs._put_log_events(
+                {"logGroupName": self.group, "logStreamName": self.stream, "logEvents": events}
+            )

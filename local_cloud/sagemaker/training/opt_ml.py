@@ -1,0 +1,137 @@
+"""/opt/ml of one training job: what SageMaker puts there before it begins, and takes from there
+when it has ended.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ministack.services import s3
+
+from local_cloud.containers.archive import s3_location
+from local_cloud.ministack.account import read_object, write_object
+
+LONGEST_REASON = 1024
+CHECKPOINTS = "/opt/ml/checkpoints"
+
+
+class DownloadError(Exception):
+    """A channel has no data; the message is SageMaker's failure reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptMl:
+    """The folder that stands for /opt/ml, and the request whose job it serves."""
+
+    folder: Path
+    request: Mapping[str, Any]
+
+    def lay_out(self) -> None:
+        """Writes the configuration, the channels' data, and the checkpoints that an earlier job
+        left. Raises DownloadError.
+        """
+        for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
+            (self.folder / name).mkdir(parents=True)
+        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
+        channels = self.request.get("InputDataConfig") or ()
+        files = {
+            "hyperparameters": dict(self.request.get("HyperParameters") or {}),
+            "inputdataconfig": {
+                each["ChannelName"]: {"TrainingInputMode": "File"} for each in channels
+            },
+            "resourceconfig": resources,
+        }
+        for name, content in files.items():
+            (self.folder / "input/config" / f"{name}.json").write_text(
+                json.dumps(content), encoding="utf-8"
+            )
+        for channel in channels:
+            _download(channel, self.folder / "input/data" / channel["ChannelName"])
+        if self._checkpoints is not None:
+            _copy_objects(self._checkpoints, self._checkpoint_folder)
+
+    def keep(self) -> None:
+        """Uploads results, model and checkpoints, whatever came of the job."""
+        if self._checkpoints is not None:
+            _upload_folder(self._checkpoint_folder, self._checkpoints)
+        bucket, prefix = s3_location(self.request["OutputDataConfig"]["S3OutputPath"])
+        place = f"{prefix.rstrip('/')}/{self.request['TrainingJobName']}/output".lstrip("/")
+        for folder, name in (("output/data", "output.tar.gz"), ("model", "model.tar.gz")):
+            if any((self.folder / folder).iterdir()):
+                write_object(
+                    bucket, f"{place}/{name}", _archive(self.folder / folder), "application/gzip"
+                )
+
+    def failure(self) -> str:
+        """What the job left as its reason."""
+        path = self.folder / "output/failure"
+        return (
+            path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON].strip()
+            if path.is_file()
+            else ""
+        )
+
+    def remove(self) -> None:
+        """Frees the disk."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _checkpoints(self) -> str | None:
+        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
+        return config.get("S3Uri")
+
+    @property
+    def _checkpoint_folder(self) -> Path:
+        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
+        return self.folder / Path(config.get("LocalPath", CHECKPOINTS)).relative_to("/opt/ml")
+
+
+def _download(channel: Mapping[str, Any], folder: Path) -> None:
+    uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+    bucket, key = s3_location(uri)
+    single = read_object(bucket, key)
+    folder.mkdir(parents=True)
+    if single is not None:
+        (folder / Path(key).name).write_bytes(single)
+    elif not _copy_objects(uri, folder):
+        raise DownloadError(
+            f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given in input data source.'
+        )
+
+
+def _copy_objects(uri: str, folder: Path) -> int:
+    """Copies what lies under an S3 prefix; how many objects."""
+    bucket, prefix = s3_location(uri)
+    below = prefix.rstrip("/") + "/"
+    keys = sorted(
+        key for key in s3._buckets.get(bucket, {"objects": {}})["objects"] if key.startswith(below)
+    )
+    for key in keys:
+        path = folder / key.removeprefix(below)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(read_object(bucket, key) or b"")
+    return len(keys)
+
+
+def _upload_folder(folder: Path, uri: str) -> None:
+    bucket, prefix = s3_location(uri)
+    for path in sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    ):
+        key = f"{prefix.rstrip('/')}/{path.relative_to(folder).as_posix()}"
+        write_object(bucket, key, path.read_bytes(), "application/octet-stream")
+
+
+def _archive(folder: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+    return content.getvalue()

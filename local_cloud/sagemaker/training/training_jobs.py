@@ -1,0 +1,142 @@
+"""SageMaker's training jobs: CreateTrainingJob really runs the image's program `train`, after AWS's
+checks, in AWS's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from local_cloud.containers.quotas import Capacity, check_training_quota
+from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
+from local_cloud.protocol.errors import Actions, AwsError, validation_error
+from local_cloud.protocol.listing import listed
+from local_cloud.sagemaker.checks import ECR_IMAGE, has_local_storage
+from local_cloud.sagemaker.tags import Tags, check_tags
+from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
+from local_cloud.settings import Settings
+
+Request = Mapping[str, Any]
+SUMMARY = (
+    "TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingEndTime", "LastModifiedTime", "TrainingJobStatus",
+    "SecondaryStatus",
+)  # fmt: skip
+GOING = ("InProgress", "Stopping")
+STOP_SECONDS = 10.0
+
+
+class TrainingJobs:
+    """All training jobs that run or have run, by account and region."""
+
+    def __init__(self, settings: Settings, tags: Tags) -> None:
+        self._settings, self._tags = settings, tags
+        self._capacity = Capacity(settings.state)
+        self.runs: MutableMapping[str, TrainingRun] = Scoped()
+        self._all: list[TrainingRun] = []
+        tags.resources["training-job"] = self.runs
+
+    @property
+    def actions(self) -> Actions:
+        """The actions of SageMaker that are answered here."""
+        return {
+            "CreateTrainingJob": self._create,
+            "DescribeTrainingJob": lambda request: self._named(request).described(),
+            "StopTrainingJob": self._stop,
+            "ListTrainingJobs": self._list,
+        }
+
+    def stop_all(self) -> None:
+        """Kills every job that runs, when the cloud itself ends."""
+        running = [run for run in self._all if not run.ended.is_set()]
+        for run in running:
+            run.kill()
+        for run in running:
+            run.ended.wait(STOP_SECONDS)
+
+    def _create(self, request: Request) -> Request:
+        name = request["TrainingJobName"]
+        arn = sagemaker_arn("training-job", name)
+        if name in self.runs:
+            raise AwsError(
+                "ResourceInUse",
+                "Training job names must be unique within an AWS account and region, and a training job with this name already "
+                f"exists ({arn})",
+            )
+        check_training_job(request)
+        check_tags(request.get("Tags"))
+        resources = request["ResourceConfig"]
+        check_training_quota(
+            self._settings.state,
+            resources["InstanceType"],
+            self._running(resources["InstanceType"]),
+        )
+        run = TrainingRun(
+            record=new_record(request, arn),
+            account=account_id(),
+            region=region(),
+            folder=self._settings.state / "builds" / name,
+            settings=self._settings,
+            capacity=self._capacity,
+        )
+        self.runs[name] = run
+        self._tags.begin(arn, request.get("Tags"))
+        self._all.append(run)
+        in_background(run.run)
+        return {"TrainingJobArn": arn}
+
+    def _stop(self, request: Request) -> Request:
+        run = self._named(request)
+        if run.record["TrainingJobStatus"] not in GOING:
+            raise validation_error(
+                f"The request was rejected because the training job is in status {run.record['TrainingJobStatus']}."
+            )
+        run.stop()
+        return {}
+
+    def _list(self, request: Request) -> Request:
+        summaries = [
+            {name: run.record[name] for name in SUMMARY if name in run.record}
+            for run in self.runs.values()
+        ]
+        return listed(request, "TrainingJobSummaries", "TrainingJob", summaries, descending=False)
+
+    def _named(self, request: Request) -> TrainingRun:
+        run = self.runs.get(request["TrainingJobName"])
+        if run is None:
+            raise validation_error("Requested resource not found.")
+        return run
+
+    def _running(self, instance_type: str) -> int:
+        records = [run.record for run in self.runs.values()]
+        return sum(
+            each["ResourceConfig"]["InstanceType"] == instance_type
+            and each["TrainingJobStatus"] in GOING
+            for each in records
+        )
+
+
+def check_training_job(request: Request) -> None:
+    """Refuses a job that SageMaker would refuse, beyond its API model."""
+    image = request["AlgorithmSpecification"].get("TrainingImage")
+    if image is None:
+        raise validation_error("You must provide either a training image or an algorithm name.")
+    if ECR_IMAGE.fullmatch(image) is None:
+        raise validation_error(
+            f'Using non-ECR image "{image}" without Vpc repository access mode is not supported.'
+        )
+    channels = [each["ChannelName"] for each in request.get("InputDataConfig") or ()]
+    if len(set(channels)) != len(channels):
+        raise validation_error(
+            f"The channel names of InputDataConfig must be unique: {', '.join(channels)}."
+        )
+    resources = request["ResourceConfig"]
+    for name in ("InstanceType", "InstanceCount"):
+        if resources.get(name) is None:
+            raise validation_error(f"ResourceConfig must name {name}.")
+    if resources.get("VolumeKmsKeyId") is not None and has_local_storage(resources["InstanceType"]):
+        given = resources["InstanceType"]
+        raise validation_error(
+            f"VolumeKmsKeyId is not supported for instance type {given}, which has local storage."
+        )
+    if resources["InstanceCount"] != 1:
+        raise validation_error("The local cloud runs training jobs of one instance.")

@@ -1,0 +1,229 @@
+"""One SageMaker training job, run as a process on this machine, its record kept up to date for
+those who watch.
+"""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local_cloud.containers.container import Container, ContainerSpec, start_container
+from local_cloud.containers.images import ImageError, LocalImage, job_environment, local_image
+from local_cloud.containers.quotas import Capacity, CapacityFileError, InsufficientCapacity
+from local_cloud.sagemaker.training.job_log import JobLog
+from local_cloud.sagemaker.training.opt_ml import DownloadError, OptMl
+from local_cloud.settings import Settings
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+GRACE_SECONDS = 120.0
+"""Between SIGTERM and SIGKILL."""
+NO_CAPACITY = (
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type or after "
+    "some time."
+)
+MESSAGES = {
+    "Starting": "Preparing the instances for training",
+    "Downloading": "Downloading input data",
+    "Training": "Training image download completed. Training in progress.",
+    "Uploading": "Uploading generated training model",
+    "Stopping": "Stopping the training job",
+}
+
+
+class JobFailed(Exception):
+    """The job ends Failed; the message is its failure reason."""
+
+
+@dataclass(kw_only=True)
+class TrainingRun:
+    """Runs the job of one record; `_turn` guards the record, which its own thread and the API's
+    write.
+    """
+
+    record: dict[str, Any]
+    account: str
+    region: str
+    folder: Path
+    settings: Settings
+    capacity: Capacity
+    stopped: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    _container: Container | None = None
+    _turn: threading.RLock = field(default_factory=threading.RLock)
+
+    def described(self) -> dict[str, Any]:
+        """What DescribeTrainingJob answers."""
+        with self._turn:
+            return copy.deepcopy(self.record)
+
+    def run(self) -> None:
+        """Runs the job; the record ends Completed, Failed or Stopped whatever happens."""
+        status, reason = (
+            "Failed",
+            "InternalServerError: We encountered an internal error. Please try again.",
+        )
+        try:
+            status, reason = self._run(), ""
+        except JobFailed as error:
+            reason = str(error)
+        finally:
+            self._finish(status, reason)
+
+    def stop(self) -> None:
+        """Asks the job to end; SageMaker gives it two minutes.
+
+        One that has ended stays as it ended.
+        """
+        with self._turn:
+            if self.ended.is_set():
+                return
+            self.stopped.set()
+            self._enter("Stopping", "Stopping")
+        container = self._container
+        if container is not None:
+            threading.Thread(target=container.stop, args=(GRACE_SECONDS,), daemon=True).start()
+
+    def kill(self) -> None:
+        """Ends the job at once, because the cloud ends."""
+        self.stopped.set()
+        container = self._container
+        if container is not None:
+            container.process.kill()
+
+    def _run(self) -> str:
+        self._enter("InProgress", "Starting")
+        self.folder.mkdir(parents=True)
+        try:
+            instance_type = self.capacity.take((self.record["ResourceConfig"]["InstanceType"],))
+        except CapacityFileError as error:
+            raise JobFailed(f"ClientError: {error}") from error
+        except InsufficientCapacity as error:
+            raise JobFailed(NO_CAPACITY) from error
+        try:
+            return self._train(self._image())
+        finally:
+            self.capacity.give_back(instance_type)
+
+    def _image(self) -> LocalImage:
+        try:
+            image = local_image(
+                self.record["AlgorithmSpecification"]["TrainingImage"], self.settings
+            )
+        except ImageError as error:
+            raise JobFailed(f"ClientError: Cannot pull the training image: {error}") from error
+        if not image.command:
+            raise JobFailed(
+                f"ClientError: {self.record['AlgorithmSpecification']['TrainingImage']} has no program `train`"
+            )
+        return image
+
+    def _train(self, image: LocalImage) -> str:
+        ml = OptMl(folder=self.folder / "ml", request=self.record)
+        self._enter("InProgress", "Downloading")
+        try:
+            ml.lay_out()
+        except DownloadError as error:
+            raise JobFailed(str(error)) from error
+        with self._turn:
+            if self.stopped.is_set():
+                return "Stopped"
+            self._enter("InProgress", "Training")
+        code = self._wait(image)
+        with self._turn:
+            self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
+        ml.keep()
+        reason = ml.failure()
+        ml.remove()
+        if code is None or self.stopped.is_set():
+            return "MaxRuntimeExceeded" if code is None else "Stopped"
+        if code != 0:
+            raise JobFailed(
+                f"AlgorithmError: {reason or 'the container left no reason'}, exit code: {code}"
+            )
+        return "Completed"
+
+    def _wait(self, image: LocalImage) -> int | None:
+        """The container's exit code; None when it took longer than it may."""
+        name = self.record["TrainingJobName"]
+        log = JobLog(
+            path=self.folder / "job.log",
+            group=LOG_GROUP,
+            stream=f"{name}/algo-1-{int(time.time())}",
+        )
+        home = self.folder / "home"
+        for place in (home, self.settings.state / "cache"):
+            place.mkdir(parents=True, exist_ok=True)
+        telling = log.begin()
+        places = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
+        spec = ContainerSpec(
+            command=(*image.command, *places),
+            environment={
+                **job_environment(
+                    image, self.settings, account=self.account, region=self.region, home=home
+                ),
+                "TRAINING_JOB_NAME": name,
+                **(self.record.get("Environment") or {}),
+            },
+            folder=self.folder,
+            log=log.path,
+            own_network=False,
+        )
+        self._container = container = start_container(spec)
+        if self.stopped.is_set():
+            container.process.kill()
+        try:
+            return container.process.wait(self.record["StoppingCondition"]["MaxRuntimeInSeconds"])
+        except subprocess.TimeoutExpired:
+            container.stop(GRACE_SECONDS)
+            return None
+        finally:
+            container.process.kill()
+            container.stop(0)
+            self._container = None
+            log.end()
+            telling.join()
+
+    def _enter(self, status: str, secondary: str, message: str = "") -> None:
+        now = time.time()
+        with self._turn:
+            transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
+            if transitions:
+                transitions[-1].setdefault("EndTime", now)
+            told = message or MESSAGES.get(secondary, "")
+            transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": told})
+            self.record.update(
+                TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now
+            )
+            if secondary == "Training":
+                self.record["TrainingStartTime"] = now
+
+    def _finish(self, status: str, reason: str) -> None:
+        with self._turn:
+            ended = "Stopped" if self.stopped.is_set() or status == "MaxRuntimeExceeded" else status
+            if ended == "Failed":
+                self.record["FailureReason"] = reason
+            self.record["TrainingEndTime"] = time.time()
+            self._enter(
+                ended, "MaxRuntimeExceeded" if status == "MaxRuntimeExceeded" else ended, reason
+            )
+            self.ended.set()
+
+
+def new_record(request: Mapping[str, Any], arn: str) -> dict[str, Any]:
+    """What DescribeTrainingJob answers of a job that has just been asked for."""
+    now = time.time()
+    return {
+        **request,
+        "TrainingJobArn": arn,
+        "TrainingJobStatus": "InProgress",
+        "SecondaryStatus": "Starting",
+        "SecondaryStatusTransitions": [],
+        "CreationTime": now,
+        "LastModifiedTime": now,
+    }

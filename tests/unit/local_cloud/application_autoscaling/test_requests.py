@@ -1,0 +1,204 @@
+import pytest
+
+from local_cloud.application_autoscaling.records import Key, Policy
+from local_cloud.application_autoscaling.requests import (
+    DIMENSION,
+    STEP,
+    TRACKING,
+    check_bounds,
+    check_policy,
+    key_of,
+    listed,
+    suspensions,
+    with_numbers,
+)
+from local_cloud.protocol.errors import AwsError
+
+pytestmark = pytest.mark.unit
+KEY = Key("sagemaker", "endpoint/e/variant/v", DIMENSION)
+PREDEFINED = {
+    "PredefinedMetricSpecification": {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
+}
+CUSTOM = {
+    "CustomizedMetricSpecification": {
+        "MetricName": "CPUUtilization",
+        "Namespace": "n",
+        "Statistic": "Average",
+    }
+}
+STEPS = {
+    "AdjustmentType": "ChangeInCapacity",
+    "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
+}
+
+
+def policy(configuration, name="other"):
+    return Policy(
+        key=KEY, name=name, kind=TRACKING, arn="a", created=0.0, configuration=configuration
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ServiceNamespace": "ecs"},
+        {"ResourceId": "endpoint/e"},
+        {"ScalableDimension": "ecs:service:DesiredCount"},
+    ],
+)
+def test_refuses_what_is_no_variant(change):
+    with pytest.raises(
+        AwsError, match="Unsupported service namespace, resource type or scalable dimension"
+    ):
+        key_of({**KEY.described(), **change})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (None, 4, "Minimum capacity must be specified"),
+        (1, None, "Maximum capacity must be specified"),
+        (-1, 4, "Minimum capacity cannot be less than 0"),
+        (5, 4, "Maximum capacity cannot be less than minimum capacity"),
+    ],
+)
+def test_refuses_bounds(low, high, said):
+    with pytest.raises(AwsError, match=said):
+        check_bounds(low, high)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        (None, "TargetTrackingScalingPolicyConfiguration must be specified"),
+        (
+            {**PREDEFINED},
+            "'targetTrackingScalingPolicyConfiguration.targetValue' failed to satisfy constraint: Member must not be null",
+        ),
+        ({**PREDEFINED, "TargetValue": 0}, "TargetValue must be greater than zero"),
+        (
+            {**PREDEFINED, **CUSTOM, "TargetValue": 5},
+            "Exactly one of .* must be specified, found both",
+        ),
+        ({"TargetValue": 5}, "Exactly one of .* must be specified, found neither"),
+        (
+            {
+                "TargetValue": 5,
+                "PredefinedMetricSpecification": {"PredefinedMetricType": "Invocations"},
+            },
+            "Value 'Invocations' at '.*predefinedMetricType' failed to satisfy constraint: Member must satisfy enum value set",
+        ),
+        (
+            {
+                "TargetValue": 5,
+                "PredefinedMetricSpecification": {
+                    "PredefinedMetricType": "ECSServiceAverageCPUUtilization"
+                },
+            },
+            "Scalable dimension sagemaker:variant:DesiredInstanceCount only supports the following predefined metric types",
+        ),
+        (
+            {"TargetValue": 5, "CustomizedMetricSpecification": {"MetricName": "m"}},
+            "takes MetricName, Namespace and Statistic, or Metrics",
+        ),
+        (
+            {**PREDEFINED, "TargetValue": 5, "ScaleInCooldown": -1},
+            "ScaleInCooldown must be greater than or equal to 0",
+        ),
+        (
+            {**PREDEFINED, "TargetValue": 9},
+            "Only one TargetTrackingScaling policy for a given metric specification is allowed.",
+        ),
+    ],
+)
+def test_refuses_a_tracking_policy(configuration, said):
+    with pytest.raises(AwsError, match=said):
+        check_policy({}, TRACKING, configuration, [policy({**PREDEFINED, "TargetValue": 5})])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"AdjustmentType": "More"}, "Member must satisfy enum value set: .ChangeInCapacity"),
+        ({"StepAdjustments": []}, "At least one step adjustment must be specified"),
+        (
+            {
+                "StepAdjustments": [
+                    {
+                        "MetricIntervalLowerBound": 5,
+                        "MetricIntervalUpperBound": 5,
+                        "ScalingAdjustment": 1,
+                    }
+                ]
+            },
+            "must exceed",
+        ),
+        (
+            {
+                "StepAdjustments": [
+                    {
+                        "MetricIntervalLowerBound": 0,
+                        "MetricIntervalUpperBound": 5,
+                        "ScalingAdjustment": 1,
+                    },
+                    {"MetricIntervalLowerBound": 6, "ScalingAdjustment": 2},
+                ]
+            },
+            "cannot overlap or have a gap, found one to 5 and one from 6",
+        ),
+    ],
+)
+def test_refuses_a_step_policy(change, said):
+    with pytest.raises(AwsError, match=said):
+        check_policy({}, STEP, {**STEPS, **change}, [])
+
+
+def test_takes_what_aws_takes():
+    check_policy(
+        {}, TRACKING, {**CUSTOM, "TargetValue": 5}, [policy({**PREDEFINED, "TargetValue": 5})]
+    )
+    check_policy({}, STEP, STEPS, [])
+    assert check_bounds(0, 0) == (0, 0)
+    assert suspensions({"SuspendedState": {"DynamicScalingInSuspended": "true"}}) == {
+        "DynamicScalingInSuspended": True
+    }
+
+
+def test_text_of_templates_becomes_numbers():
+    given = {
+        "TargetValue": "600",
+        "ScaleInCooldown": "60",
+        "DisableScaleIn": "true",
+        "StepAdjustments": [{"ScalingAdjustment": "-1"}],
+    }
+    typed = {
+        "TargetValue": 600.0,
+        "ScaleInCooldown": 60,
+        "DisableScaleIn": True,
+        "StepAdjustments": [{"ScalingAdjustment": -1}],
+    }
+    assert with_numbers(given) == typed
+
+
+def test_pages_cover_everything_once():
+    records = [{**KEY.described(), "PolicyName": f"p{number}"} for number in range(5)]
+    first = listed({"ServiceNamespace": "sagemaker", "MaxResults": 3}, "Policies", records)
+    second = listed(
+        {"ServiceNamespace": "sagemaker", "MaxResults": 3, "NextToken": first["NextToken"]},
+        "Policies",
+        records,
+    )
+    assert [each["PolicyName"] for each in first["Policies"] + second["Policies"]] == [
+        "p0",
+        "p1",
+        "p2",
+        "p3",
+        "p4",
+    ]
+    assert "NextToken" not in second
+    named = listed({"ServiceNamespace": "sagemaker", "PolicyNames": ["p3"]}, "Policies", records)
+    assert [each["PolicyName"] for each in named["Policies"]] == ["p3"]
+    with pytest.raises(AwsError, match="'serviceNamespace' failed to satisfy constraint"):
+        listed({}, "Policies", records)

@@ -1,0 +1,198 @@
+"""Requests against SageMaker's own API model: AWS's sentences, every fault at once, numbers out of
+text.
+"""
+
+import pytest
+
+from local_cloud.protocol.constraints import (
+    OPERATIONS,
+    RUNTIME,
+    SCALING,
+    api_model,
+    broken_rules,
+    checked_request,
+    hosting_instance_types,
+    shapes,
+)
+from local_cloud.protocol.errors import AwsError
+
+pytestmark = pytest.mark.unit
+FIRST = "productionVariants.1.member"
+BROKEN = "failed to satisfy constraint:"
+TO = {"DestinationS3Uri": "s3://b/c"}
+INPUT = {"CaptureOptions": [{"CaptureMode": "Input"}]}
+ROLE = "arn:aws:iam::000000000000:role/endpoint"
+VARIANT = {
+    "VariantName": "AllTraffic",
+    "ModelName": "m",
+    "InstanceType": "ml.g5.xlarge",
+    "InitialInstanceCount": 1,
+}
+
+
+def config(**changes):
+    return {"EndpointConfigName": "c", "ProductionVariants": [VARIANT | changes]}
+
+
+def said(operation, request):
+    with pytest.raises(AwsError) as error:
+        checked_request(operation, request)
+    return error.value
+
+
+@pytest.mark.parametrize("service", OPERATIONS)
+def test_every_pattern_of_the_models_is_one_that_python_reads(service):
+    for shape in shapes(service).values():
+        if "pattern" in shape:
+            broken_rules(shape, "x")
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "field", "allowed", "refused"),
+    [
+        (SCALING, "PutScalingPolicy", "PolicyName", "p 99 (fast)", "p\u00e4"),
+        (
+            SCALING,
+            "RegisterScalableTarget",
+            "ResourceId",
+            "endpoint/e/variant/\u00e4\U0001f682",
+            "endpoint/\x00",
+        ),
+        (RUNTIME, "InvokeEndpoint", "InferenceId", "trace 7", " trace"),
+        (RUNTIME, "InvokeEndpoint", "CustomAttributes", "a=1\tb", "a=\u00e4"),
+        (RUNTIME, "InvokeEndpoint", "TargetModel", "a/model.tar.gz", "a\nmodel"),
+    ],
+)
+def test_patterns_of_the_models_mean_what_they_mean_in_java(
+    service, operation, field, allowed, refused
+):
+    model = api_model(service)
+    shape = model.shapes[model.shapes[model.inputs[operation]]["members"][field]["shape"]]
+    assert [broken_rules(shape, value) == [] for value in (allowed, refused)] == [True, False]
+
+
+def test_instance_types_are_those_of_the_model():
+    assert {
+        "ml.g5.xlarge",
+        "ml.g6e.12xlarge",
+        "ml.p5en.48xlarge",
+        "ml.c7i.large",
+    } <= hosting_instance_types()
+    assert "ml.gr6.4xlarge" not in hosting_instance_types()
+
+
+def test_text_becomes_the_number_or_truth_that_the_model_wants():
+    typed = checked_request(
+        "CreateEndpointConfig", config(InitialInstanceCount="2", InitialVariantWeight="0.5")
+    )
+    assert (
+        typed["ProductionVariants"][0] | {"InitialInstanceCount": 2, "InitialVariantWeight": 0.5}
+        == typed["ProductionVariants"][0]
+    )
+    request = {"EndpointName": "e", "EndpointConfigName": "c", "RetainAllVariantProperties": "true"}
+    assert checked_request("UpdateEndpoint", request)["RetainAllVariantProperties"] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"InitialInstanceCount": 0},
+         f"Value '0' at '{FIRST}.initialInstanceCount' {BROKEN} Member must have value greater than or equal to 1"),
+        ({"InferenceAmiVersion": "al2023-gpu"},
+         f"Value 'al2023-gpu' at '{FIRST}.inferenceAmiVersion' {BROKEN} Member must satisfy enum value set: [al2-ami-sagemaker-"),
+        ({"VariantName": None}, f"Value null at '{FIRST}.variantName' {BROKEN} Member must not be null"),
+        ({"VariantName": "a_b"}, "Member must satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"),
+        ({"VolumeSizeInGB": 600}, "Member must have value less than or equal to 512"),
+        ({"InstancePools": [{"InstanceType": "ml.g5.xlarge", "Priority": 6}]},
+         "Value '6' at 'productionVariants.1.member.instancePools.1.member.priority'"),
+        ({"RoutingConfig": {"RoutingStrategy": "ROUND_ROBIN"}},
+         "Member must satisfy enum value set: [LEAST_OUTSTANDING_REQUESTS, RANDOM"),
+    ],
+)  # fmt: skip
+def test_refuses_a_variant(change, rule):
+    error = said("CreateEndpointConfig", config(**change))
+    assert (error.code, error.status) == ("ValidationException", 400)
+    assert error.message.startswith("1 validation error detected: ")
+    assert rule in error.message
+
+
+def test_refuses_every_fault_at_once():
+    error = said(
+        "CreateEndpointConfig", config(InitialInstanceCount=0, InstanceType="ml.g99.large")
+    )
+    assert error.message.startswith("2 validation errors detected: ")
+    assert "initialInstanceCount" in error.message
+    assert "'ml.g99.large' at 'productionVariants.1.member.instanceType'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("DataCaptureConfig", {"InitialSamplingPercentage": 101, **TO, **INPUT},
+         "Value '101' at 'dataCaptureConfig.initialSamplingPercentage'"),
+        ("DataCaptureConfig", {"InitialSamplingPercentage": 1, "DestinationS3Uri": "b/c", "CaptureOptions": []},
+         "2 validation errors detected: Value 'b/c' at 'dataCaptureConfig.destinationS3Uri'"),
+        ("AsyncInferenceConfig", {"ClientConfig": {"MaxConcurrentInvocationsPerInstance": 1001}, "OutputConfig": {}},
+         "'asyncInferenceConfig.clientConfig.maxConcurrentInvocationsPerInstance' failed to satisfy constraint"),
+        ("AsyncInferenceConfig", {}, "Value null at 'asyncInferenceConfig.outputConfig'"),
+    ],
+)  # fmt: skip
+def test_refuses_a_config(field, value, rule):
+    assert rule in said("CreateEndpointConfig", {**config(), field: value}).message
+
+
+@pytest.mark.parametrize(
+    ("environment", "rule"),
+    [
+        (
+            {"1A": "x"},
+            "Map keys must satisfy constraint: [Member must have length less than or equal to 1024",
+        ),
+        (
+            {"A": "x" * 1025},
+            "Map value must satisfy constraint: [Member must have length less than or equal to 1024",
+        ),
+        (
+            {f"A{number}": "x" for number in range(101)},
+            "Member must have length less than or equal to 100",
+        ),
+    ],
+)
+def test_refuses_an_environment(environment, rule):
+    container = {
+        "Image": "000000000000.dkr.ecr.us-east-1.amazonaws.com/x:1",
+        "Environment": environment,
+    }
+    request = {"ModelName": "m", "ExecutionRoleArn": ROLE, "PrimaryContainer": container}
+    assert rule in said("CreateModel", request).message
+
+
+def test_refuses_deployment_values():
+    routing = {
+        "Type": "CANARY",
+        "WaitIntervalInSeconds": 3601,
+        "CanarySize": {"Type": "PERCENT", "Value": 0},
+    }
+    deployment = {"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": routing}}
+    error = said(
+        "UpdateEndpoint",
+        {"EndpointName": "e", "EndpointConfigName": "c", "DeploymentConfig": deployment},
+    )
+    assert error.message.startswith("3 validation errors detected: ")
+    alarms = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "a"}] * 11}}
+    error = said(
+        "UpdateEndpoint",
+        {"EndpointName": "e", "EndpointConfigName": "c", "DeploymentConfig": alarms},
+    )
+    assert "Member must have length less than or equal to 10" in error.message
+
+
+@pytest.mark.parametrize("value", ["many", "1.5", ["1"], None])
+def test_refuses_a_value_of_another_kind(value):
+    if value is None:
+        assert checked_request("CreateEndpointConfig", config(VolumeSizeInGB=None))
+        return
+    assert (
+        said("CreateEndpointConfig", config(InitialInstanceCount=value)).code
+        == "SerializationException"
+    )

@@ -1,0 +1,93 @@
+"""SageMaker's List actions: what matches, in which order, a page at a time."""
+
+import pytest
+
+from local_cloud.protocol.errors import AwsError
+from local_cloud.protocol.listing import PAGE, listed
+
+pytestmark = pytest.mark.unit
+ENDPOINTS = [
+    {
+        "EndpointName": name,
+        "EndpointStatus": status,
+        "CreationTime": created,
+        "LastModifiedTime": created + 100,
+    }
+    for name, status, created in (
+        ("b-old", "InService", 1.0),
+        ("a-new", "Failed", 3.0),
+        ("c-mid", "InService", 2.0),
+    )
+]
+
+
+def names(found):
+    return [each["EndpointName"] for each in found["Endpoints"]]
+
+
+def asked(**request):
+    return names(listed(request, "Endpoints", "Endpoint", ENDPOINTS))
+
+
+def test_newest_comes_first_unless_another_order_is_asked_for():
+    assert asked() == ["a-new", "c-mid", "b-old"]
+    assert asked(SortOrder="Ascending") == ["b-old", "c-mid", "a-new"]
+    assert asked(SortBy="Name", SortOrder="Ascending") == ["a-new", "b-old", "c-mid"]
+    assert asked(SortBy="Status") == ["c-mid", "b-old", "a-new"]
+
+
+def test_oldest_comes_first_where_the_service_says_so():
+    assert names(listed({}, "Endpoints", "Endpoint", ENDPOINTS, descending=False)) == [
+        "b-old",
+        "c-mid",
+        "a-new",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "found"),
+    [
+        ({"NameContains": "-o"}, ["b-old"]),
+        ({"StatusEquals": "Failed"}, ["a-new"]),
+        ({"StatusEquals": "Creating"}, []),
+        ({"CreationTimeAfter": 2.0}, ["a-new"]),
+        ({"CreationTimeBefore": "1970-01-01T00:00:02Z"}, ["b-old"]),
+        ({"LastModifiedTimeAfter": 101.0, "LastModifiedTimeBefore": 103.0}, ["c-mid"]),
+    ],
+)
+def test_only_what_matches_is_listed(request_, found):
+    assert asked(**request_) == found
+
+
+def pages(many, **request):
+    token = {}
+    while True:
+        found = listed({**request, **token}, "Endpoints", "Endpoint", many)
+        yield names(found)
+        if "NextToken" not in found:
+            return
+        token = {"NextToken": found["NextToken"]}
+
+
+def test_every_record_is_on_one_page():
+    many = [
+        {**ENDPOINTS[0], "EndpointName": f"e{number:02}", "CreationTime": number}
+        for number in range(25)
+    ]
+    assert [len(page) for page in pages(many)] == [PAGE, PAGE, 5]
+    assert [len(page) for page in pages(many, MaxResults=25)] == [25]
+    assert [name for page in pages(many, MaxResults=7) for name in page] == [
+        f"e{number:02}" for number in reversed(range(25))
+    ]
+
+
+@pytest.mark.parametrize("token", ["zzz", "Zm9v", "5", "ZnJvbSAteA=="])
+def test_refuses_a_token_that_no_page_came_with(token):
+    with pytest.raises(AwsError, match="Invalid pagination token") as error:
+        asked(NextToken=token)
+    assert error.value.code == "ValidationException"
+
+
+def test_refuses_a_time_that_is_none():
+    with pytest.raises(AwsError, match="'soon' can not be converted to a Timestamp"):
+        asked(CreationTimeAfter="soon")

@@ -1,0 +1,129 @@
+"""Deployment configs as plans: shares, batches, and what SageMaker does not take."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_cloud.protocol.errors import AwsError
+from local_cloud.sagemaker.hosting.rollout import (
+    Rollout,
+    batches,
+    check_deployment,
+    linear_shares,
+    rollout,
+)
+
+pytestmark = pytest.mark.unit
+FOUR = {"AllTraffic": 4}
+
+
+def percent(value):
+    return {"Type": "CAPACITY_PERCENT", "Value": value}
+
+
+def count(value):
+    return {"Type": "INSTANCE_COUNT", "Value": value}
+
+
+def blue_green(kind, *, wait=60, termination=0, limit=None, **sizes):
+    policy = {"TrafficRoutingConfiguration": {"Type": kind, "WaitIntervalInSeconds": wait, **sizes}}
+    if termination:
+        policy["TerminationWaitInSeconds"] = termination
+    return {
+        "BlueGreenUpdatePolicy": policy
+        | ({} if limit is None else {"MaximumExecutionTimeoutInSeconds": limit})
+    }
+
+
+def rolling(size, **more):
+    return {"RollingUpdatePolicy": {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60, **more}}
+
+
+def test_no_deployment_config_is_all_at_once_and_unwatched():
+    assert rollout(None, FOUR) == Rollout()
+
+
+@pytest.mark.parametrize(
+    ("deployment", "shares"),
+    [
+        (blue_green("ALL_AT_ONCE"), (1.0,)),
+        (blue_green("CANARY", CanarySize=percent(30)), (0.3, 1.0)),
+        (blue_green("CANARY", CanarySize=count(1)), (0.25, 1.0)),
+        (blue_green("LINEAR", LinearStepSize=percent(50)), (0.5, 1.0)),
+        (blue_green("LINEAR", LinearStepSize=percent(40)), (0.4, 0.8, 1.0)),
+        (blue_green("LINEAR", LinearStepSize=count(1)), (0.25, 0.5, 0.75, 1.0)),
+    ],
+)
+def test_blue_green_shares(deployment, shares):
+    check_deployment(deployment, FOUR)
+    assert rollout(deployment, FOUR).shares == pytest.approx(shares)
+    assert not rollout(deployment, FOUR).is_rolling
+
+
+def test_rolling_batches_and_its_rollback():
+    plan = rollout(rolling(percent(50)), FOUR)
+    assert (plan.batches, plan.rollback_batches, plan.is_rolling) == ((2, 2), (4,), True)
+    assert rollout(
+        rolling(count(1), RollbackMaximumBatchSize=percent(50)), FOUR
+    ).rollback_batches == (2, 2)
+    assert rollout(rolling(percent(30)), {"a": 10}).batches == (3, 3, 3, 1)
+
+
+def test_waits_alarms_and_limit_are_kept():
+    deployment = {
+        **blue_green("ALL_AT_ONCE", wait=300, termination=120, limit=1800),
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "a"}, {"AlarmName": "b"}]},
+    }
+    plan = rollout(deployment, FOUR)
+    assert (plan.wait_seconds, plan.termination_wait_seconds, plan.limit_seconds, plan.alarms) == (
+        300,
+        120,
+        1800,
+        ("a", "b"),
+    )
+
+
+@given(st.floats(0.1, 0.5))
+def test_linear_steps_rise_to_all(step):
+    shares = linear_shares(step)
+    rises = [after - before for before, after in zip((0.0, *shares), shares, strict=False)]
+    assert shares[-1] == 1.0
+    assert all(0 < rise <= step + 1e-9 for rise in rises)
+
+
+@given(st.integers(1, 200), st.floats(0.05, 1.0))
+def test_batches_replace_every_instance_once(total, fraction):
+    found = batches(total, fraction)
+    assert sum(found) == total
+    assert max(found) <= max(1, total * fraction + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "said"),
+    [
+        ({**blue_green("ALL_AT_ONCE"), **rolling(percent(10))}, "Only one update policy should be used"),
+        (blue_green("CANARY"), "TrafficRoutingConfiguration of type CANARY requires CanarySize."),
+        (blue_green("LINEAR", CanarySize=percent(10)), "CanarySize is not allowed in a TrafficRoutingConfiguration"),
+        (blue_green("ALL_AT_ONCE", LinearStepSize=percent(10)), "LinearStepSize is not allowed"),
+        (blue_green("CANARY", CanarySize=percent(51)), "CanarySize must be less than or equal to 50% of the"),
+        (blue_green("CANARY", CanarySize=count(3)), "INSTANCE_COUNT 3 is 75% of the 4 instances of variant AllTraffic"),
+        (blue_green("LINEAR", LinearStepSize=percent(5)), "LinearStepSize must be 10-50%"),
+        (rolling(percent(60)), "MaximumBatchSize must be 5-50%"),
+        (rolling(percent(4)), "MaximumBatchSize must be 5-50%"),
+        (rolling(percent(50), RollbackMaximumBatchSize=percent(101)), "must be at most 100 percent, found 101."),
+        (blue_green("LINEAR", LinearStepSize=percent(50), wait=300, limit=600), "600 is not larger than 600"),
+        (rolling(percent(50), MaximumExecutionTimeoutInSeconds=600, WaitIntervalInSeconds=300), "600 is not larger than 600"),
+    ],
+)  # fmt: skip
+def test_refuses_a_deployment_config(deployment, said):
+    with pytest.raises(AwsError) as error:
+        check_deployment(deployment, FOUR)
+    assert error.value.code == "ValidationException"
+    assert said in error.value.message
+
+
+def test_refuses_rolling_with_several_variants():
+    with pytest.raises(
+        AwsError, match="not supported for endpoints with several variants, found a, b"
+    ):
+        check_deployment(rolling(percent(50)), {"a": 2, "b": 2})
