@@ -10,21 +10,26 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "test"
+WAITING = ("local_cloud", "contract")
+"""Tiers whose tests mostly wait for servers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """A folder of tests and the environment whose interpreter runs it."""
+    """A tier: test folders, the environments whose interpreters run them, and what they need."""
 
     name: str
     needs: str
     suites: tuple[tuple[str, str], ...]
     """(environment folder, test folder) pairs."""
+    processes: int = 1
+    """Tests that mostly wait are spread over several processes, a file in one of them."""
 
 
 TIERS = (
@@ -34,6 +39,8 @@ TIERS = (
         suites=(
             (".venv", "tests/unit/onboarding"),
             (".venv", "tests/unit/roundhouse"),
+            (".venv", "tests/unit/local_cloud"),
+            (".venv", "tests/unit/benchmarks"),
             (".venv", "tests/unit/template_rules"),
             (".venvs/server", "tests/unit/container"),
             (".venvs/builder", "tests/unit/engine_build"),
@@ -52,22 +59,27 @@ TIERS = (
         suites=((".venvs/builder", "tests/bindings"),),
     ),
     Tier(
-        name="contract",
-        needs="Triton 2.51 and the Python server",
-        suites=((".venv", "tests/contract"),),
+        name="gpu",
+        needs="an NVIDIA GPU with trtexec",
+        suites=((".venvs/builder", "tests/gpu"),),
     ),
     Tier(
         name="local_cloud",
         needs="MiniStack, cdk, namespaces",
         suites=((".venv", "tests/local_cloud"),),
+        processes=3,
     ),
-    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
+    Tier(
+        name="contract",
+        needs="Triton 2.51 and the Python server",
+        suites=((".venv", "tests/contract"),),
+    ),
 )
 
 
 @dataclass
 class Outcome:
-    """What one tier came to."""
+    """The counts of one tier."""
 
     tier: Tier
     seconds: float = 0.0
@@ -77,65 +89,74 @@ class Outcome:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the named tiers, or all. Exit code 1 when anything failed."""
+    """Run the named tiers, or all.
+
+    Exit code 1 when a test failed. Tiers that compute run one after the other; tiers that mostly
+    wait for servers run beside them.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "tiers",
-        nargs="*",
-        metavar="TIER",
-        help=f"one of {', '.join(tier.name for tier in TIERS)}; default: all",
-    )
-    wanted = parser.parse_args(arguments).tiers
-    unknown = sorted(set(wanted) - {tier.name for tier in TIERS})
+    names = ", ".join(tier.name for tier in TIERS)
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {names}; default: all")
+    chosen = parser.parse_args(arguments).tiers
+    unknown = sorted(set(chosen) - {tier.name for tier in TIERS})
     if unknown:
-        parser.error(
-            f"unknown tier {', '.join(unknown)}; allowed: {', '.join(tier.name for tier in TIERS)}"
-        )
-    outcomes = [_run(tier) for tier in TIERS if not wanted or tier.name in wanted]
-    _print_table(outcomes)
+        parser.error(f"unknown tier {', '.join(unknown)}; allowed: {names}")
+    tiers = [tier for tier in TIERS if not chosen or tier.name in chosen]
+    waiting = [tier for tier in tiers if tier.name in WAITING]
+    computing = [tier for tier in tiers if tier.name not in WAITING]
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = [
+            outcome
+            for group in pool.map(lambda group: [run_tier(t) for t in group], (computing, waiting))
+            for outcome in group
+        ]
+    print_table(outcomes)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def _run(tier: Tier) -> Outcome:
+def run_tier(tier: Tier) -> Outcome:
+    """Run the suites of a tier one after the other."""
     outcome = Outcome(tier=tier)
     begin = time.monotonic()
     for environment, folder in tier.suites:
-        print(f"\n=== {tier.name}: {folder} ({environment}; needs {tier.needs})", flush=True)
-        _run_suite(outcome, environment, folder)
+        run_suite(outcome, environment, folder)
     outcome.seconds = time.monotonic() - begin
     return outcome
 
 
-def _run_suite(outcome: Outcome, environment: str, folder: str) -> None:
+def run_suite(outcome: Outcome, environment: str, folder: str) -> None:
+    """Run one test folder with one environment's interpreter and print its output when it ends."""
+    tier = outcome.tier
     report = REPORTS / f"{folder.replace('/', '-')}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     python = ROOT / environment / "bin" / "python"
-    command = [
-        str(python),
-        "-m",
-        "pytest",
-        "-q",
-        "-rs",
-        "--durations=5",
-        f"--junitxml={report}",
-        folder,
-    ]
-    code = subprocess.run(command, cwd=ROOT, check=False, env=_environment()).returncode
+    spread = ("-n", str(tier.processes), "--dist", "loadfile") if tier.processes > 1 else ()
+    options = ("-q", "-rs", "--durations=5", f"--junitxml={report}", *spread)
+    print(f"=== begins: {folder}", flush=True)
+    result = subprocess.run(
+        (str(python), "-m", "pytest", *options, folder),
+        cwd=ROOT,
+        check=False,
+        env=test_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    title = f"=== {tier.name}: {folder} ({environment}; needs {tier.needs})"
+    print(f"\n{title}\n{result.stdout}", end="", flush=True)
     if not report.exists():
         outcome.failed += 1
-        print(
-            f"{folder}: pytest ended with code {code} and no report; run `make environments`.",
-            flush=True,
-        )
+        reason = f"pytest ended with code {result.returncode} and no report"
+        print(f"{folder}: {reason}; run `make environments`.", flush=True)
         return
     failed_before = outcome.failed
-    _count(outcome, report)
-    if code != 0 and outcome.failed == failed_before:
+    count_cases(outcome, report)
+    if result.returncode != 0 and outcome.failed == failed_before:
         outcome.failed += 1
 
 
-def _environment() -> dict[str, str]:
+def test_environment() -> dict[str, str]:
     quiet = {
         "CDK_VALIDATION": "false",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
@@ -144,7 +165,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **quiet}
 
 
-def _count(outcome: Outcome, report: Path) -> None:
+def count_cases(outcome: Outcome, report: Path) -> None:
     for case in ET.parse(report).getroot().iter("testcase"):
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
@@ -157,7 +178,7 @@ def _count(outcome: Outcome, report: Path) -> None:
             outcome.passed += 1
 
 
-def _print_table(outcomes: list[Outcome]) -> None:
+def print_table(outcomes: list[Outcome]) -> None:
     print(f"\n{'tier':<14}{'passed':>8}{'failed':>8}{'not run':>9}{'seconds':>9}  needs")
     for o in outcomes:
         print(
