@@ -36,6 +36,8 @@ class Order:
     model: ModelSpec
     platform: ServingPlatform
     compute_capability: str
+    gpu: str | None
+    """GPU model that the plan runs on alone; None for a CPU or a compatible plan."""
     runtime: RuntimeIdentity
     quantization: QuantizationMode
     engine_key: str
@@ -100,6 +102,7 @@ def order(options: Options, log: Log) -> Order:
         model=model,
         platform=deployment.platform,
         compute_capability=instance.compute_capability,
+        gpu=wanted.plan_gpu,
         runtime=runtime_identity(deployment.platform, instance),
         quantization=quantization_mode(model, deployment.platform),
         engine_key=wanted.engine_key,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.keys import plan_gpu
 from onboarding.lock import LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec, ScalingSpec
 from onboarding.platform import InstanceType, ServingPlatform
@@ -33,6 +34,11 @@ class Target:
     network_keys: dict[str, str]
     lock_entry: LockEntry | None
     """None: not built yet."""
+
+    @property
+    def plan_gpu(self) -> str | None:
+        """GPU model that the plan runs on alone; None for a CPU or a compatible plan."""
+        return plan_gpu(self.model, self.instance_type)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec, SourceSpec
+from onboarding.platform import InstanceType
 from onboarding.values import Precision, QuantizationMode
 
 RECIPE_VERSION = 3
@@ -65,16 +66,25 @@ def network_key(
     return _digest(inputs)
 
 
+def plan_gpu(spec: ModelSpec, instance: InstanceType) -> str | None:
+    """Return the GPU model that a plan built for an instance type runs on alone.
+
+    None: the engine of a CPU, or a plan that its hardware compatibility lets run on other models.
+    TensorRT plans are specific to the GPU model, unless a hardware compatibility level is set.
+    """
+    return instance.gpu if spec.engine.hardware_compatibility == "none" else None
+
+
 def engine_key(
     spec: ModelSpec,
     *,
     runtime: RuntimeIdentity,
-    compute_capability: str,
+    instance: InstanceType,
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
 ) -> str:
     """Address of one engine's archive: networks, exact runtime build, compute capability,
-    precision, profiles, budget, packaging.
+    GPU model where the plan runs on that model alone, precision, profiles, budget, packaging.
 
     Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never
     its bytes. Nor is
@@ -91,7 +101,8 @@ def engine_key(
             "name": spec.name,
             "networks": networks,
             "runtime": runtime.model_dump(mode="json"),
-            "compute_capability": compute_capability,
+            "compute_capability": instance.compute_capability,
+            "gpu": plan_gpu(spec, instance),
             "precision": spec.engine.precision,
             "optimization_profiles": [
                 p.model_dump(mode="json") for p in spec.engine.optimization_profiles

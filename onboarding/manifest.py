@@ -168,6 +168,9 @@ class Manifest(Value):
     platform: str
     runtime: RuntimeIdentity
     compute_capability: str
+    gpu: str | None = Field(None, exclude_if=lambda gpu: gpu is None)
+    """GPU model that the plan runs on alone, such as A10G. None, which is not written: a CPU, or a plan
+    built with a hardware compatibility level."""
     requested_precision: RequestedPrecision
     precision: Precision
     decision: str

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -97,6 +98,12 @@ def triton_registries() -> dict[str, str]:
     """The account whose registry holds AWS's Triton image, by region."""
     registries: dict[str, str] = _content("triton_registries.yaml")
     return registries
+
+
+def is_gpu_model(driver_name: str, gpu: str) -> bool:
+    """True when the driver's name of a GPU ("NVIDIA A10G") holds every word of a row's ("A10G")."""
+    found, wanted = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (driver_name, gpu))
+    return wanted <= found
 
 
 def aws_partition(region: str) -> str:

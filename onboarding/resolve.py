@@ -248,7 +248,7 @@ def _target(
     key = engine_key(
         model,
         runtime=runtime_identity(platform, instance),
-        compute_capability=instance.compute_capability,
+        instance=instance,
         quantization=quantization,
         dataset_digests=tree.dataset_digests,
     )

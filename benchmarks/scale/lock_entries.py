@@ -31,6 +31,7 @@ def lock_entry(
         "platform": deployment.platform.name,
         "runtime": runtime,
         "compute_capability": target.instance_type.compute_capability,
+        "gpu": target.plan_gpu,
         "requested_precision": target.model.engine.precision,
         "precision": "int8",
         "decision": "int8 is faster and within the budget",

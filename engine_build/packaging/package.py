@@ -108,6 +108,7 @@ def _manifest(shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged)
         "platform": order.platform.name,
         "runtime": order.runtime,
         "compute_capability": order.compute_capability,
+        "gpu": order.gpu,
         "requested_precision": order.model.engine.precision,
         "precision": chosen.precision,
         "decision": judged.decision.sentence,

@@ -11,6 +11,7 @@ from engine_build.errors import InputRefused
 from engine_build.order import Order
 from engine_build.runner import Command, Runner
 from engine_build.tensorrt.trtexec import PROGRAM, banner
+from onboarding.platform import is_gpu_model
 
 SMI = "nvidia-smi"
 QUERY = Command(
@@ -51,6 +52,12 @@ def check_host(order: Order, runner: Runner, *, forward_compatible: bool = False
             f"this machine's {host.gpu} has compute capability {host.compute_capability}, but engine {order.engine_key} is for "
             f"{wanted}, and plans run on the GPU they were built for; build it on a machine with {wanted}, as "
             "`roundhouse build` does."
+        )
+    if order.gpu is not None and not is_gpu_model(host.gpu, order.gpu):
+        raise InputRefused(
+            f"this machine's GPU is {host.gpu}, but engine {order.engine_key} is for {order.gpu}, and a plan built without "
+            f"hardware compatibility runs on its own GPU model only; build it on a machine with {order.gpu}, or set "
+            "`hardware_compatibility: same_compute_capability` in the model's engine."
         )
     least = order.platform.minimum_driver
     if least is not None and int(host.driver.split(".")[0]) < least and not forward_compatible:

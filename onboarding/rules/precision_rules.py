@@ -205,7 +205,8 @@ def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fa
             yield case.document.at_change(
                 ("endpoint", "instance_pools"), ("engine", "hardware_compatibility")
             ).fault(
-                f"{named} share an engine, both having compute capability {capability}, and its plan runs on one GPU model only",
+                f"{named} both have compute capability {capability}, for which a model has one engine, "
+                "and its plan runs on one GPU model only",
                 value="hardware_compatibility: none",
                 allowed="same_compute_capability, ampere+",
                 way_out="add `hardware_compatibility: same_compute_capability` to engine, or choose pools of one GPU",

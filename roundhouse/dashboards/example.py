@@ -51,6 +51,7 @@ def _manifest(deployment: Deployment, target: Target) -> Manifest:
         platform=deployment.platform.name,
         runtime=runtime,
         compute_capability=target.instance_type.compute_capability,
+        gpu=target.plan_gpu,
         requested_precision=target.model.engine.precision,
         precision=PRECISION,
         decision="an example",

@@ -25,6 +25,12 @@ def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str 
             f"{where}: the engine was made for compute capability {manifest.compute_capability}, "
             f"{target.instance_type.name} has {capability}; {again}."
         )
+    if manifest.gpu != target.plan_gpu:
+        locked, needed = ("any" if gpu is None else gpu for gpu in (manifest.gpu, target.plan_gpu))
+        return (
+            f"{where}: the engine was made for GPU model {locked}, "
+            f"{target.instance_type.name} needs {needed}; {again}."
+        )
     runtime = runtime_identity(deployment.platform, target.instance_type)
     if manifest.runtime != runtime:
         made = f"{manifest.runtime.name} {manifest.runtime.version}"

@@ -4,14 +4,13 @@ waiting and sharing add.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from onboarding.deployment import Deployment, Target
 from onboarding.manifest import BenchmarkRecord, Manifest
-from onboarding.platform import InstanceType
+from onboarding.platform import InstanceType, is_gpu_model
 from stacks.capacity.waiting import LEAST_COUNTED, counted_share
 
 
@@ -123,8 +122,7 @@ def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
     """
     if gpu is None or instance.gpu is None:
         return True
-    measured, needed = (re.findall(r"[a-z0-9]+", name.lower()) for name in (gpu, instance.gpu))
-    return any(measured[place : place + len(needed)] == needed for place in range(len(measured)))
+    return is_gpu_model(gpu, instance.gpu)
 
 
 def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:

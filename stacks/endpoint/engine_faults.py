@@ -37,6 +37,7 @@ def _comparisons(
     manifest = entry.manifest
     needed = runtime_identity(deployment.platform, target.instance_type)
     yield "compute capability", manifest.compute_capability, target.instance_type.compute_capability
+    yield "GPU model", _gpu(manifest.gpu), _gpu(target.plan_gpu)
     yield (
         "runtime",
         f"{manifest.runtime.name} {manifest.runtime.version}",
@@ -44,3 +45,7 @@ def _comparisons(
     )
     yield "key", manifest.engine_key, target.engine_key
     yield "archive", entry.archive.path, names.engine_archive_path(target.engine_key)
+
+
+def _gpu(model: str | None) -> str:
+    return "any" if model is None else model

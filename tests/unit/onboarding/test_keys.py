@@ -113,7 +113,7 @@ def keys(
     found["engine"] = engine_key(
         spec,
         runtime=runtime_identity(row, instance),
-        compute_capability=instance.compute_capability,
+        instance=instance,
         quantization=mode,
         dataset_digests=digests,
     )
@@ -174,12 +174,12 @@ def test_keys_are_golden():
     other bytes.
     """
     assert keys(MODEL) == {
-        "float": "d6867b2481208bf3faa5",
-        "int8": "911d97764f0a0cf48d63",
-        "engine": "45b49750da2def5129a4",
+        "float": "b1f02229fccc01647e4c",
+        "int8": "5d84d944e3a27ff880a2",
+        "engine": "87927e47c97695e8f201",
     }
     on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
-    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "cf7761ef3f94414553f4"
+    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "3347928a73adec37891d"
 
 
 def test_keys_are_the_same_in_another_order_of_the_file():
@@ -220,6 +220,25 @@ def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
 def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
     before, after = keys(MODEL), keys(changed("endpoint.instance_type", instance))
     assert {name for name in before if before[name] != after[name]} == {"engine"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ml.g6.xlarge", "ml.g6e.xlarge"),
+        ("ml.p5.48xlarge", "ml.p5en.48xlarge"),
+        ("ml.g7.2xlarge", "ml.g7e.2xlarge"),
+        ("ml.p4d.24xlarge", "ml.p4de.24xlarge"),
+    ],
+)
+def test_engine_key_holds_the_gpu_model_of_a_plan_for_that_model_alone(one, other):
+    def keys_on(instance, level):
+        on_instance = changed("endpoint.instance_type", instance)
+        return keys(changed("engine.hardware_compatibility", level, on_instance))
+
+    assert keys_on(one, "none")["engine"] != keys_on(other, "none")["engine"]
+    for level in ("same_compute_capability", "ampere+"):
+        assert keys_on(one, level) == keys_on(other, level)
 
 
 def test_engine_key_changes_with_the_tensorrt_build():

@@ -38,6 +38,7 @@ def entry_for(deployment: Deployment, target: Target, **changes) -> LockEntry:
         platform=deployment.platform.name,
         runtime=runtime_identity(deployment.platform, target.instance_type),
         compute_capability=target.instance_type.compute_capability,
+        gpu=target.plan_gpu,
         requested_precision=target.model.engine.precision,
         precision="fp32",
         decision="a test",

@@ -11,6 +11,7 @@ from engine_build.runner import Ended
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, same_tensorrt, trtexec_version
 
 A10G = "NVIDIA A10G, 580.95.05, 8.6, 23028"
+L4 = "NVIDIA L4, 580.95.05, 8.9, 23034"
 BANNER = "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model Options ===\n"
 
 
@@ -32,12 +33,14 @@ class Machine:
 def order(**changes):
     wanted = {
         "compute_capability": "8.6",
+        "gpu": "A10G",
         "tensorrt": "10.16.1.11",
         "minimum_driver": 580,
         **changes,
     }
     return SimpleNamespace(
         compute_capability=wanted["compute_capability"],
+        gpu=wanted["gpu"],
         engine_key="c0ffee",
         runtime=SimpleNamespace(version=wanted["tensorrt"]),
         platform=SimpleNamespace(name="triton-26.05", minimum_driver=wanted["minimum_driver"]),
@@ -85,6 +88,10 @@ def test_machine_of_the_order_is_taken():
     )
 
 
+def test_machine_of_another_gpu_model_builds_plans_of_a_compatible_level():
+    assert check_host(order(compute_capability="8.9", gpu=None), Machine(L4)).gpu == "NVIDIA L4"
+
+
 def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
     assert (
         check_host(
@@ -101,6 +108,11 @@ def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
             {"compute_capability": "8.9"},
             Machine(A10G),
             r"A10G has compute capability 8\.6, but engine c0ffee is for 8\.9",
+        ),
+        (
+            {"compute_capability": "8.9", "gpu": "L40S"},
+            Machine(L4),
+            r"GPU is NVIDIA L4, but engine c0ffee is for L40S.*hardware_compatibility",
         ),
         (
             {},
@@ -122,7 +134,7 @@ def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
         ),
         (
             {},
-            Machine(A10G, "NVIDIA L4, 580.95.05, 8.9, 23034"),
+            Machine(A10G, L4),
             r"several models \(NVIDIA A10G, NVIDIA L4\)",
         ),
         (

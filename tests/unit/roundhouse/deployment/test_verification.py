@@ -29,6 +29,7 @@ def test_a_fitting_engine_has_no_fault(pair):
     [
         ({"engine_key": "f" * 20}, "the model file asks for"),
         ({"compute_capability": "8.6"}, "made for compute capability 8.6, ml.c7i.large has cpu"),
+        ({"gpu": "L4"}, "made for GPU model L4, ml.c7i.large needs any"),
         ({"runtime": TENSORRT}, "made by tensorrt 10.16.1.11, the endpoint runs onnxruntime"),
     ],
 )
