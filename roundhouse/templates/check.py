@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from onboarding.nearest import did_you_mean, listed
-from roundhouse.errors import RoundhouseError
-from roundhouse.templates.files import TemplateFiles, template_files
+from roundhouse.errors import DeskError, RoundhouseError
 from roundhouse.wording import counted
 from template_rules.catalogue import hosting_region_names
 from template_rules.checking import Checked, checked
+from template_rules.files import TemplateFiles, template_files
 from template_rules.finding import Finding, order
 from template_rules.rule import ChangeRule
 from template_rules.rules import all_rules
@@ -68,7 +68,7 @@ def check_templates(
     version cannot be read, and for a region that no template is deployed to.
     """
     _refuse_unknown(region)
-    files = template_files(place, region=region)
+    files = _files(place, region)
     if not files.templates and not files.findings:
         others = f" ({counted(len(files.skipped), 'other file')})" if files.skipped else ""
         raise RoundhouseError(
@@ -96,6 +96,13 @@ def rules_as_dicts() -> list[dict[str, Any]]:
     ]
 
 
+def _files(place: Path, region: str | None) -> TemplateFiles:
+    try:
+        return template_files(place, region=region)
+    except FileNotFoundError as error:
+        raise DeskError(str(error)) from None
+
+
 def _refuse_unknown(region: str | None) -> None:
     known = hosting_region_names()
     if region is not None and region not in known:
@@ -109,7 +116,7 @@ def _readable(previous: Path, region: str | None) -> Sequence[Template]:
     """The templates of the previous version: without one, or with a damaged one, no change could be
     seen, and all seem well.
     """
-    files = template_files(previous, region=region)
+    files = _files(previous, region)
     if files.findings:
         damaged = "; ".join(f"{finding.file}: {finding.what}" for finding in files.findings)
         raise RoundhouseError(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from roundhouse.errors import DeskError
 from template_rules.finding import Finding
 from template_rules.rule import RuleFacts
 from template_rules.rules import KEY_TWICE, UNREADABLE
@@ -48,10 +47,10 @@ def template_files(place: Path, *, region: str | None = None) -> TemplateFiles:
     """Every template of a file, or of a folder and the folders inside; `region` is for stacks that
     do not say theirs.
 
-    Raises `DeskError` when there is no such place.
+    Raises `FileNotFoundError` when there is no such place.
     """
     if not place.exists():
-        raise DeskError(
+        raise FileNotFoundError(
             f"{place}: there is no such file or folder; name one that holds templates, such as cdk.out."
         )
     found = TemplateFiles()
