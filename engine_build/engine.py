@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.calibration_cache.step import check_calibration
 from engine_build.errors import InputRefused
 from engine_build.networks.network_store import Network
 from engine_build.order import Order
 from engine_build.runner import Runner
 from engine_build.shop import Shop
+from engine_build.steps.calibrate import check_calibration
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
-from engine_build.tensorrt.refusals import installed_bindings
+from engine_build.tensorrt.network import installed_bindings
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
 from onboarding.manifest import PlanRecord

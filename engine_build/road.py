@@ -85,10 +85,10 @@ def made(shop: Shop) -> LockEntry:
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.check.kept_checks import checked
     from engine_build.engine import check_machine, compiled, tried
-    from engine_build.judgement.judging import judge
     from engine_build.networks.preparation import prepare
+    from engine_build.ort import version
     from engine_build.packaging.package import package
-    from engine_build.runtimes.ort import version
+    from engine_build.steps.evaluate import judge
 
     check_machine(shop.order, shop.runner, forward_compatible=shop.settings.forward_compatible)
     if shop.order.is_cpu:
@@ -126,9 +126,9 @@ def _finished(shop: Shop) -> LockEntry | None:
 
 
 def _networks(shop: Shop) -> list[tuple[str, Path]]:
-    from engine_build.calibration_cache.step import cache_path
     from engine_build.check.kept_checks import check_names
     from engine_build.networks.reference import reference_path
+    from engine_build.steps.calibrate import cache_path
 
     networks = shop.networks()
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]

@@ -1,4 +1,6 @@
-"""`python -m engine_build.lengths`: a model's real text lengths, what padding them costs, and
+"""A file of real texts, or of their lengths, as token counts.
+
+`python -m engine_build.lengths`: a model's real text lengths, what padding them costs, and
 profiles and buckets for them.
 """
 
@@ -8,15 +10,13 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from engine_build.errors import BuildError, InputRefused
-from engine_build.lengths.proposal import proposal
-from engine_build.lengths.report import as_data, as_text
-from engine_build.lengths.texts import TokenCounts, token_counts
+from engine_build.lengths.proposal import as_data, as_text, proposal
 from engine_build.log import Log
 from engine_build.options import Parser
 from engine_build.runner import ProcessRunner, Runner
@@ -25,6 +25,40 @@ from onboarding.fault import FaultsError
 from onboarding.manifest import BenchmarkRecord
 from onboarding.resolve import target
 from onboarding.tree import read_tree
+
+AT_ONCE = 1024
+TokenCounts = Callable[[Sequence[str]], Sequence[int]]
+
+
+def token_counts(path: Path, counts: Callable[[], TokenCounts]) -> tuple[int, ...]:
+    """Tokens of every line: the number it is when all are, or else what the tokenizer makes of it.
+
+    Raises InputRefused.
+    """
+    try:
+        lines = [
+            line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+        ]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputRefused(
+            f"{path} cannot be read ({error}); give a UTF-8 file, one text or one length a line."
+        ) from error
+    if not lines:
+        raise InputRefused(f"{path} is empty; give one text or one length a line.")
+    if all(line.isascii() and line.isdigit() for line in lines):
+        return _positive(path, [int(line) for line in lines])
+    count = counts()
+    return tuple(
+        tokens
+        for begin in range(0, len(lines), AT_ONCE)
+        for tokens in count(lines[begin : begin + AT_ONCE])
+    )
+
+
+def _positive(path: Path, lengths: Sequence[int]) -> tuple[int, ...]:
+    if min(lengths) < 1:
+        raise InputRefused(f"{path} has a length of 0; a text has at least one token.")
+    return tuple(lengths)
 
 
 def main(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.feed import Feed
 from onboarding.manifest import TensorRecord
 

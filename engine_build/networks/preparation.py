@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine_build.calibration_cache.step import calibration_cache
 from engine_build.errors import NothingForInt8, SourceFault
-from engine_build.judgement.answers import rows_by_length
+from engine_build.evaluation.answers import rows_by_length
+from engine_build.evaluation.runtimes import Source
 from engine_build.machine import return_memory
 from engine_build.networks.network_store import Network, Networks
 from engine_build.networks.reference import keep_reference, kept_reference
-from engine_build.runtimes.ort import OrtNetwork
-from engine_build.runtimes.pytorch import Source
+from engine_build.ort import OrtNetwork
 from engine_build.samples.encoder import Encoder
 from engine_build.samples.feed import Array
 from engine_build.samples.sample_checks import check_calibration_classes, check_samples
@@ -26,6 +25,7 @@ from engine_build.shop import Shop
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
 from engine_build.sources.opsets import refuse_opset
 from engine_build.sources.source import Checkpoint, Fetching, fetch, intent
+from engine_build.steps.calibrate import calibration_cache
 from engine_build.store import store_at
 
 if TYPE_CHECKING:
@@ -168,6 +168,6 @@ def _int8(
     found = networks.find("int8", shop.order.network_keys["int8"])
     if found is not None:
         return found
-    from engine_build.int8.step import int8_network
+    from engine_build.steps.quantize import int8_network
 
     return int8_network(shop, networks, network, encoder, reference)

@@ -7,7 +7,6 @@ from typing import Any
 from engine_build import machine
 from engine_build.card.files import card_files
 from engine_build.engine import Candidate
-from engine_build.judgement.judging import Judged
 from engine_build.networks.network_store import Network
 from engine_build.networks.preparation import Prepared
 from engine_build.order import Order
@@ -15,6 +14,7 @@ from engine_build.packaging.archive import archive, entry_bytes, model_repositor
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
 from engine_build.shop import Shop
+from engine_build.steps.evaluate import Judged
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
 from onboarding.manifest import (

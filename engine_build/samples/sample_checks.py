@@ -8,7 +8,7 @@ from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.networks.network_store import Network
 from engine_build.order import Order
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.dataset import Samples
 from engine_build.samples.encoder import Encoder
 from engine_build.samples.tensors import TensorEncoder

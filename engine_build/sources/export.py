@@ -14,7 +14,7 @@ import torch
 from engine_build.errors import SourceFault
 from engine_build.networks.network_store import Network
 from engine_build.networks.observed import observed_outputs
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.dataset import Sample
 from engine_build.samples.encoder import by_length
 from engine_build.samples.feed import Feed, Shape

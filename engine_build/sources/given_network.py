@@ -17,7 +17,7 @@ from engine_build.errors import SourceFault
 from engine_build.networks.network_store import Network
 from engine_build.networks.observed import observed_outputs
 from engine_build.order import Order
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.encoder import Encoder
 from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.samples.tensors import DATATYPES, TensorEncoder

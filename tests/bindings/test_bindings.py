@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from container.tensorrt import surface as runtime
-from engine_build.calibration_cache import surface as calibration
+from engine_build.quantization import surface as calibration
 from tests.bindings.installed import ROOT, Bindings, NotToBeHadError, bindings
 from tests.bindings.touched import PROTOCOLS, UNKNOWN, Touch, touches
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.bindings
 
 BUILDS = {10: "10.16.1.11", 11: "11.4.0.106"}
 ROOMS = {
-    "engine_build/calibration_cache": (10,),
+    "engine_build/quantization": (10,),
     "engine_build/tensorrt": (10, 11),
     "container/tensorrt": (10, 11),
     "container/server/engines/tensorrt_plan.py": (10, 11),
 }
 """Folders and files where TensorRT and CUDA are touched, and the majors that the code is for."""
-SURFACES = {"engine_build/calibration_cache": calibration} | dict.fromkeys(
+SURFACES = {"engine_build/quantization": calibration} | dict.fromkeys(
     ("container/tensorrt", "container/server/engines/tensorrt_plan.py", "engine_build/tensorrt"),
     runtime,
 )
@@ -164,7 +164,7 @@ import numpy as np
 import tensorrt_bindings as trt
 from cuda.bindings import runtime
 from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
-from engine_build.calibration_cache.calibrator import DeviceBatches, calibrator
+from engine_build.quantization.calibrate import DeviceBatches, calibrator
 assert (tensorrt(), cuda_runtime()) == (trt, runtime)
 cache = Path(sys.argv[1])
 made = calibrator(trt, DeviceBatches(None, []), cache)

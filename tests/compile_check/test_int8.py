@@ -8,14 +8,14 @@ import onnx
 import pytest
 
 from engine_build.check.compile_check import compile_checks
-from engine_build.int8.layers import layers
-from engine_build.int8.qdq import quantized
 from engine_build.log import Log
 from engine_build.networks.network_store import Network
+from engine_build.quantization.layers import layers
+from engine_build.quantization.qdq import quantized
 from engine_build.runner import ProcessRunner
 from onboarding.model_spec import OptimizationProfileSpec
-from tests.unit.engine_build.int8.graphs import cnn, images, texts, transformer, vit
-from tests.unit.engine_build.int8.test_calibration import ranges
+from tests.unit.engine_build.quantization.graphs import cnn, images, texts, transformer, vit
+from tests.unit.engine_build.quantization.test_calibration import ranges
 
 pytestmark = pytest.mark.compile_check
 KINDS = {

@@ -9,10 +9,10 @@ import json
 import onnx
 import pytest
 
-from engine_build.calibration_cache.cache import cache_of
-from engine_build.calibration_cache.migration import migrated
 from engine_build.check import rtx
-from tests.unit.engine_build.calibration_cache.test_migration import IMAGES, network
+from engine_build.quantization.calibration_cache import cache_of
+from engine_build.quantization.migration import migrated
+from tests.unit.engine_build.quantization.test_migration import IMAGES, network
 
 pytestmark = pytest.mark.compile_check
 

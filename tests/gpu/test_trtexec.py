@@ -18,8 +18,8 @@ from onnx import helper, numpy_helper
 
 from engine_build.engine import Candidate, check_machine, compiled, fallback
 from engine_build.networks.network_store import Network
+from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner
-from engine_build.runtimes.ort import OrtNetwork
 from engine_build.store import FolderStore
 from engine_build.tensorrt.host import gpu_host, trtexec_version
 from engine_build.tensorrt.network import opened

@@ -48,7 +48,7 @@ class StandInRunner:
             return self._download(Path(command.argv[command.argv.index("-d") + 1]))
         if module == "engine_build.check.rtx":
             return self._check
-        assert module == "engine_build.runtimes.loading"
+        assert module == "engine_build.evaluation.footprint"
         return Ended(
             code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors=""
         )

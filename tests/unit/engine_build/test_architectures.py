@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine_build.errors import SourceFault
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.feed import Shape
 from engine_build.samples.text import TextEncoder
 from engine_build.sources.export import export

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
-from engine_build.judgement.answers import rows_in_order
+from engine_build.evaluation.answers import rows_in_order
+from engine_build.ort import OrtNetwork
 from engine_build.road import build
 from engine_build.runner import Ended
-from engine_build.runtimes.ort import OrtNetwork
 from engine_build.samples.text import TextEncoder
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of

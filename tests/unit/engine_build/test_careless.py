@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 from engine_build.__main__ import main
 from engine_build.errors import InputRefused
+from engine_build.evaluation.__main__ import main as runtimes
 from engine_build.lengths.__main__ import main as lengths
-from engine_build.runtimes.__main__ import main as runtimes
 from engine_build.settings import settings
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.trees import write_tensors_tree

@@ -10,9 +10,9 @@ import tarfile
 import pytest
 
 from engine_build.engine import check_machine, compiled
-from engine_build.judgement.judging import judge
 from engine_build.networks.preparation import prepare
 from engine_build.road import build
+from engine_build.steps.evaluate import judge
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime

@@ -11,8 +11,8 @@ import onnx
 import pytest
 
 from engine_build.errors import BudgetMissed
+from engine_build.ort import OrtNetwork
 from engine_build.road import build
-from engine_build.runtimes.ort import OrtNetwork
 from tests.unit.engine_build.architectures import (
     CLASSES,
     VISION,

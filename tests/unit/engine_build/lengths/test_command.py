@@ -8,8 +8,7 @@ import json
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.lengths.__main__ import main
-from engine_build.lengths.texts import token_counts
+from engine_build.lengths.__main__ import main, token_counts
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tiny import sentences, word_tokenizer, write_tree
 

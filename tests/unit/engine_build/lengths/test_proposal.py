@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_build.errors import InputRefused
-from engine_build.lengths.padding import bucketed, mixed
-from engine_build.lengths.proposal import percentiles, proposal
-from engine_build.lengths.report import as_data, as_text
-from engine_build.lengths.speed import row_seconds, useful_at_shapes
+from engine_build.lengths.padding import bucketed, mixed, row_seconds, useful_at_shapes
+from engine_build.lengths.proposal import as_data, as_text, percentiles, proposal
 from onboarding.manifest import BenchmarkRecord
 from onboarding.model_spec import OptimizationProfileSpec
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine_build.errors import SourceFault
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.samples.feed import Shape
 from engine_build.samples.text import TextEncoder
 from engine_build.sources.export import comparison_feeds, export, largest_difference

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.fixtures.recorded_gpu.tensorrt_names import TensorRTNames
 

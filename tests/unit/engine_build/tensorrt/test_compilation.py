@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from engine_build.calibration_cache.step import cache_path
 from engine_build.engine import check_machine, compiled, fallback
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.runtimes.contenders import opened
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.evaluation.runtimes import opened
+from engine_build.ort import OrtNetwork
+from engine_build.steps.calibrate import cache_path
 from engine_build.store import FolderStore
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, install_runtime

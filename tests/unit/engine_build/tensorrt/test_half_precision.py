@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import NetworkRefused
-from engine_build.runtimes.ort import OrtNetwork
+from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.half_precision import half_array, half_precision, write_half_precision
 
 TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"

@@ -1,1 +1,0 @@
-"""Explicit INT8: which layers, their ranges, the Q/DQ network, and what each layer costs."""

@@ -1,0 +1,130 @@
+"""Networks in ONNX Runtime on the CPU.
+
+A network in ONNX Runtime with its inputs and outputs bound to a device.
+
+On CUDA never executed where this repository was made; on the CPU the same lines run in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime
+
+from engine_build.errors import SourceFault
+from engine_build.machine import cores
+from engine_build.samples.feed import Array, Feed
+
+Device = Literal["cpu", "cuda"]
+CUDA_PROVIDER = "CUDAExecutionProvider"
+
+
+class OrtNetwork:
+    """A network, loaded."""
+
+    def __init__(self, network: Path | bytes, *, as_served: bool = False) -> None:
+        """`as_served` keeps the servers' busy waiting within a run; without it the machine's other
+        work suffers less.
+        """
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = cores()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "1" if as_served else "0"
+        )
+        # Threads that went on waiting busily after a run would take the cores from whatever is
+        # measured next.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        model = network if isinstance(network, bytes) else str(network)
+        try:
+            self._session = onnxruntime.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            raise SourceFault(
+                f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17."
+            ) from error
+        self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
+
+    def rows(self, feed: Feed) -> Array:
+        """float32 [rows, values]: each output flattened by row, one beside the other.
+
+        Raises SourceFault.
+        """
+        return flattened(self._session.run(None, {name: feed[name] for name in self.inputs}))
+
+    def values(self, names: Sequence[str], feed: Feed) -> dict[str, Array]:
+        """Some outputs by name."""
+        if not names:
+            # ONNX Runtime takes an empty list for all of them.
+            return {}
+        return dict(
+            zip(
+                names,
+                self._session.run(list(names), {name: feed[name] for name in self.inputs}),
+                strict=True,
+            )
+        )
+
+
+def flattened(outputs: Sequence[Array]) -> Array:
+    """Some outputs as float32 [rows, values]."""
+    if len({len(output) if output.ndim else 0 for output in outputs}) != 1:
+        told = ", ".join(str(list(output.shape)) for output in outputs)
+        raise SourceFault(
+            f"the network's outputs have shapes {told}; each needs the batch as its first axis."
+        )
+    rows = [np.asarray(output, dtype=np.float32).reshape(len(output), -1) for output in outputs]
+    beside: Array = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+    return beside
+
+
+def version() -> str:
+    """The ONNX Runtime of this process."""
+    return str(onnxruntime.__version__)
+
+
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
+
+
+class BoundNetwork:
+    """A network, loaded on a device; what the provider has no kernel for runs on the CPU, as it
+    would for a user.
+    """
+
+    def __init__(self, network: Path, *, device: Device = "cuda") -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        wanted = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                str(network), options, providers=wanted
+            )
+        except Exception as error:
+            raise SourceFault(
+                f"ONNX Runtime refuses the network: {' '.join(str(error).split())}"
+            ) from error
+        if PROVIDERS[device] not in self._session.get_providers():
+            raise SourceFault(
+                f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do not load."
+            )
+        self._device = device
+        self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
+        self._outputs = tuple(tensor.name for tensor in self._session.get_outputs())
+
+    def rows(self, feed: Feed) -> Array:
+        """float32 [rows, values]; inputs go to the device once, and only outputs come back."""
+        binding = self._session.io_binding()
+        for name in self.inputs:
+            binding.bind_ortvalue_input(
+                name, onnxruntime.OrtValue.ortvalue_from_numpy(feed[name], self._device, 0)
+            )
+        for name in self._outputs:
+            binding.bind_output(name, self._device, 0)
+        self._session.run_with_iobinding(binding)
+        return flattened(binding.copy_outputs_to_cpu())

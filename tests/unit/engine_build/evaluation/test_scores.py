@@ -1,0 +1,104 @@
+"""Scores of samples: 1 is the source model's own answer, in every metric.
+
+Intervals by resampling.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_build.evaluation.scores import (
+    agreements,
+    cosines,
+    hits,
+    mean_interval,
+    median_interval,
+    nearest,
+    ratio_interval,
+    relative_scores,
+)
+
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((300, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize("metric", [cosines, agreements, relative_scores])
+def test_same_rows_score_one(metric):
+    assert metric(ROWS, ROWS) == pytest.approx(np.ones(300), abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", [cosines, agreements, relative_scores])
+def test_opposite_rows_score_least(metric):
+    assert metric(-ROWS, ROWS).max() == pytest.approx(0.0 if metric is agreements else -1.0)
+
+
+def test_cosine_forgets_length_and_relative_error_does_not():
+    assert cosines(3 * ROWS, ROWS).min() == pytest.approx(1.0)
+    assert relative_scores(1.25 * ROWS, ROWS) == pytest.approx(np.full(300, 0.75), abs=1e-6)
+
+
+def test_zero_rows_score_by_whether_both_are_zero():
+    zero, one = np.zeros((1, 4)), np.ones((1, 4))
+    assert (cosines(zero, zero)[0], cosines(zero, one)[0], cosines(one, zero)[0]) == (1, 0, 0)
+    assert (
+        relative_scores(zero, zero)[0],
+        relative_scores(one, zero)[0],
+        relative_scores(zero, one)[0],
+    ) == (1, -1, 0)
+
+
+def test_agreement_and_hits_look_at_the_largest_value():
+    found = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
+    assert agreements(found, np.array([[0.0, 1.0], [0.0, 1.0], [5.0, 6.0]])).tolist() == [1, 0, 1]
+    assert hits(found, np.array([1, 1, 1])).tolist() == [1, 0, 1]
+
+
+def test_nearest_row_is_never_itself_whatever_the_block():
+    whole = nearest(ROWS, block=1000)
+    assert (whole != np.arange(300)).all()
+    assert (nearest(ROWS, block=7) == whole).all()
+    similarity = ROWS @ ROWS.T / np.outer(*[np.linalg.norm(ROWS, axis=1)] * 2)
+    np.fill_diagonal(similarity, -2)
+    assert (whole == similarity.argmax(axis=1)).all()
+
+
+VALUES = np.random.default_rng(1).normal(5.0, 2.0, size=400)
+
+
+def test_same_values_give_the_same_interval():
+    assert mean_interval(VALUES) == mean_interval(VALUES.copy())
+    assert median_interval(VALUES) == median_interval(VALUES.copy())
+
+
+def test_mean_interval_is_that_of_the_normal_approximation():
+    reach = 1.96 * VALUES.std() / np.sqrt(400)
+    assert mean_interval(VALUES) == pytest.approx(
+        (VALUES.mean() - reach, VALUES.mean() + reach), abs=0.02
+    )
+
+
+def test_interval_does_not_depend_on_how_many_draws_fit_into_memory():
+    assert mean_interval(VALUES, draws_at_once=400 * 3) == pytest.approx(
+        mean_interval(VALUES), abs=1e-12
+    )
+
+
+def test_values_that_are_all_the_same_have_an_interval_without_width():
+    assert mean_interval(np.ones(100)) == (1.0, 1.0)
+
+
+def test_more_samples_give_a_narrower_interval():
+    few, many = mean_interval(VALUES[:50]), mean_interval(VALUES)
+    assert few[1] - few[0] > 2 * (many[1] - many[0])
+
+
+def test_ratio_is_drawn_in_pairs():
+    below = np.random.default_rng(2).integers(0, 2, size=200).astype(float)
+    assert ratio_interval(below, below) == (1.0, 1.0)
+
+
+def test_ratio_leaves_draws_out_that_have_nothing_to_divide_by():
+    below = np.zeros(100)
+    below[0] = 1
+    assert ratio_interval(below, below) == (1.0, 1.0)

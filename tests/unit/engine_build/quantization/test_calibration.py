@@ -1,0 +1,197 @@
+"""Where histograms are cut.
+
+Ranges that move from activations into weights.
+
+Ranges from samples that stream by.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+from onnxruntime.quantization.calibrate import HistogramCollector
+
+from engine_build.errors import InputRefused, SourceFault
+from engine_build.quantization.calibration import (
+    BINS,
+    KEPT_ROWS,
+    best_smoothing,
+    calibrated,
+    entropy_threshold,
+    first_pass,
+    percentile_threshold,
+    smoothing_scales,
+)
+from engine_build.quantization.layers import Activations, layers
+from tests.unit.engine_build.quantization.graphs import (
+    INNER,
+    LOUD,
+    WIDTH,
+    cnn,
+    images,
+    texts,
+    transformer,
+)
+
+MAXIMUM = 40.0
+
+
+@pytest.fixture(scope="module")
+def heavy_tail():
+    values = np.abs(np.random.default_rng(0).standard_normal(200_000)).astype(np.float32)
+    values[:3] = MAXIMUM
+    return values
+
+
+def histogram(values, bins):
+    return np.histogram(values, bins=bins, range=(0, MAXIMUM))[0]
+
+
+def test_entropy_with_2048_bins_clips_a_heavy_tail_where_max_does_not(heavy_tail):
+    assert BINS == 2048
+    assert 2.0 < entropy_threshold(histogram(heavy_tail, BINS), MAXIMUM) < 0.5 * MAXIMUM
+
+
+def test_entropy_with_128_bins_is_the_maximum_under_another_name(heavy_tail):
+    assert entropy_threshold(histogram(heavy_tail, 128), MAXIMUM) == MAXIMUM
+
+
+@pytest.mark.parametrize(("bins", "clips"), [(128, False), (BINS, True)])
+def test_onnx_runtime_own_entropy_clips_only_once_it_has_more_bins_than_its_default(
+    heavy_tail, bins, clips
+):
+    collector = HistogramCollector("entropy", True, bins, 128, 99.999, "same")
+    collector.collect({"tensor": [heavy_tail]})
+    _, high = collector.compute_collection_result()["tensor"][:2]
+    assert (high < 0.9 * MAXIMUM) == clips
+
+
+def test_percentile_leaves_out_the_few_largest(heavy_tail):
+    assert 3.0 < percentile_threshold(histogram(heavy_tail, BINS), MAXIMUM) < 5.0
+
+
+def test_entropy_keeps_a_range_that_is_used_evenly():
+    assert entropy_threshold(np.full(BINS, 1000), 1.0) > 0.95
+
+
+RANDOM = np.random.default_rng(0)
+WEIGHT = RANDOM.standard_normal((16, 8)).astype(np.float32)
+EVEN = RANDOM.uniform(-1, 1, (256, 16)).astype(np.float32)
+
+
+def largest(rows):
+    return np.abs(rows).max(axis=0)
+
+
+def test_a_loud_channel_gives_its_range_to_the_weight():
+    scales = smoothing_scales(np.array([100.0, 1.0]), [np.ones((2, 3), dtype=np.float32)], 0.7)
+    assert scales[0] / scales[1] == pytest.approx(100**0.7, rel=1e-4)
+
+
+def test_channels_that_are_alike_need_no_multiplication():
+    assert (
+        best_smoothing(largest(EVEN), EVEN, [WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)])
+        is None
+    )
+
+
+def test_a_loud_channel_is_smoothed_and_the_products_come_out_nearer():
+    loud = EVEN.copy()
+    loud[:, 2] *= 50
+    found = best_smoothing(largest(loud), loud, [WEIGHT])
+    assert found is not None
+    assert found.scales[2] == found.scales.max()
+
+
+def test_a_channel_that_is_always_zero_divides_by_no_zero():
+    silent = EVEN.copy()
+    silent[:, :2] = 0
+    assert (smoothing_scales(largest(silent), [WEIGHT], 0.95) > 0).all()
+
+
+def feed(rows):
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def ranges(model, rows, method="max", batch=8):
+    batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
+    return calibrated(
+        model, layers(model), lambda: map(feed, batches), batches=len(batches), method=method
+    )
+
+
+def test_padding_does_not_widen_a_range():
+    rows = texts(16, seed=1)
+    spoilt = [
+        row | {"x": np.where(row["attention_mask"][:, None] == 1, row["x"], 1e4).astype(np.float32)}
+        for row in rows
+    ]
+    # Padding reaches other tokens through the attention, but not the block's own input.
+    assert ranges(transformer(), spoilt)["x"].threshold == pytest.approx(
+        ranges(transformer(), rows)["x"].threshold
+    )
+
+
+def test_tensors_of_a_cnn_have_one_range_for_all_channels_and_no_smoothing():
+    found = ranges(cnn(), images(16, seed=1))
+    assert all(each.smoothing is None for each in list(found.values())[:2])
+    assert found["x"].threshold == pytest.approx(np.abs(feed(images(16, seed=1))["x"]).max())
+
+
+def test_the_loud_channel_behind_the_gelu_is_smoothed():
+    model = transformer()
+    behind = next(layer for layer in layers(model) if layer.follows_activation_function)
+    smoothing = ranges(model, texts(32, seed=1))[behind.activation].smoothing
+    assert smoothing is not None
+    assert smoothing.scales.shape == (INNER,)
+    assert smoothing.scales.argmax() == LOUD
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy"])
+def test_histogram_methods_cut_a_tail_that_max_keeps(method):
+    rows = images(64, seed=1)
+    rows[0]["x"][0, 0, 0] = 90.0
+    assert ranges(cnn(), rows, method)["x"].threshold < 60.0
+    assert ranges(cnn(), rows, "max")["x"].threshold == pytest.approx(90.0)
+
+
+def test_the_order_of_batches_and_their_size_decide_no_maximum():
+    rows = texts(24, seed=1)
+    found, other = first_passes(rows, 3), first_passes(rows[::-1], 8)
+    assert all(np.allclose(found[name].maxima, other[name].maxima, atol=1e-5) for name in found)
+
+
+def first_passes(rows, batch):
+    model = transformer()
+    activations = Activations(
+        model, {layer.activation: layer.channel_axis for layer in layers(model)}
+    )
+    batches = [feed(rows[begin : begin + batch]) for begin in range(0, len(rows), batch)]
+    return first_pass(activations.rows(batches), rows_per_batch=4)
+
+
+def test_what_is_kept_does_not_grow_with_the_samples():
+    def stream(batches):
+        random = np.random.default_rng(0)
+        return ({"tensor": random.standard_normal((1000, WIDTH))} for _ in range(batches))
+
+    few, many = (
+        first_pass(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].sample
+        for count in (4, 64)
+    )
+    assert len(few) == len(many) == KEPT_ROWS
+
+
+def test_refuses_no_samples():
+    with pytest.raises(InputRefused, match="no samples"):
+        calibrated(cnn(), layers(cnn()), list, batches=0, method="max")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_refuses_nan_and_inf_by_the_tensor_name(value):
+    model = cnn()
+    bias = model.graph.initializer[1]
+    bias.CopyFrom(numpy_helper.from_array(np.full(8, value, dtype=np.float32), bias.name))
+    with pytest.raises(SourceFault, match=r"tensor t\d becomes NaN or Inf"):
+        ranges(model, images(8, seed=1))

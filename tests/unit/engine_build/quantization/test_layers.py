@@ -1,0 +1,136 @@
+"""Which layers INT8 pays for.
+
+Multiply-accumulates, counted by hand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from engine_build.quantization.layers import layers, multiply_accumulates, share
+from tests.unit.engine_build.quantization.graphs import (
+    CLASSES,
+    INNER,
+    WIDTH,
+    Graph,
+    chain,
+    cnn,
+    images,
+    texts,
+    transformer,
+    vit,
+)
+from tests.unit.engine_build.quantization.test_calibration import feed
+
+
+@pytest.mark.parametrize(
+    ("model", "operators"),
+    [
+        (transformer(), ["MatMul"] * 6 + ["Gemm"]),
+        (cnn(), ["Conv", "Conv", "Gemm"]),
+        (vit(), ["Conv"] + ["MatMul"] * 7),
+    ],
+    ids=["transformer", "cnn", "vit"],
+)
+def test_layers_with_weights_are_found_and_products_of_activations_are_not(model, operators):
+    assert [layer.operator for layer in layers(model)] == operators
+
+
+def test_transformer_has_one_layer_behind_its_gelu():
+    assert [layer.follows_activation_function for layer in layers(transformer())] == [False] * 5 + [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Erf", "Tanh"])
+def test_matmul_behind_an_activation_function_is_found_by_structure(operator):
+    assert [layer.follows_activation_function for layer in layers(chain(operator, "Identity"))] == [
+        False,
+        True,
+    ]
+
+
+def test_normalisation_between_ends_the_walk():
+    assert [layer.follows_activation_function for layer in layers(chain("Relu", "Softmax"))] == [
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(("turned", "axis"), [(0, 1), (1, 0)])
+def test_gemm_has_its_scales_along_its_output_channels(turned, axis):
+    graph = Graph(0)
+    scores = graph.node("Gemm", "x", graph.weight(4, 4), transB=turned)
+    assert (
+        layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[0].column_axis
+        == axis
+    )
+
+
+def test_weights_in_constant_nodes_and_behind_identities_are_weights():
+    model = chain("Relu")
+    first, second = model.graph.initializer
+    constant = helper.make_node(
+        "Constant",
+        [],
+        ["held"],
+        value=numpy_helper.from_array(numpy_helper.to_array(first), "held"),
+    )
+    model.graph.node.insert(0, constant)
+    model.graph.node.insert(1, helper.make_node("Identity", [second.name], ["alias"]))
+    matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
+    matmuls[0].input[1], matmuls[1].input[1] = "held", "alias"
+    onnx.checker.check_model(model)
+    assert [layer.weight for layer in layers(model)] == ["held", second.name]
+
+
+@pytest.mark.parametrize("attribute", [{"alpha": 0.5}, {"transA": 1}])
+def test_gemm_that_is_more_than_a_product_stays_in_float(attribute):
+    graph = Graph(0)
+    scores = graph.node("Gemm", "x", graph.weight(4, 4), **attribute)
+    assert layers(graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4)) == ()
+
+
+def test_double_precision_stays_as_it_is():
+    model = chain("Relu")
+    first = model.graph.initializer[0]
+    first.CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(first).astype(np.float64), first.name)
+    )
+    assert len(layers(model)) == 1
+
+
+def test_transformer_work_holds_the_products_of_activations():
+    tokens = 6
+    work = list(
+        multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens))).values()
+    )
+    projection, ffn, product = (
+        tokens * WIDTH * WIDTH,
+        tokens * WIDTH * INNER,
+        tokens * tokens * WIDTH,
+    )
+    assert work == [
+        projection,
+        projection,
+        projection,
+        product,
+        product,
+        projection,
+        ffn,
+        ffn,
+        WIDTH * CLASSES,
+    ]
+
+
+def test_convolution_work_is_pixels_times_kernel():
+    work = list(multiply_accumulates(cnn(), feed(images(1, seed=1))).values())
+    assert work == [64 * 8 * 3 * 9, 64 * 8 * 8 * 9, 8 * CLASSES]
+
+
+def test_share_is_a_part_of_all_work():
+    assert share({"a": 3, "b": 1}, ("a",)) == pytest.approx(0.75)

@@ -1,0 +1,81 @@
+"""Ranges by digest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_build.quantization.calibration import Range, Smoothing
+from engine_build.quantization.range_cache import RangeCache, ranges_digest
+from engine_build.store import FolderStore
+from tests.unit.engine_build.quantization.graphs import images
+
+RANGES = {
+    "/layer.0/MatMul": Range(
+        smoothing=Smoothing(alpha=0.9, scales=np.array([1.0, 20.0], dtype=np.float32)),
+        threshold=3.5,
+    ),
+    "x": Range(smoothing=None, threshold=1.25),
+}
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return RangeCache((FolderStore(tmp_path / "near"), FolderStore(tmp_path / "far")), tmp_path)
+
+
+@pytest.fixture
+def network(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"float")
+    return path
+
+
+def test_ranges_come_back_as_they_were(cache):
+    cache.keep("digest", RANGES)
+    found = cache.find("digest")
+    assert list(found) == list(RANGES)
+    assert found["x"] == RANGES["x"]
+    assert found["/layer.0/MatMul"].threshold == 3.5
+    assert found["/layer.0/MatMul"].smoothing.alpha == 0.9
+    assert np.array_equal(found["/layer.0/MatMul"].smoothing.scales, [1.0, 20.0])
+
+
+def test_another_store_is_asked_too(cache, tmp_path):
+    RangeCache((FolderStore(tmp_path / "far"),), tmp_path).keep("digest", RANGES)
+    assert cache.find("digest") is not None
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut short", b"no archive"])
+def test_a_damaged_file_is_none(cache, tmp_path, data):
+    cache.keep("digest", RANGES)
+    next((tmp_path / "near").rglob("*.npz")).write_bytes(data)
+    assert cache.find("digest") is None
+
+
+def test_a_file_with_any_byte_damaged_is_none_or_ranges(cache, tmp_path):
+    cache.keep("digest", RANGES)
+    path = next((tmp_path / "near").rglob("*.npz"))
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        assert cache.find("digest") is None or len(cache.find("digest")) == len(RANGES)
+
+
+def test_digest_changes_with_network_samples_order_and_method(network):
+    digests = {
+        ranges_digest(network, ("a", "b"), "max"),
+        ranges_digest(network, ("b", "a"), "max"),
+        ranges_digest(network, ("a",), "max"),
+        ranges_digest(network, ("a", "b"), "entropy"),
+        ranges_digest(network, images(2, seed=1), "max"),
+        ranges_digest(network, images(2, seed=2), "max"),
+    }
+    network.write_bytes(b"other")
+    assert len(digests | {ranges_digest(network, ("a", "b"), "max")}) == 7
+
+
+def test_digest_is_the_same_for_the_same(network):
+    assert ranges_digest(network, images(2, seed=1), "max") == ranges_digest(
+        network, images(2, seed=1), "max"
+    )

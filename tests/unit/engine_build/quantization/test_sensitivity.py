@@ -1,0 +1,167 @@
+"""Points, and the choice among them.
+
+The search, on a network of known costs: each layer in INT8 adds its own error to the answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_build.evaluation.accuracy import Standard, accuracy
+from engine_build.quantization.layers import Layer
+from engine_build.quantization.sensitivity import FIRST, STEPS, Point, Search, choice, drifts, table
+from onboarding.manifest import AccuracyRecord
+from onboarding.model_spec import BudgetSpec
+
+
+def point(share, mean, worst=0.99, low=None):
+    record = AccuracyRecord(
+        subject="search split",
+        metric="cosine",
+        mean=mean,
+        mean_interval=(mean if low is None else low, 1.0),
+        worst=worst,
+        samples=128,
+        nearest_neighbour_agreement=0.9,
+        budget_mean=0.99,
+        budget_worst=0.95,
+        verdict="pass",
+    )
+    return Point(int8=tuple(map(str, range(round(share * 10)))), share=share, accuracy=record)
+
+
+def test_choice_is_the_largest_share_inside_the_budget():
+    points = [point(0.3, 0.999), point(0.9, 0.98), point(0.7, 0.995)]
+    assert choice(points).share == 0.7
+
+
+@pytest.mark.parametrize(
+    "broken", [{"mean": 0.98}, {"mean": 0.995, "worst": 0.94}, {"mean": 0.991, "low": 0.989}]
+)
+def test_mean_worst_and_the_lower_end_of_the_interval_all_count(broken):
+    assert choice([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
+
+
+def test_without_a_point_inside_the_budget_the_closest_is_shown():
+    assert choice([point(0.9, 0.90), point(0.5, 0.97), point(0.7, 0.95)]).share == 0.5
+
+
+def test_facts_have_what_a_plot_needs():
+    facts = point(0.7, 0.995).facts(chosen=True)
+    assert facts == {
+        "share": 0.7,
+        "mean": 0.995,
+        "worst": 0.99,
+        "nearest_neighbour_agreement": 0.9,
+        "split": "search",
+        "holds": True,
+        "int8_layers": 7,
+        "chosen": True,
+    }
+
+
+def test_table_marks_the_chosen_point_and_starts_with_the_largest_share():
+    points = [point(0.3, 0.999), point(0.7, 0.995)]
+    assert table(points, points[1]).splitlines()[1:] == [
+        "     70.0%       7   0.99500   0.99000    0.900  <- chosen",
+        "     30.0%       3   0.99900   0.99000    0.900",
+    ]
+
+
+SAMPLES, VALUES = 128, 64
+REFERENCE = np.random.default_rng(0).standard_normal((SAMPLES, VALUES))
+
+
+def layer(node):
+    return Layer(
+        node=node,
+        operator="MatMul",
+        activation="x",
+        weight="w",
+        output=node,
+        column_axis=1,
+        follows_activation_function=False,
+    )
+
+
+class Network:
+    """Counts its runs."""
+
+    def __init__(self, errors):
+        random = np.random.default_rng(1)
+        self.errors = {
+            node: size * random.standard_normal((SAMPLES, VALUES)) for node, size in errors.items()
+        }
+        self.runs = []
+
+    def answers(self, int8):
+        self.runs.append(tuple(int8))
+        return REFERENCE + sum((self.errors[node] for node in int8), np.zeros_like(REFERENCE))
+
+
+def search(errors, *, mean, shares=None, worst=None):
+    network = Network(errors)
+    standard = Standard(
+        reference=REFERENCE, metric="cosine", budget=BudgetSpec(mean=mean, worst=worst)
+    )
+    shares = dict.fromkeys(errors, 1 / len(errors)) if shares is None else shares
+    found = Search(
+        layers=tuple(map(layer, errors)),
+        shares=shares,
+        reference=REFERENCE,
+        answers=network.answers,
+        judge=lambda rows: accuracy("search split", rows, standard),
+    ).run(lambda text: None)
+    return found, network
+
+
+def test_everything_is_int8_where_the_budget_allows_it():
+    found, _ = search({"a": 0.001, "b": 0.002}, mean=0.99)
+    assert found.chosen.int8 == ("a", "b")
+    assert found.chosen.share == pytest.approx(1.0)
+
+
+def test_the_dear_layer_leaves_and_the_cheap_ones_stay():
+    found, _ = search({"a": 0.001, "dear": 0.5, "b": 0.002}, mean=0.99)
+    assert found.chosen.int8 == ("a", "b")
+    assert found.leaving == ("dear", "b", "a")
+
+
+def test_cost_counts_for_the_share_it_buys():
+    found, _ = search(
+        {"small": 0.1, "large": 0.12}, mean=0.9999, shares={"small": 0.1, "large": 0.9}
+    )
+    assert found.leaving[0] == "small"
+
+
+def test_the_budget_edge_is_found_between_the_path_steps():
+    errors = {f"l{place}": 0.05 for place in range(60)} | {
+        f"dear{place}": 0.3 + place / 100 for place in range(7)
+    }
+    found, _ = search(errors, mean=0.92)
+    counts = sorted(len(point.int8) for point in found.points)
+    chosen = len(found.chosen.int8)
+    above = min(count for count in counts if count > chosen)
+    assert above == chosen + 1
+    assert not next(point for point in found.points if len(point.int8) == above).holds
+
+
+def test_a_search_runs_once_for_each_layer_and_few_times_more():
+    errors = {f"l{place}": 0.05 for place in range(60)}
+    _, network = search(errors, mean=0.97)
+    assert sum(len(run) == 1 for run in network.runs) <= len(errors) + 1
+    assert len(network.runs) <= len(errors) + STEPS + 1 + FIRST + 4
+
+
+def test_drift_of_a_layer_is_what_cosine_loses_for_unit_vectors():
+    unit = REFERENCE / np.linalg.norm(REFERENCE, axis=1, keepdims=True)
+    moved = unit + 0.01 * np.random.default_rng(2).standard_normal(unit.shape)
+    moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+    assert np.allclose(drifts(moved, unit), 1 - (moved * unit).sum(axis=1))
+
+
+def test_a_budget_that_nothing_holds_gives_the_closest_point():
+    found, _ = search({"a": 0.5, "b": 0.6}, mean=0.99999)
+    assert not found.chosen.holds
+    assert found.chosen.int8 == ("a",)

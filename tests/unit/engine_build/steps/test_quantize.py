@@ -1,0 +1,77 @@
+"""INT8 as a build asks for it: a search on one split, confirmed on another."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from engine_build.errors import InputRefused
+from engine_build.networks.preparation import prepare
+from engine_build.steps.quantize import quantization_of
+from engine_build.validated_frontier import main, validated_points
+from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.tiny import model, sentences, write_tree
+
+SEARCH = {"dataset": "models/data/search.txt", "samples": 100}
+
+
+def searching(**changes):
+    spec = model("tiny", "int8", **changes)
+    return {**spec, "engine": {**spec["engine"], "sensitivity_search": SEARCH}}
+
+
+@pytest.fixture
+def tools(wheel, tmp_path):
+    root = write_tree(tmp_path / "root", searching())
+    (root / SEARCH["dataset"]).write_text("\n".join(sentences(100, seed=3)))
+    return shop(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
+
+
+def said(tools):
+    return tools.log.path.read_text()
+
+
+def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
+    with tools.work:
+        tools.log.keep(tools.work.log_path)
+        prepared = prepare(tools)
+    facts = prepared.networks["int8"].facts
+    assert facts["search_samples"] == 100
+    assert facts["int8_layers"] == 12
+    assert "INT8 on the validation split" in said(tools) and "held" in said(tools)
+
+
+def test_frontier_is_judged_again_on_the_validation_split(tools):
+    with tools.work:
+        points = validated_points(tools)
+        again = prepare(tools).networks["int8"].facts["frontier"]
+    assert [len(point.int8) for point in points] == [point["int8_layers"] for point in again]
+    assert all(point.accuracy.samples == len(tools.order.validation) for point in points)
+    assert points[-1].accuracy.worst > points[0].accuracy.worst > 0.99
+
+
+def test_without_a_search_nothing_is_judged(wheel, tmp_path):
+    root = write_tree(tmp_path / "root", model("tiny", "int8"))
+    plain = shop(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
+    with plain.work:
+        plain.log.keep(plain.work.log_path)
+        assert "frontier" not in prepare(plain).networks["int8"].facts
+        assert "validation split" not in said(plain)
+        with pytest.raises(InputRefused, match="asks for no sensitivity_search"):
+            validated_points(plain)
+
+
+def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
+    with tools.work:
+        prepared = prepare(tools)
+        accuracy = tools.order.model.accuracy.model_copy(update={"metric": "accuracy"})
+        spec = tools.order.model.model_copy(update={"accuracy": accuracy})
+        by_label = dataclasses.replace(tools, order=dataclasses.replace(tools.order, model=spec))
+        with pytest.raises(InputRefused, match=r"dataset models/data/search.txt has no labels"):
+            quantization_of(by_label, prepared.networks["float"], prepared.encoder)
+
+
+def test_refuses_unknown_arguments_in_a_sentence(capsys):
+    assert main(["--wrong"]) == 1
+    assert capsys.readouterr().err.startswith("FAILED: the following arguments are required")
