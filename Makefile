@@ -41,7 +41,7 @@ schema: environments ## write schemas/*.schema.json anew
 
 platform-data: doctor ## compare our platform data with the SageMaker SDK's
 	@$(PYTHON) -m roundhouse.dev.environments --platform
-	@.venvs/platform/bin/python -m roundhouse.platform_data
+	@.venvs/platform/bin/python -m roundhouse.dev.platform_data
 
 clean: down ## remove every environment and everything built
 	@rm -rf .venv .venvs node_modules build cdk.out

@@ -22,11 +22,11 @@ from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
 from benchmarks.soak import soak
 from benchmarks.synth import synth
-from roundhouse.places import Places, places
+from roundhouse.paths import Paths, find_paths
 from roundhouse.processes import Processes
 from roundhouse.settings import inherited
 
-Benchmark = Callable[[Places, Processes, Mapping[str, str]], list[Measure]]
+Benchmark = Callable[[Paths, Processes, Mapping[str, str]], list[Measure]]
 BENCHMARKS: dict[str, Benchmark] = {
     "engine_build": engine_build,
     "bert_large": bert_large,
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]}; allowed: {', '.join(BENCHMARKS)}")
-    at, console = places(Path(__file__).parent), Console(width=130)
+    at, console = find_paths(Path(__file__).parent), Console(width=130)
     held = [_run(name, at, console) for name in names or BENCHMARKS]
     return 0 if all(held) else 1
 
 
-def _run(name: str, at: Places, console: Console) -> bool:
+def _run(name: str, at: Paths, console: Console) -> bool:
     print(f"=== {name}", flush=True)
     path = at.build / "bench" / f"{name}.json"
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from benchmarks.engine_build import build
 from benchmarks.measure import Bar, Measure
 from benchmarks.trees import sha256, tree_with
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
 PACKAGE = "random-bert-large"
@@ -18,7 +18,7 @@ VERSION = "1.0"
 LIMIT_MIB = 12 * 1024
 
 
-def bert_large(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def bert_large(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Peak memory and seconds. Raises ValueError when a step fails."""
     place = at.build / "bench" / "bert_large"
     shutil.rmtree(place, ignore_errors=True)

@@ -16,10 +16,10 @@ from dataclasses import replace
 from benchmarks.measure import Bar, Measure
 from benchmarks.scale.cloud import Desk, archived_entry
 from benchmarks.scale.many_models import many_models
-from roundhouse.deployment import deploying
-from roundhouse.places import Places
+from roundhouse.deploy import deployment
+from roundhouse.paths import Paths
 from roundhouse.processes import Processes
-from roundhouse.road import LOCAL
+from roundhouse.session import LOCAL
 
 COUNT = 100
 WITH_THE_DASHBOARD = COUNT + 1
@@ -34,14 +34,14 @@ COMMAND = (
 )
 
 
-def deploys(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def deploys(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Every measure, of one walk each. Raises ValueError when a walk does not do what it should."""
     place = at.build / "bench" / "deploys"
     shutil.rmtree(place, ignore_errors=True)
     tree = many_models(
         at.code, place / "tree", COUNT, environment=LOCAL, changes=CHANGES, built=archived_entry
     )
-    desk = Desk(places=replace(at, tree=tree.root, build=place / "build"))
+    desk = Desk(paths=replace(at, tree=tree.root, build=place / "build"))
     with desk.cloud():
         desk.publish()
         measures = [*_walk(desk, f"{COUNT} endpoints, the first time", exactly=WITH_THE_DASHBOARD)]
@@ -57,7 +57,7 @@ def deploys(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Me
 def _walk(desk: Desk, name: str, *, exactly: int, only: tuple[str, ...] = ()) -> Iterator[Measure]:
     """One `roundhouse deploy`: how many stacks it changed, and how long it took."""
     begin = time.monotonic()
-    done = deploying.deploy(desk.road(*only), rebuild_gone=False)
+    done = deployment.deploy(desk.session(*only), rebuild_gone=False)
     seconds = time.monotonic() - begin
     changed = len(done.deployed.changed)
     bars = (Bar(kind="at most", limit=exactly), Bar(kind="at least", limit=exactly))

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.child import Taken, measured
 from benchmarks.measure import Bar, Measure
 from benchmarks.trees import MODEL, SEARCH, tree_with
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
 QDQ = "int8 Q/DQ network"
@@ -32,7 +32,7 @@ class Build:
     store: Path
 
 
-def engine_build(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def engine_build(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Every measure of the builder. Raises ValueError when a build fails."""
     place = at.build / "bench" / "engine_build"
     shutil.rmtree(place, ignore_errors=True)
@@ -58,7 +58,7 @@ def engine_build(at: Places, run: Processes, variables: Mapping[str, str]) -> li
 
 
 def build(
-    at: Places,
+    at: Paths,
     run: Processes,
     variables: Mapping[str, str],
     tree: Path,

@@ -13,14 +13,14 @@ from benchmarks.servers.ground import minilm, rounds_wanted
 from benchmarks.servers.mix import kserve
 from benchmarks.servers.rounds import ratio, rounds, spread
 from benchmarks.servers.wrk import requests_file, wrk_program
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
 COMMAND = f"make bench BENCH=processes: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
 TWO = {"ROUNDHOUSE_HTTP_PROCESSES": "2"}
 
 
-def processes(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def processes(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """One against two HTTP processes. Raises ValueError when something cannot be measured."""
     place = at.build / "bench" / "processes"
     arena = Arena(place=place, wrk=wrk_program(place, run))

@@ -26,8 +26,8 @@ from benchmarks.scaling.record import Phase, Second, Walk, offered_rate
 from benchmarks.servers.ground import minilm
 from local_cloud import lifecycle
 from roundhouse import settings
-from roundhouse.aws.clients import session_clients
-from roundhouse.places import Places, places
+from roundhouse.aws.clients import aws_clients
+from roundhouse.paths import Paths, find_paths
 from roundhouse.processes import Processes
 
 PHASES = (
@@ -42,7 +42,7 @@ LOOK_SECONDS = 0.25
 REGION = "us-east-1"
 
 
-def scaling(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def scaling(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Walks, and leaves walk.json and walk.svg in build/bench/scaling.
 
     Raises ValueError when the endpoint does not answer.
@@ -50,9 +50,7 @@ def scaling(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Me
     place = at.build / "bench" / "scaling"
     ground = minilm(at, run, variables, place)
     with _cloud(at, place / "cloud", variables):
-        endpoint = ScaledEndpoint(
-            clients=session_clients(REGION), target=TARGET, low=LOW, high=HIGH
-        )
+        endpoint = ScaledEndpoint(clients=aws_clients(REGION), target=TARGET, low=LOW, high=HIGH)
         endpoint.create(ground.archive)
         walk = walked(endpoint)
     told = f"{walk.answered:,} requests, {walk.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
@@ -62,7 +60,7 @@ def scaling(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Me
 
 
 @contextmanager
-def _cloud(at: Places, state: Path, variables: Mapping[str, str]) -> Iterator[None]:
+def _cloud(at: Paths, state: Path, variables: Mapping[str, str]) -> Iterator[None]:
     """A local cloud of the walk's own."""
     address = lifecycle.start(at.code, state)
     try:
@@ -144,7 +142,7 @@ def _measure(name: str, value: float, unit: str, bar: Bar | None = None) -> Meas
     return Measure(name=name, value=float(value), unit=unit, command=COMMAND, bar=bar)
 
 
-def publish(at: Places, measures: Sequence[Measure], circumstances: Circumstances) -> None:
+def publish(at: Paths, measures: Sequence[Measure], circumstances: Circumstances) -> None:
     """Puts the plot and the record of the last walk into docs/."""
     place, docs = at.build / "bench" / "scaling", at.code / "docs"
     shutil.copyfile(place / "walk.svg", docs / "images" / "scaling-walk.svg")
@@ -173,7 +171,7 @@ def _row(measure: Measure) -> dict[str, object]:
 
 def main() -> int:
     """Walks once, and publishes the walk when it held."""
-    at = places(Path(__file__).parent)
+    at = find_paths(Path(__file__).parent)
     measures = scaling(at, Processes(), settings.inherited())
     for each in measures:
         print(f"{each.name}: {each.value:g} {each.unit} {each.verdict}")

@@ -28,7 +28,7 @@ from benchmarks.servers.mix import Asked, kserve, plain
 from benchmarks.servers.rounds import ratio, rounds, spread
 from benchmarks.servers.running import Running
 from benchmarks.servers.wrk import requests_file, wrk_program
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
 CHECKED = 8
@@ -37,7 +37,7 @@ COMMAND = f"make bench BENCH=server_cpu: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on t
 Found = Sequence[Mapping[str, Any]]
 
 
-def server_cpu(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def server_cpu(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Every measure on 64 sentences of 14 to 18 tokens, which the bars were set with.
 
     Raises ValueError when one fails.
@@ -45,7 +45,7 @@ def server_cpu(at: Places, run: Processes, variables: Mapping[str, str]) -> list
     return _measures(at, run, variables, "server_cpu", few=True)
 
 
-def server_cpu_wide(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def server_cpu_wide(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """The same on every sentence of models/data, of 4 to 128 tokens; the bars are not for these.
 
     Raises ValueError.
@@ -55,7 +55,7 @@ def server_cpu_wide(at: Places, run: Processes, variables: Mapping[str, str]) ->
 
 
 def _measures(
-    at: Places, run: Processes, variables: Mapping[str, str], name: str, *, few: bool
+    at: Paths, run: Processes, variables: Mapping[str, str], name: str, *, few: bool
 ) -> list[Measure]:
     place = at.build / "bench" / name
     arena = Arena(place=place, wrk=wrk_program(place, run))

@@ -13,14 +13,14 @@ from benchmarks.servers.ground import others, rounds_wanted
 from benchmarks.servers.mix import kserve, sentences
 from benchmarks.servers.rounds import ratio, rounds, spread
 from benchmarks.servers.wrk import requests_file, wrk_program
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
 COMMAND = f"make bench BENCH=server_echo: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
 NAMES = ("echo", "duplicate", "raw uvicorn")
 
 
-def server_echo(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def server_echo(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Every measure of the server without a model.
 
     Raises ValueError when something cannot be measured.

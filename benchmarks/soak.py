@@ -19,7 +19,7 @@ from benchmarks.servers.contenders import echo
 from benchmarks.servers.mix import Asked, binary, groups, kserve, plain, sentences
 from benchmarks.servers.running import Running
 from benchmarks.servers.wrk import Load, requests_file, wrk_program
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
 REQUESTS = 300 * 3600
@@ -39,7 +39,7 @@ class Sample:
     memory_mb: float
 
 
-def soak(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Memory over an hour-equivalent.
 
     Raises ValueError when the server fails or is too slow for it.

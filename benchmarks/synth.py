@@ -13,7 +13,7 @@ from benchmarks.measure import Bar, Measure
 from benchmarks.scale.application import Application
 from benchmarks.scale.many_models import ManyModels, many_models
 from benchmarks.servers.ground import rounds_wanted
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
 COUNTS = (1, 10, 100, 500)
@@ -25,7 +25,7 @@ LINEAR_BAR = 1.5
 """A further endpoint's cost among 500 against that among 100; 1 is a straight line."""
 
 
-def synth(at: Places, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
+def synth(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
     """Every measure. Raises ValueError when a run fails."""
     place = at.build / "bench" / "synth"
     shutil.rmtree(place, ignore_errors=True)
@@ -101,7 +101,7 @@ def _growth(whole: Mapping[int, Sequence[Taken]]) -> float:
 
 
 def _of_commands(
-    at: Places, run: Processes, variables: Mapping[str, str], place: Path
+    at: Paths, run: Processes, variables: Mapping[str, str], place: Path
 ) -> Iterator[Measure]:
     """The desk's own commands on as many models; `local` with no cloud in sight, since asking an
     account takes what it takes.

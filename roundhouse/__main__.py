@@ -14,7 +14,7 @@ def main() -> NoReturn:
     """Runs the command line; every error ends as one sentence on standard error and an exit code."""
     interruption.install()
     try:
-        from roundhouse.cli import exit_code
+        from roundhouse.cli.app import exit_code
 
         code = exit_code()
     except BaseException:

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli_options import Form, Format, Root
+from roundhouse.cli.options import Form, Format, Root
 
-EPILOG = "Example: roundhouse bench sentence-embedder --env local"
+EXAMPLE = "roundhouse bench sentence-embedder --env local"
 
 
 class Arriving(StrEnum):
@@ -118,9 +118,11 @@ def bench(
 
     By default: finds the highest rate that holds the SLO. Leaves a report as HTML and JSON.
     """
-    from roundhouse import commands
+    from roundhouse.load_test.command import load
     from roundhouse.load_test.traffic import Arrivals
     from roundhouse.load_test.wishes import Wishes
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
 
     wishes = Wishes(
         endpoint=endpoint,
@@ -152,4 +154,4 @@ def bench(
         record=record,
         command=shlex.join(["roundhouse", *sys.argv[1:]]),
     )
-    raise typer.Exit(commands.bench(root, wishes, form.value))
+    raise typer.Exit(load(current_paths(root), open_report(form), wishes, form.value))

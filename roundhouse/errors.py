@@ -2,12 +2,12 @@
 
 RoundhouseError        1   something asked for is refused: a fault in a file, a name that is not
 there
-├── BuildFailed        3   an engine was not built
-├── DeployFailed       4   AWS, or the local cloud, did not accept a deployment
-├── DeskError          5   this machine or the cloud is not ready: no local cloud, a port, a folder,
+├── BuildFailedError        3   an engine was not built
+├── DeployFailedError       4   AWS, or the local cloud, did not accept a deployment
+├── NotReadyError          5   this machine or the cloud is not ready: no local cloud, a port, a folder,
 the network
-│   └── CloudFault       what AWS refused, or why it was not reached
-└── AnswerWrong        6   an endpoint answered, and the answer is not what it must be
+│   └── AwsError       what AWS refused, or why it was not reached
+└── WrongAnswerError        6   an endpoint answered, and the answer is not what it must be
 
 Wrong usage exits 2, Ctrl-C 130.
 """
@@ -21,25 +21,25 @@ class RoundhouseError(Exception):
     exit_code = 1
 
 
-class BuildFailed(RoundhouseError):
+class BuildFailedError(RoundhouseError):
     """An engine was not built; locks and endpoints are as they were."""
 
     exit_code = 3
 
 
-class DeployFailed(RoundhouseError):
+class DeployFailedError(RoundhouseError):
     """A deployment was refused or rolled back."""
 
     exit_code = 4
 
 
-class DeskError(RoundhouseError):
+class NotReadyError(RoundhouseError):
     """The machine, its environments or the cloud behind it are not ready."""
 
     exit_code = 5
 
 
-class CloudFault(DeskError):
+class AwsError(NotReadyError):
     """What AWS refused, or why it was not reached; `reason` is AWS's code or botocore's kind of
     error.
     """
@@ -50,7 +50,7 @@ class CloudFault(DeskError):
         self.is_answer = is_answer
 
 
-class AnswerWrong(RoundhouseError):
+class WrongAnswerError(RoundhouseError):
     """An endpoint's answer is not what it must be."""
 
     exit_code = 6

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-SAY_AGAIN_SECONDS = 2.0
+from roundhouse import interruption
+
+UPDATE_SECONDS = 2.0
 REPEAT_SECONDS = 20.0
+PLAIN_WIDTH = 140
+"""Columns of a table that no terminal limits."""
 
 
 @dataclass(kw_only=True)
@@ -36,9 +43,7 @@ class Step:
             self.progress.update(
                 self.progress.task_ids[0], description=f"{self.title}  [dim]{escape(short)}[/dim]"
             )
-        elif self.seconds - self.said >= (
-            REPEAT_SECONDS if short == self.last else SAY_AGAIN_SECONDS
-        ):
+        elif self.seconds - self.said >= (REPEAT_SECONDS if short == self.last else UPDATE_SECONDS):
             self.said, self.last = self.seconds, short
             self.console.print(f"    … {self.seconds:5.1f} s  {escape(short)}", soft_wrap=True)
 
@@ -85,8 +90,8 @@ class Report:
             f"[green]✓[/green] {title}{detail}  [dim]{step.seconds:.1f} s[/dim]", soft_wrap=True
         )
 
-    def say(self, text: str) -> None:
-        """One line, as it is."""
+    def print(self, text: str) -> None:
+        """Print one line as it is."""
         self.console.print(escape(text), soft_wrap=True)
 
     def _clock(self, title: str) -> Progress:
@@ -94,3 +99,33 @@ class Report:
         progress = Progress(*columns, console=self.console, transient=True)
         progress.add_task(title, total=None)
         return progress
+
+
+def open_report(form: str = "text") -> Report:
+    """Return a report on standard output, or on standard error when the result is JSON."""
+    console = Console(stderr=form == "json", highlight=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return Report(console=console, check=interruption.check)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    right: Collection[str] = (),
+    title: str | None = None,
+) -> Table:
+    """Return a table of plain text; the columns in `right` are aligned to the right."""
+    result = Table(title=title, title_justify="left")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        result.add_column(column, overflow="fold", justify=justify)
+    for row in rows:
+        result.add_row(*map(escape, row))
+    return result

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.child import Taken, measured
 from roundhouse import settings
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
 
@@ -18,7 +18,7 @@ from roundhouse.processes import Command, Processes
 class Application:
     """app.py of this repository, writing into `place`."""
 
-    at: Places
+    at: Paths
     run: Processes
     variables: Mapping[str, str]
     place: Path

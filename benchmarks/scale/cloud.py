@@ -21,11 +21,11 @@ from local_cloud.containers.images import OVERRIDES_FILE
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, engine_archive_path
-from roundhouse.deployment import cdk
-from roundhouse.deployment.deploying import EARLY_STACKS
-from roundhouse.places import Places
+from roundhouse.deploy import cdk
+from roundhouse.deploy.deployment import EARLY_STACKS
+from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.road import LOCAL, Road, cloud_state, open_road
+from roundhouse.session import LOCAL, Session, cloud_folder, open_session
 
 PROGRAM = Path(__file__).parent / "programs" / "answers_ping.py"
 
@@ -34,35 +34,35 @@ PROGRAM = Path(__file__).parent / "programs" / "answers_ping.py"
 class Desk:
     """A tree, and the folder beside it in which its local cloud lives."""
 
-    places: Places
+    paths: Paths
 
-    def road(self, *endpoints: str) -> Road:
-        """The road of these endpoints, or of all; what it says is dropped."""
-        return open_road(
-            self.places, Report(console=Console(file=io.StringIO())), LOCAL, endpoints=endpoints
+    def session(self, *endpoints: str) -> Session:
+        """The session of these endpoints, or of all; what it says is dropped."""
+        return open_session(
+            self.paths, Report(console=Console(file=io.StringIO())), LOCAL, endpoints=endpoints
         )
 
     @contextmanager
     def cloud(self) -> Iterator[None]:
         """The local cloud, its account bootstrapped and the foundation deployed."""
-        state = cloud_state(self.places)
+        state = cloud_folder(self.paths)
         state.mkdir(parents=True, exist_ok=True)
         stand_in = {"python-server": {"command": [sys.executable, "-I", "-S", str(PROGRAM)]}}
         (state / OVERRIDES_FILE).write_text(json.dumps(stand_in), encoding="utf-8")
-        lifecycle.start(self.places.code, state)
+        lifecycle.start(self.paths.code, state)
         try:
-            road = self.road()
-            cdk.bootstrap(road)
-            cdk.deploy(road, only=EARLY_STACKS)
+            session = self.session()
+            cdk.bootstrap(session)
+            cdk.deploy(session, only=EARLY_STACKS)
             yield
         finally:
             lifecycle.stop(state)
 
     def publish(self, *endpoints: str) -> None:
         """Puts the archive of every engine where its lock is to find it."""
-        road = self.road(*endpoints)
-        bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
-        for deployment in road.deployments():
+        session = self.session(*endpoints)
+        bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
+        for deployment in session.deployments():
             for target in deployment.targets:
                 s3.put_object(
                     Bucket=bucket, Key=engine_archive_path(target.engine_key), Body=archive(target)

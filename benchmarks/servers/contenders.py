@@ -9,7 +9,7 @@ from benchmarks.servers.ground import MAX_TOKENS, Ground, checkpoint, free_port
 from benchmarks.servers.running import Contender
 from benchmarks.trees import MODEL
 from onboarding.serve_environment import serve_environment
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAIVE_PROCESSES = 2
@@ -25,13 +25,13 @@ def ours(ground: Ground, name: str = "ours", extra: Mapping[str, str] | None = N
     )
 
 
-def echo(at: Places, name: str = "echo", extra: Mapping[str, str] | None = None) -> Contender:
+def echo(at: Paths, name: str = "echo", extra: Mapping[str, str] | None = None) -> Contender:
     """The Python server whose engine answers a constant row."""
     return _python_server(at, (str(PROGRAMS / "echo.py"),), name, extra or {})
 
 
 def _python_server(
-    at: Places, argv: tuple[str, ...], name: str, extra: Mapping[str, str]
+    at: Paths, argv: tuple[str, ...], name: str, extra: Mapping[str, str]
 ) -> Contender:
     port = free_port()
     told = {
@@ -107,7 +107,7 @@ def triton(ground: Ground) -> Contender:
     return Contender(name="triton", argv=argv, port=port, folder=ground.place, environment=told)
 
 
-def raw_uvicorn(at: Places) -> Contender:
+def raw_uvicorn(at: Paths) -> Contender:
     """The least that uvicorn can do."""
     port = free_port()
     argv = (str(at.venv_python("bench")), str(PROGRAMS / "raw_uvicorn.py"), str(port))

@@ -18,8 +18,8 @@ from benchmarks.servers.mix import sentences
 from benchmarks.trees import MODEL, tree_with
 from roundhouse.dev.environments import Workshop, prepare
 from roundhouse.dev.recipes import BENCH
-from roundhouse.errors import DeskError
-from roundhouse.places import Places
+from roundhouse.errors import NotReadyError
+from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
 MAX_TOKENS = 128
@@ -29,7 +29,7 @@ MAX_TOKENS = 128
 class Ground:
     """An extracted archive and the real sentences that servers of it are asked."""
 
-    at: Places
+    at: Paths
     place: Path
     archive: Path
     texts: tuple[str, ...]
@@ -50,16 +50,16 @@ class Ground:
         return self.place / "texts.txt"
 
 
-def others(at: Places, run: Processes) -> None:
+def others(at: Paths, run: Processes) -> None:
     """Makes the environment of what our servers are measured against. Raises ValueError."""
     python = Path(os.path.realpath(sys.executable))
     try:
         prepare(Workshop(root=at.code, python=python, run=run, say=print, stop=run.stop), (BENCH,))
-    except DeskError as fault:
+    except NotReadyError as fault:
         raise ValueError(str(fault)) from fault
 
 
-def minilm(at: Places, run: Processes, variables: Mapping[str, str], place: Path) -> Ground:
+def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path) -> Ground:
     """The archive of MiniLM FP32, built by the real command line; a known engine is not built
     again. Raises ValueError.
     """

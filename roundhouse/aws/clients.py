@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from roundhouse.aws.faults import answered, unanswered, unmade, unread
-from roundhouse.errors import CloudFault
+from roundhouse.errors import AwsError
 
 Client = Any
 """A boto3 client, or what a test puts in its place."""
@@ -24,11 +24,11 @@ CONNECT_SECONDS = 10
 T = TypeVar("T")
 
 
-def session_clients(region: str) -> Clients:
+def aws_clients(region: str) -> Clients:
     """Clients of the process environment's credentials, each made when it is asked for, and not
     before.
 
-    Raises CloudFault where no client can be made of this shell's settings.
+    Raises AwsError where no client can be made of this shell's settings.
     """
     made: dict[str, Client] = {}
     sessions: list[Any] = []
@@ -46,7 +46,7 @@ def session_clients(region: str) -> Clients:
 
 @contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Turns an AWS client's error into one sentence, CloudFault."""
+    """Turns an AWS client's error into one sentence, AwsError."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -54,13 +54,13 @@ def calling(what: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code, said = answered(error)
-        raise CloudFault(f"{what}: {said}", reason=code, is_answer=True) from error
+        raise AwsError(f"{what}: {said}", reason=code, is_answer=True) from error
     except (BotoCoreError, ResponseParserError) as error:
         kind, said = unanswered(error)
-        raise CloudFault(f"{what}: {said}", reason=kind) from error
+        raise AwsError(f"{what}: {said}", reason=kind) from error
     except KeyError as error:
         kind, said = unread(error)
-        raise CloudFault(f"{what}: {said}", reason=kind, is_answer=True) from error
+        raise AwsError(f"{what}: {said}", reason=kind, is_answer=True) from error
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _making(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind, said = unmade(error)
-        raise CloudFault(f"{what}: {said}", reason=kind) from error
+        raise AwsError(f"{what}: {said}", reason=kind) from error
 
 
 def _session(region: str) -> Any:
@@ -104,7 +104,7 @@ def _config() -> Any:
 def frozen_credentials(what: str) -> Callable[[], Any]:
     """Gives the process environment's credentials as they are at each call.
 
-    Raises CloudFault where there are none.
+    Raises AwsError where there are none.
     """
     import boto3
     from botocore.exceptions import NoCredentialsError

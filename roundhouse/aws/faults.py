@@ -40,7 +40,7 @@ _BY_TYPE = {
     "InvalidProxiesConfigError": "correct HTTPS_PROXY and HTTP_PROXY",
     "SSLError": "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates",
     "ResponseParserError": NOT_AWS,
-    "PageInstead": "a proxy or a login page answers: log in there, set HTTPS_PROXY or NO_PROXY, or correct AWS_ENDPOINT_URL",
+    "HtmlResponseError": "a proxy or a login page answers: log in there, set HTTPS_PROXY or NO_PROXY, or correct AWS_ENDPOINT_URL",
 }
 _BY_CODE = {
     **dict.fromkeys(

@@ -15,14 +15,14 @@ FAILED = 500
 """A page with such a status may be of a load balancer of AWS's own; botocore asks again."""
 
 
-class PageInstead(BotoCoreError):  # type: ignore[misc, unused-ignore]
+class HtmlResponseError(BotoCoreError):  # type: ignore[misc, unused-ignore]
     """A page of HTML came, and nothing of AWS with it."""
 
     fmt = "a web page came in place of AWS's answer (HTTP {status})"
 
 
 def refuse_pages(session: Any) -> None:
-    """Makes every client of a boto3 session raise PageInstead for a page: an empty HEAD would say
+    """Makes every client of a boto3 session raise HtmlResponseError for a page: an empty HEAD would say
     that the object is there.
     """
     session.events.register("before-parse", _require_aws)
@@ -39,4 +39,4 @@ def _require_aws(response_dict: Mapping[str, Any], **_: object) -> None:
         close = getattr(response_dict["body"], "close", None)
         if close is not None:
             close()
-        raise PageInstead(status=response_dict["status_code"])
+        raise HtmlResponseError(status=response_dict["status_code"])

@@ -14,7 +14,7 @@ from onboarding.tree import read_tree
 from roundhouse.dashboards.picture import photographed
 from roundhouse.dashboards.pictures import Picture, pictures
 from roundhouse.errors import RoundhouseError
-from roundhouse.places import places
+from roundhouse.paths import find_paths
 from roundhouse.processes import Processes, Run
 
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wanted(wishes: argparse.Namespace) -> list[Picture]:
-    found = deployments(read_tree(places(Path.cwd(), wishes.root).tree), wishes.env)
+    found = deployments(read_tree(find_paths(Path.cwd(), wishes.root).tree), wishes.env)
     if not found:
         raise RoundhouseError(
             f"--env {wishes.env}: deploys no endpoint, so there is nothing to draw; add a model."

@@ -20,7 +20,7 @@ from pathlib import Path
 from roundhouse.dev import recipes
 from roundhouse.dev.command_script import install_command
 from roundhouse.dev.recipes import DEV_STAMP, NODE, RECIPES, STAMP, UV, Recipe
-from roundhouse.errors import DeskError
+from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome, Processes, Run
 
 AT_ONCE = 3
@@ -59,7 +59,7 @@ def prepare(
 ) -> tuple[str, ...]:
     """Makes whatever is missing and returns its names.
 
-    Raises DeskError with the first fault; what was made whole stays.
+    Raises NotReadyError with the first fault; what was made whole stays.
     """
     steps = tuple(r for r in chosen if workshop.missing(r) or (dev and workshop.missing_dev(r)))
     if recipes.WORKBENCH in chosen and not workshop.missing(recipes.WORKBENCH):
@@ -100,7 +100,7 @@ def _timed(workshop: Workshop, recipe: Recipe, *, dev: bool) -> None:
 
 
 def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
-    """Makes one environment, and its additions when asked. Raises DeskError."""
+    """Makes one environment, and its additions when asked. Raises NotReadyError."""
     folder = workshop.root / recipe.folder
     if workshop.missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +117,7 @@ def _all(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> Non
     for command in commands:
         outcome = workshop.run(command)
         if outcome.code != 0:
-            raise DeskError(_reason(recipe, command, outcome))
+            raise NotReadyError(_reason(recipe, command, outcome))
 
 
 def _reason(recipe: Recipe, command: Command, outcome: Outcome) -> str:
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
             _all(workshop, UV, recipes.locking(names, workshop.root))
         else:
             prepare(workshop, (recipes.PLATFORM,) if options.platform else RECIPES, dev=options.dev)
-    except DeskError as error:
+    except NotReadyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

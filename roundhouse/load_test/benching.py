@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from roundhouse.errors import AnswerWrong, RoundhouseError
+from roundhouse.errors import RoundhouseError, WrongAnswerError
 from roundhouse.load_test.asked import Asked
 from roundhouse.load_test.conducting import Conductor, Done
 from roundhouse.load_test.judgement.measured import Measured
@@ -32,7 +32,7 @@ from roundhouse.load_test.subject import asked
 from roundhouse.load_test.traffic import Loop
 from roundhouse.load_test.wishes import Wishes
 from roundhouse.load_test.wording import milliseconds, rate
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.report import Report, Step
 
 COLOURS = {Outcome.held: "green", Outcome.missed: "red"}
@@ -47,12 +47,12 @@ class Benched:
     data: Path
 
 
-def bench(at: Places, report: Report, wishes: Wishes) -> Benched:
+def bench(at: Paths, report: Report, wishes: Wishes) -> Benched:
     """Measures and writes. Ctrl-C ends the load and keeps what was measured; a second one ends the
     command.
 
-    Raises AnswerWrong, after the report is written, when no request was answered; RoundhouseError
-    and DeskError before the load.
+    Raises WrongAnswerError, after the report is written, when no request was answered; RoundhouseError
+    and NotReadyError before the load.
     """
     folder = _folder(at.build / "load" if wishes.output is None else wishes.output)
     order = asked(at, report, wishes)
@@ -181,6 +181,6 @@ def _require_answers(result: LoadResult, benched: Benched) -> None:
         return
     faults = [reason for each in result.phases for reason in each.faults]
     reason = faults[0] if faults else "none was sent"
-    raise AnswerWrong(
+    raise WrongAnswerError(
         f"{result.subject}: no request was answered ({reason}); the report is {benched.page}."
     )

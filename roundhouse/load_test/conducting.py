@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from roundhouse.errors import AnswerWrong
+from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.asked import Asked
 from roundhouse.load_test.driving.crew import Crew, crew
 from roundhouse.load_test.driving.orders import Job, Second
@@ -75,7 +75,7 @@ class Conductor:
     done: Done = field(default_factory=Done)
 
     async def conduct(self) -> Done:
-        """Runs it all. Raises DeskError when the load processes fail."""
+        """Runs it all. Raises NotReadyError when the load processes fail."""
         async with crew(self._job(), self._first_workers()) as made:
             await self._warm_up(made)
             if self.asked.phases:
@@ -197,7 +197,7 @@ class Conductor:
         measured = await self._run(made, phase, None)
         if measured.failed and not measured.answered:
             reason, _ = measured.faults.most_common(1)[0]
-            raise AnswerWrong(
+            raise WrongAnswerError(
                 f"{self.asked.subject}: all {measured.failed:,} requests of the warm-up failed ({reason})."
             )
 

@@ -6,7 +6,7 @@ import http.client
 import ssl
 from urllib.parse import urlsplit
 
-from roundhouse.errors import AnswerWrong, DeskError, RoundhouseError
+from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.load_test.asked import Asked
 from roundhouse.load_test.requests.signing import signer
 from roundhouse.load_test.wording import status_words
@@ -17,8 +17,8 @@ KEPT_BYTES = 4096
 def require_answer(asked: Asked) -> None:
     """Sends the first body and reads the answer's arrays.
 
-    Raises DeskError when nothing answers or a server is not ready, RoundhouseError when the request
-    is refused, AnswerWrong when
+    Raises NotReadyError when nothing answers or a server is not ready, RoundhouseError when the request
+    is refused, WrongAnswerError when
     the answer is not KServe v2's.
     """
     from container.wire import AnswerFault, arrays_of
@@ -31,14 +31,14 @@ def require_answer(asked: Asked) -> None:
                 f"{said}; `roundhouse status` shows what is deployed, `roundhouse deploy` deploys it."
             )
         if status >= 500:
-            raise DeskError(f"{said}; is the server ready (/ping)?")
+            raise NotReadyError(f"{said}; is the server ready (/ping)?")
         raise RoundhouseError(
             f"{said}; give the path, --model, --input and --binary that this server takes."
         )
     try:
         arrays_of(body, content_type)
     except AnswerFault as fault:
-        raise AnswerWrong(f"{asked.subject}: {fault}") from fault
+        raise WrongAnswerError(f"{asked.subject}: {fault}") from fault
 
 
 def _answer(asked: Asked) -> tuple[int, str, bytes]:
@@ -59,7 +59,7 @@ def _answer(asked: Asked) -> tuple[int, str, bytes]:
             if isinstance(fault, OSError) and fault.strerror
             else str(fault) or repr(fault)
         )
-        raise DeskError(
+        raise NotReadyError(
             f"{parts.scheme}://{parts.netloc}: does not answer ({said}); is the server, or the cloud, up?"
         ) from fault
     finally:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from roundhouse.choices import choices
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.asked import Asked
 from roundhouse.load_test.report.circumstances import cores
@@ -14,8 +13,9 @@ from roundhouse.load_test.requests.destination import Destination, server_url
 from roundhouse.load_test.requests.inputs import inputs
 from roundhouse.load_test.traffic import latency_stop
 from roundhouse.load_test.wishes import Wishes, phases, require_sound
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.report import Report
+from roundhouse.text import choices
 
 if TYPE_CHECKING:
     from onboarding.model_spec import ModelSpec
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
-def asked(at: Places, report: Report, wishes: Wishes) -> Asked:
-    """The whole load test. Raises RoundhouseError, DeskError, FaultsError."""
+def asked(at: Paths, report: Report, wishes: Wishes) -> Asked:
+    """The whole load test. Raises RoundhouseError, NotReadyError, FaultsError."""
     require_sound(wishes)
     made = phases(wishes)
     stop = None if wishes.stop is None else latency_stop(wishes.stop)
@@ -64,40 +64,38 @@ def asked(at: Places, report: Report, wishes: Wishes) -> Asked:
 
 
 def _endpoint(
-    at: Places, report: Report, wishes: Wishes
+    at: Paths, report: Report, wishes: Wishes
 ) -> tuple[str, Destination, ModelSpec, float | None]:
     """A SageMaker endpoint's address is boto3's own, so that the local cloud and VPC endpoints are
     found as boto3 finds them.
     """
-    from roundhouse import asking
-    from roundhouse.road import open_road
+    from roundhouse import invocation
+    from roundhouse.session import open_session
 
     assert wishes.endpoint is not None and wishes.environment is not None
-    road = open_road(at, report, wishes.environment)
-    deployments = road.deployments()
-    to, target = asking.address(deployments, wishes.endpoint, wishes.model)
+    session = open_session(at, report, wishes.environment)
+    deployments = session.deployments()
+    to, target = invocation.address(deployments, wishes.endpoint, wishes.model)
     slo = next(each.endpoint.latency_slo_ms for each in deployments if target in each.targets)
-    url = (
-        f"{road.clients('sagemaker-runtime').meta.endpoint_url}/endpoints/{to.endpoint}/invocations"
-    )
+    url = f"{session.clients('sagemaker-runtime').meta.endpoint_url}/endpoints/{to.endpoint}/invocations"
     headers = () if to.target_model is None else ((TARGET_MODEL, to.target_model),)
     subject = to.endpoint if to.target_model is None else f"{to.endpoint}, {target.model.name}"
     return (
         subject,
-        Destination(url=url, headers=headers, region=road.environment.region),
+        Destination(url=url, headers=headers, region=session.environment.region),
         target.model,
         slo,
     )
 
 
-def _server(at: Places, wishes: Wishes) -> tuple[str, Destination, ModelSpec | None, float | None]:
+def _server(at: Paths, wishes: Wishes) -> tuple[str, Destination, ModelSpec | None, float | None]:
     assert wishes.url is not None
     url = server_url(wishes.url)
     if wishes.model is None:
         return urlsplit(url).netloc, Destination(url=url), None, None
-    from roundhouse.road import sound_tree
+    from roundhouse.session import valid_tree
 
-    tree = sound_tree(at)
+    tree = valid_tree(at)
     if wishes.model not in tree.models:
         raise RoundhouseError(
             f"--model {wishes.model}: no such model; {choices(wishes.model, sorted(tree.models))}"
@@ -123,7 +121,7 @@ def _slo(tree: Tree, model: ModelSpec) -> float | None:
     return None if isinstance(place, JoinSpec) else place.latency_slo_ms
 
 
-def _input_file(at: Places, wishes: Wishes, model: ModelSpec | None) -> Path:
+def _input_file(at: Paths, wishes: Wishes, model: ModelSpec | None) -> Path:
     """What was given, else the samples that the model is judged by: a real mix of lengths."""
     if wishes.input is not None:
         return wishes.input

@@ -9,10 +9,10 @@ from typing import Any
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
 from roundhouse.aws.clients import Clients, calling, object_exists
-from roundhouse.errors import CloudFault
-from roundhouse.places import Places
+from roundhouse.errors import AwsError
+from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.road import LOCAL, cloud_state, open_road, sound_tree
+from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
 
 UNKNOWN = "unknown"
@@ -62,15 +62,15 @@ class State:
         return asdict(self)
 
 
-def state_of(at: Places, report: Report, environment: str) -> State:
+def state_of(at: Paths, report: Report, environment: str) -> State:
     """Looks; without the cloud, or without credentials, what lies there is unknown, and said why."""
     from local_cloud import lifecycle
     from onboarding.resolve import deployments
 
-    found = deployments(sound_tree(at), environment)
-    address = lifecycle.find(cloud_state(at))
+    found = deployments(valid_tree(at), environment)
+    address = lifecycle.find(cloud_folder(at))
     nobody = environment == LOCAL and address is None
-    looking = Looking(clients=None if nobody else open_road(at, report, environment).clients)
+    looking = Looking(clients=None if nobody else open_session(at, report, environment).clients)
     engines = tuple(
         engine_state(deployment, target, looking)
         for deployment in found
@@ -112,7 +112,7 @@ class Looking:
             return UNKNOWN
         try:
             return look(self.clients)
-        except CloudFault as fault:
+        except AwsError as fault:
             self._note(Unknown(column=column, reason=fault.reason, sentence=str(fault)))
             if not fault.is_answer:
                 self.unreached.add(column)

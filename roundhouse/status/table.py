@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from roundhouse.status.endpoints import Cost, EndpointState, MemoryState, VariantState
+from roundhouse.status.state import NOT_UP, State
 from stacks.scaling.targets import TargetValue
 
 UNKNOWN = "unknown"
@@ -22,6 +23,28 @@ COLUMNS = (
     "By the clock",
     "USD/h",
 )
+
+
+def state_table(state: State) -> Table:
+    """One row per model."""
+    table = Table(title=f"Environment {state.environment}", title_justify="left")
+    for column in ("Model", "Engine", "Lock", "Archive", "Endpoint"):
+        table.add_column(column, overflow="fold")
+    for each in state.engines:
+        lock = each.lock if each.precision is None else f"{each.lock}: {each.precision}"
+        endpoint = f"{each.endpoint} ({each.instance_type}): {each.endpoint_status}"
+        table.add_row(each.model, each.engine_key, lock, each.archive, endpoint)
+    return table
+
+
+def unknown_lines(state: State) -> Iterator[str]:
+    """Each reason why something is unknown, once; the line on the local cloud says its own."""
+    found = {
+        each.sentence.partition(": ")[2]: each.sentence
+        for each in reversed(state.unknown)
+        if each.reason != NOT_UP
+    }
+    yield from (f"Unknown, because: {sentence}" for sentence in reversed(found.values()))
 
 
 def endpoints_table(endpoints: Sequence[EndpointState]) -> Table:

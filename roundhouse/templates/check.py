@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from onboarding.nearest import did_you_mean, listed
-from roundhouse.errors import DeskError, RoundhouseError
-from roundhouse.wording import counted
+from roundhouse.errors import NotReadyError, RoundhouseError
+from roundhouse.text import quantity
 from template_rules.catalogue import hosting_region_names
 from template_rules.checking import Checked, checked
 from template_rules.files import TemplateFiles, template_files
@@ -36,9 +36,9 @@ class TemplateReport(Checked):
     def headline(self) -> str:
         """What it came to, in one sentence."""
         parts = [
-            counted(len(self.files.templates), "template"),
-            counted(self.errors, "error"),
-            counted(self.warnings, "warning"),
+            quantity(len(self.files.templates), "template"),
+            quantity(self.errors, "error"),
+            quantity(self.warnings, "warning"),
             f"{len(self.acknowledged)} acknowledged",
         ]
         return f"{', '.join(parts)}."
@@ -63,14 +63,14 @@ def check_templates(
 ) -> TemplateReport:
     """Checks every template of a place, and each against its previous version.
 
-    Raises `DeskError` when a place is not there, and `RoundhouseError` when it holds no template at
+    Raises `NotReadyError` when a place is not there, and `RoundhouseError` when it holds no template at
     all, when a previous
     version cannot be read, and for a region that no template is deployed to.
     """
     _refuse_unknown(region)
     files = _files(place, region)
     if not files.templates and not files.findings:
-        others = f" ({counted(len(files.skipped), 'other file')})" if files.skipped else ""
+        others = f" ({quantity(len(files.skipped), 'other file')})" if files.skipped else ""
         raise RoundhouseError(
             f"{place}: there is no CloudFormation template here{others}; run `npx cdk synth`, then name cdk.out."
         )
@@ -100,7 +100,7 @@ def _files(place: Path, region: str | None) -> TemplateFiles:
     try:
         return template_files(place, region=region)
     except FileNotFoundError as error:
-        raise DeskError(str(error)) from None
+        raise NotReadyError(str(error)) from None
 
 
 def _refuse_unknown(region: str | None) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roundhouse.cli_options import Form, Format
+from roundhouse.cli.options import Form, Format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from roundhouse.templates.check import TemplateReport
 
-EPILOG = "Example: roundhouse check-templates cdk.out --previous cdk.out.before"
+EXAMPLE = "roundhouse check-templates cdk.out --previous cdk.out.before"
 COLORS = {"error": "red", "warning": "yellow"}
 
 
@@ -47,7 +47,7 @@ def check_templates(
     """
     from rich.console import Console
 
-    from roundhouse import commands
+    from roundhouse.report import print_json
     from roundhouse.templates import check as checking
 
     if list_rules:
@@ -55,7 +55,7 @@ def check_templates(
         return
     report = checking.check_templates(place, previous=previous, region=region)
     if form is Format.json:
-        commands.print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         _print(report, Console(highlight=False, soft_wrap=True))
     if report.refuses(strict=strict):
@@ -82,9 +82,9 @@ def _print(report: TemplateReport, console: Console) -> None:
 
 def _list(rules: list[dict[str, Any]], form: Format) -> None:
     if form is Format.json:
-        from roundhouse import commands
+        from roundhouse.report import print_json
 
-        commands.print_json(rules)
+        print_json(rules)
         return
     for rule in rules:
         print(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.cli import app
+from roundhouse.cli.app import app
 
 pytestmark = pytest.mark.docs
 

@@ -10,7 +10,7 @@ import zipfile
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse.builds.execution import Execution
+from roundhouse.deploy.builds.execution import Execution
 from stacks.access import arns
 from stacks.builds.machine import build_machine
 from stacks.builds.properties import CPU, machine_properties, project_properties

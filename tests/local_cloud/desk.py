@@ -4,7 +4,7 @@ environments are this one's.
 
 import shutil
 
-from tests.local_cloud.tiny_road import REPOSITORY
+from tests.local_cloud.tiny_session import REPOSITORY
 
 COPIED = (
     "app.py",

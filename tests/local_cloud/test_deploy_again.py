@@ -16,7 +16,7 @@ import pytest
 from local_cloud import lifecycle
 from tests.local_cloud.account import Account
 from tests.local_cloud.desk import copy_repository, roundhouse
-from tests.local_cloud.tiny_road import new_road, processes_of
+from tests.local_cloud.tiny_session import new_tiny_session, processes_of
 
 pytestmark = pytest.mark.local_cloud
 
@@ -34,7 +34,7 @@ def desk(tmp_path):
     in `tree`.
     """
     copy_repository(tmp_path)
-    new_road(tmp_path / "tree")
+    new_tiny_session(tmp_path / "tree")
     subprocess.run(roundhouse(tmp_path, "up"), cwd=tmp_path, check=True, capture_output=True)
     yield tmp_path
     lifecycle.stop(tmp_path / "build" / "local")

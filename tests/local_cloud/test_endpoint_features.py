@@ -17,7 +17,7 @@ from roundhouse.report import Report
 from roundhouse.status.state import state_of
 from roundhouse.status.table import endpoints_table
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_road import QUESTION, Caller, road_at, sound_network, walk
+from tests.local_cloud.tiny_session import QUESTION, Caller, session_at, sound_network, walk
 
 pytestmark = pytest.mark.local_cloud
 
@@ -32,7 +32,7 @@ ENDPOINT, QUEUED = "local-tiny", "local-waits"
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    with road_at(tmp_path_factory.mktemp("features"), seconds_per_minute="0.1") as tiny:
+    with session_at(tmp_path_factory.mktemp("features"), seconds_per_minute="0.1") as tiny:
         tiny.write_model(sound_network(), endpoint=OWN)
         tiny.write_like("beside", "{joins: tiny, weight: 0}")
         tiny.write_like("waits", QUEUE, serving="{server: python}")
@@ -42,13 +42,13 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture
-def road(tiny):
+def session(tiny):
     return tiny.start()
 
 
-def objects(road, prefix):
+def objects(session, prefix):
     """Everything under a prefix of the artifact bucket, once there is something."""
-    bucket, s3 = artifact_bucket(road.environment), road.clients("s3")
+    bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
 
     def found():
         names = [
@@ -62,10 +62,10 @@ def objects(road, prefix):
     return until(found)
 
 
-def invocations(road, variant):
+def invocations(session, variant):
     """How many requests a variant got, by its metric."""
     now = datetime.datetime.now(datetime.UTC)
-    answer = road.clients("cloudwatch").get_metric_statistics(
+    answer = session.clients("cloudwatch").get_metric_statistics(
         Namespace="AWS/SageMaker", MetricName="Invocations", Statistics=["Sum"], Period=60,
         StartTime=now - datetime.timedelta(hours=1), EndTime=now + datetime.timedelta(minutes=1),
         Dimensions=[{"Name": "EndpointName", "Value": ENDPOINT}, {"Name": "VariantName", "Value": variant}],
@@ -73,14 +73,14 @@ def invocations(road, variant):
     return sum(each["Sum"] for each in answer["Datapoints"])
 
 
-def test_variant_without_weight_answers_whoever_names_it(road):
-    caller = Caller(road)
+def test_variant_without_weight_answers_whoever_names_it(session):
+    caller = Caller(session)
     assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     assert caller.invoke(ENDPOINT, TargetVariant="beside") == {"greeting": "beside", "rows": 1}
 
 
-def test_status_shows_variants_floors_and_the_queue(tiny, road):
-    state = state_of(tiny.places, Report(console=Console(file=io.StringIO())), "local")
+def test_status_shows_variants_floors_and_the_queue(tiny, session):
+    state = state_of(tiny.paths, Report(console=Console(file=io.StringIO())), "local")
     shown = {each["name"]: each for each in state.as_dict()["endpoints"]}
     own, beside = shown["tiny"]["variants"]
     assert (own["name"], own["fewest"], own["most"], beside["name"]) == (
@@ -96,8 +96,8 @@ def test_status_shows_variants_floors_and_the_queue(tiny, road):
     assert all(words in text.getvalue() for words in ("beside", "waits", "Europe/Berlin: from 2"))
 
 
-def test_floor_is_registered_as_the_file_says(road):
-    scaling = road.clients("application-autoscaling")
+def test_floor_is_registered_as_the_file_says(session):
+    scaling = session.clients("application-autoscaling")
     found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
     actions = {each["ResourceId"]: each for each in found}
     # The model that joins takes the endpoint's scaling, since it says none of its own.
@@ -109,35 +109,37 @@ def test_floor_is_registered_as_the_file_says(road):
     assert action["ScalableTargetAction"] == {"MinCapacity": 2, "MaxCapacity": 2}
 
 
-def test_requests_and_answers_are_captured_where_the_stack_says(road):
-    Caller(road).invoke(ENDPOINT)
-    captured = objects(road, f"captures/{ENDPOINT}/AllTraffic/")
+def test_requests_and_answers_are_captured_where_the_stack_says(session):
+    Caller(session).invoke(ENDPOINT)
+    captured = objects(session, f"captures/{ENDPOINT}/AllTraffic/")
     line = json.loads(next(iter(captured.values())).splitlines()[0])["captureData"]
     assert json.loads(line["endpointInput"]["data"]) == json.loads(QUESTION)
     assert json.loads(line["endpointOutput"]["data"])["outputs"][0]["shape"][0] == 1
 
 
-def test_queue_answers_by_way_of_s3(road):
-    bucket = artifact_bucket(road.environment)
-    road.clients("s3").put_object(Bucket=bucket, Key=f"requests/{QUEUED}/question", Body=QUESTION)
-    accepted = road.clients("sagemaker-runtime").invoke_endpoint_async(
+def test_queue_answers_by_way_of_s3(session):
+    bucket = artifact_bucket(session.environment)
+    session.clients("s3").put_object(
+        Bucket=bucket, Key=f"requests/{QUEUED}/question", Body=QUESTION
+    )
+    accepted = session.clients("sagemaker-runtime").invoke_endpoint_async(
         EndpointName=QUEUED,
         InputLocation=f"s3://{bucket}/requests/{QUEUED}/question",
         ContentType="application/json",
     )
     key = accepted["OutputLocation"].removeprefix(f"s3://{bucket}/")
     assert key.startswith(f"answers/{QUEUED}/answered/")
-    answer = json.loads(until(lambda: object_bytes(road.clients("s3"), bucket, key)))
+    answer = json.loads(until(lambda: object_bytes(session.clients("s3"), bucket, key)))
     assert answer["outputs"][0]["shape"][0] == 1
 
 
-def test_variant_becomes_a_shadow_that_gets_copies(tiny, road):
+def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):
     tiny.write_like("beside", "{joins: tiny, role: shadow}")
-    done = walk(road)
+    done = walk(session)
     assert done.built == ()
-    shown = road.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
+    shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert [each["VariantName"] for each in shown["ProductionVariants"]] == ["AllTraffic"]
     assert [each["VariantName"] for each in shown["ShadowProductionVariants"]] == ["beside"]
-    before = invocations(road, "beside")
-    assert {Caller(road).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
-    until(lambda: True if invocations(road, "beside") >= before + 5 else None)
+    before = invocations(session, "beside")
+    assert {Caller(session).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
+    until(lambda: True if invocations(session, "beside") >= before + 5 else None)

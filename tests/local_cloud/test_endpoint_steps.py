@@ -1,4 +1,4 @@
-"""Changes of endpoints that AWS takes in several updates only, walked by the road while requests
+"""Changes of endpoints that AWS takes in several updates only, deployed while requests
 come in.
 """
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from roundhouse.deployment.deployed_templates import deployed_templates
-from roundhouse.errors import DeployFailed
+from roundhouse.deploy.deployed_templates import deployed_templates
+from roundhouse.errors import DeployFailedError
 from stacks.endpoint.change import with_scaling_again
 from tests.local_cloud.load import steady_load
-from tests.local_cloud.tiny_road import Caller, road_at, sick_engine, sound_network, walk
+from tests.local_cloud.tiny_session import Caller, session_at, sick_engine, sound_network, walk
 
 pytestmark = pytest.mark.local_cloud
 
@@ -24,37 +24,37 @@ SMALL, LARGE, LARGER = (SCALED.format(f"ml.c7i.{size}") for size in ("large", "x
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     # The canaries' minutes are not what these tests are about.
-    with road_at(tmp_path_factory.mktemp("steps"), seconds_per_minute="0.1") as tiny:
+    with session_at(tmp_path_factory.mktemp("steps"), seconds_per_minute="0.1") as tiny:
         tiny.write_model(sound_network(), endpoint=SMALL)
         walk(tiny.start())
         yield tiny
 
 
 @pytest.fixture
-def road(tiny):
+def session(tiny):
     return tiny.start()
 
 
 @pytest.fixture
-def caller(road):
-    return Caller(road)
+def caller(session):
+    return Caller(session)
 
 
-def said(road):
-    return road.report.console.file.getvalue()
+def said(session):
+    return session.report.console.file.getvalue()
 
 
-def variants(road, kind="ProductionVariants"):
-    shown = road.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
+def variants(session, kind="ProductionVariants"):
+    shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert shown["EndpointStatus"] == "InService"
-    config = road.clients("sagemaker").describe_endpoint_config(
+    config = session.clients("sagemaker").describe_endpoint_config(
         EndpointConfigName=shown["EndpointConfigName"]
     )
     return {each["VariantName"]: each["InstanceType"] for each in config.get(kind, [])}
 
 
-def scaled(road):
-    found = road.clients("application-autoscaling").describe_scalable_targets(
+def scaled(session):
+    found = session.clients("application-autoscaling").describe_scalable_targets(
         ServiceNamespace="sagemaker"
     )["ScalableTargets"]
     return {
@@ -63,106 +63,106 @@ def scaled(road):
     }
 
 
-def holds_scaling_back(road):
-    return with_scaling_again(deployed_templates(road, [STACK])[STACK]) is not None
+def holds_scaling_back(session):
+    return with_scaling_again(deployed_templates(session, [STACK])[STACK]) is not None
 
 
-def broken_off_before_the_last(road):
-    """The road, whose user gives up when the last deploy begins."""
+def broken_off_before_the_last(session):
+    """The session, whose user gives up when the last deploy begins."""
 
     def run(command, on_line=None):
         if "deploy" in command.argv and "**" in command.argv:
             raise KeyboardInterrupt
-        return road.run(command, on_line)
+        return session.run(command, on_line)
 
-    return replace(road, run=run)
+    return replace(session, run=run)
 
 
-def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, road, caller):
-    assert (variants(road), scaled(road)) == (
+def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, session, caller):
+    assert (variants(session), scaled(session)) == (
         {"AllTraffic": "ml.c7i.large"},
         {"AllTraffic": (1, 2)},
     )
     tiny.write_model(sound_network(), endpoint=LARGE)
     with steady_load(caller, ENDPOINT) as load:
-        done = walk(road)
+        done = walk(session)
     assert load.failures == [] and load.answers
-    assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(road)
-    assert (variants(road), scaled(road)) == (
+    assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(session)
+    assert (variants(session), scaled(session)) == (
         {"AllTraffic": "ml.c7i.xlarge"},
         {"AllTraffic": (1, 2)},
     )
     assert "local/Endpoint-tiny" in done.deployed.changed
-    assert not holds_scaling_back(road)
+    assert not holds_scaling_back(session)
     again = walk(tiny.start())
     assert "local/Endpoint-tiny" in again.deployed.unchanged
 
 
 def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next(
-    tiny, road, caller
+    tiny, session, caller
 ):
     tiny.write_model(sound_network(), endpoint=SMALL)
     with steady_load(caller, ENDPOINT) as load:
         with pytest.raises(KeyboardInterrupt):
-            walk(broken_off_before_the_last(road))
-        assert (variants(road), scaled(road)) == ({"AllTraffic": "ml.c7i.xlarge"}, {})
-        assert holds_scaling_back(road)
+            walk(broken_off_before_the_last(session))
+        assert (variants(session), scaled(session)) == ({"AllTraffic": "ml.c7i.xlarge"}, {})
+        assert holds_scaling_back(session)
         walk(tiny.start())
     assert load.failures == []
-    assert (variants(road), scaled(road)) == (
+    assert (variants(session), scaled(session)) == (
         {"AllTraffic": "ml.c7i.large"},
         {"AllTraffic": (1, 2)},
     )
-    assert not holds_scaling_back(road)
+    assert not holds_scaling_back(session)
 
 
 @pytest.mark.parametrize("is_broken_off_first", [False, True])
 def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(
-    tiny, road, caller, is_broken_off_first
+    tiny, session, caller, is_broken_off_first
 ):
     tiny.write_model(sound_network(), endpoint=LARGER)
     try:
-        with steady_load(caller, ENDPOINT) as load, sick_engine(road, tiny):
+        with steady_load(caller, ENDPOINT) as load, sick_engine(session, tiny):
             if is_broken_off_first:
                 with pytest.raises(KeyboardInterrupt):
-                    walk(broken_off_before_the_last(road))
-            with pytest.raises(DeployFailed, match="did not pass the ping health check"):
-                walk(road)
+                    walk(broken_off_before_the_last(session))
+            with pytest.raises(DeployFailedError, match="did not pass the ping health check"):
+                walk(session)
     finally:
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
-    assert "Giving endpoints that stay as they were their scaling back" in said(road)
-    assert (variants(road), scaled(road)) == (
+    assert "Giving endpoints that stay as they were their scaling back" in said(session)
+    assert (variants(session), scaled(session)) == (
         {"AllTraffic": "ml.c7i.large"},
         {"AllTraffic": (1, 2)},
     )
-    assert not holds_scaling_back(road)
+    assert not holds_scaling_back(session)
     assert "local/Endpoint-tiny" in walk(tiny.start()).deployed.unchanged
 
 
-def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, road, caller):
+def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, session, caller):
     beside = tiny.write_like("beside", "{joins: tiny, weight: 1}")
     with steady_load(caller, ENDPOINT) as load:
-        walk(road)
-        assert variants(road).keys() == scaled(road).keys() == {"AllTraffic", "beside"}
+        walk(session)
+        assert variants(session).keys() == scaled(session).keys() == {"AllTraffic", "beside"}
         load.until_answered("beside")
         beside.unlink()
         walk(tiny.start())
         load.forget_answers()
         load.until_answered("AllTraffic")
     assert load.failures == []
-    assert "tiny takes 2 updates: variant beside comes or goes" in said(road)
-    assert variants(road).keys() == scaled(road).keys() == {"AllTraffic"}
+    assert "tiny takes 2 updates: variant beside comes or goes" in said(session)
+    assert variants(session).keys() == scaled(session).keys() == {"AllTraffic"}
 
 
-def test_shadow_comes_and_goes_in_one_update_each(tiny, road, caller):
+def test_shadow_comes_and_goes_in_one_update_each(tiny, session, caller):
     shadow = tiny.write_like("beside", "{joins: tiny, role: shadow}")
     with steady_load(caller, ENDPOINT) as load:
-        walk(road)
-        assert variants(road, "ShadowProductionVariants").keys() == {"beside"}
+        walk(session)
+        assert variants(session, "ShadowProductionVariants").keys() == {"beside"}
         shadow.unlink()
         again = tiny.start()
         walk(again)
     assert load.failures == [] and load.greetings() == {"AllTraffic"}
-    assert variants(road, "ShadowProductionVariants") == {}
-    assert "updates:" not in said(road) + said(again)
+    assert variants(session, "ShadowProductionVariants") == {}
+    assert "updates:" not in said(session) + said(again)

@@ -11,7 +11,7 @@ import pytest
 
 from local_cloud import lifecycle
 from tests.local_cloud.desk import copy_repository, roundhouse
-from tests.local_cloud.tiny_road import ended
+from tests.local_cloud.tiny_session import ended
 
 pytestmark = pytest.mark.local_cloud
 

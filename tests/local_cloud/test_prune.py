@@ -14,11 +14,11 @@ from rich.console import Console
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
-from roundhouse.pruning import marks
-from roundhouse.pruning.prune import prune
-from roundhouse.pruning.table import prune_table, sentences
-from roundhouse.pruning.unreferenced import Verdict
-from tests.local_cloud.tiny_road import road_at, sound_network, walk
+from roundhouse.cli.prune import prune_table, sentences
+from roundhouse.deploy.pruning import tags
+from roundhouse.deploy.pruning.prune import prune
+from roundhouse.deploy.pruning.unreferenced import Verdict
+from tests.local_cloud.tiny_session import session_at, sound_network, walk
 
 pytestmark = pytest.mark.local_cloud
 
@@ -33,16 +33,16 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    with road_at(tmp_path_factory.mktemp("prune")) as tiny:
+    with session_at(tmp_path_factory.mktemp("prune")) as tiny:
         walk(tiny.start())
         yield tiny
 
 
 @pytest.fixture
-def road(tiny):
-    """The road, with an engine and a network in its bucket that nobody knows; none of it marked."""
-    road = tiny.start()
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+def session(tiny):
+    """The session, with an engine and a network in its bucket that nobody knows; none of it marked."""
+    session = tiny.start()
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     for name, data in FILES.items():
         s3.put_object(
             Bucket=bucket,
@@ -50,28 +50,28 @@ def road(tiny):
             Body=data,
             ContentType="text/html" if name.endswith("html") else "binary/octet-stream",
         )
-    marks.keep(s3, bucket, ["engines/", "networks/"])
-    return road
+    tags.keep(s3, bucket, ["engines/", "networks/"])
+    return session
 
 
 def in_days(days):
     return lambda: datetime.now(UTC) + timedelta(days=days)
 
 
-def pruned(road, *, days=31, dry_run=False):
-    return prune(road, older_than_days=30, dry_run=dry_run, clock=in_days(days))
+def pruned(session, *, days=31, dry_run=False):
+    return prune(session, older_than_days=30, dry_run=dry_run, clock=in_days(days))
 
 
-def marked(road):
+def marked(session):
     """Names of the objects that bear the mark, with their times."""
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     objects = [
         each
         for prefix in ("engines/", "networks/")
-        for each in marks.objects_under(s3, bucket, prefix)
+        for each in tags.objects_under(s3, bucket, prefix)
     ]
     return {
-        each.name: each.modified for each in marks.with_marks(s3, bucket, objects) if each.is_marked
+        each.name: each.modified for each in tags.with_marks(s3, bucket, objects) if each.is_marked
     }
 
 
@@ -84,37 +84,37 @@ def own_engine(tiny):
     return key
 
 
-def test_marks_what_no_lock_names_and_nothing_else(tiny, road):
-    found = pruned(road)
-    assert set(marked(road)) == set(FILES)
+def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
+    found = pruned(session)
+    assert set(marked(session)) == set(FILES)
     assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
     assert verdicts(found)[own_engine(tiny)] is Verdict.named
     assert {each.model for each in found.of(Verdict.marked)} == {"gone-model", None}
 
 
-def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(road):
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     s3.put_object_tagging(
         Bucket=bucket,
         Key=f"engines/{LOST}/card.html",
         Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]},
     )
     before = {
-        each.name: each.modified for each in marks.objects_under(s3, bucket, f"engines/{LOST}/")
+        each.name: each.modified for each in tags.objects_under(s3, bucket, f"engines/{LOST}/")
     }
     versions = len(
         s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]
     )
-    pruned(road)
-    after = marked(road)
+    pruned(session)
+    after = marked(session)
     assert all(after[name] >= before[name] for name in before)
     answer = s3.get_object(Bucket=bucket, Key=f"engines/{LOST}/card.html")
     assert (answer["Body"].read(), answer["ContentType"]) == (b"<p>card</p>", "text/html")
-    tags = {
+    tag_set = {
         tag["Key"]: tag["Value"]
         for tag in s3.get_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html")["TagSet"]
     }
-    assert tags == {"team": "a b", UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
+    assert tag_set == {"team": "a b", UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
     # What S3 deletes by is the day an object was made: without a copy an old engine would go with
     # the next morning.
     assert (
@@ -123,64 +123,64 @@ def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(road):
     )
 
 
-def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(road):
-    assert verdicts(pruned(road, dry_run=True))[LOST] is Verdict.marked
-    assert marked(road) == {}
-    pruned(road)
-    first = marked(road)
-    again = pruned(road)
-    assert marked(road) == first
+def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(session):
+    assert verdicts(pruned(session, dry_run=True))[LOST] is Verdict.marked
+    assert marked(session) == {}
+    pruned(session)
+    first = marked(session)
+    again = pruned(session)
+    assert marked(session) == first
     assert verdicts(again)[LOST] is Verdict.marked_before
 
 
-def test_young_engines_are_left_to_the_branch_that_built_them(road):
-    assert verdicts(pruned(road, days=29))[LOST] is Verdict.young
-    assert marked(road) == {}
+def test_young_engines_are_left_to_the_branch_that_built_them(session):
+    assert verdicts(pruned(session, days=29))[LOST] is Verdict.young
+    assert marked(session) == {}
 
 
-def test_a_mark_that_was_broken_off_is_finished(road):
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
-    marks.mark(s3, bucket, marks.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
-    pruned(road, days=0)
-    assert {name for name in marked(road) if LOST in name} == {
+def test_a_mark_that_was_broken_off_is_finished(session):
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
+    tags.mark(s3, bucket, tags.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
+    pruned(session, days=0)
+    assert {name for name in marked(session) if LOST in name} == {
         name for name in FILES if LOST in name
     }
 
 
-def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, road):
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, session):
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     prefix = f"engines/{own_engine(tiny)}/"
-    marks.mark(s3, bucket, marks.objects_under(s3, bucket, prefix))
-    assert all(name.startswith(prefix) for name in marked(road)) and marked(road)
-    found = pruned(road, days=0)
-    assert marked(road) == {}
+    tags.mark(s3, bucket, tags.objects_under(s3, bucket, prefix))
+    assert all(name.startswith(prefix) for name in marked(session)) and marked(session)
+    found = pruned(session, days=0)
+    assert marked(session) == {}
     assert verdicts(found)[own_engine(tiny)] is Verdict.taken_back
 
 
-def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, road):
-    s3, bucket = road.clients("s3"), artifact_bucket(road.environment)
+def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, session):
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     entry = read_lock(tiny.lock.parent, "tiny").engines[own_engine(tiny)]
     prefixes = [
         f"engines/{own_engine(tiny)}/",
         *(f"networks/{key}/" for key in entry.manifest.network_keys.values()),
     ]
     for prefix in prefixes:
-        assert marks.mark(s3, bucket, marks.objects_under(s3, bucket, prefix)) > 0
-    assert walk(road).deployed.changed == ()
-    assert marked(road) == {}
+        assert tags.mark(s3, bucket, tags.objects_under(s3, bucket, prefix)) > 0
+    assert walk(session).deployed.changed == ()
+    assert marked(session) == {}
 
 
-def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, road):
+def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
     lock, deployed = tiny.lock.read_bytes(), own_engine(tiny)
     tiny.lock.unlink()
     tiny.write_model(sound_network(), precision="int8")
     try:
-        found = pruned(road, days=400)
+        found = pruned(session, days=400)
     finally:
         tiny.write_model(sound_network())
         tiny.lock.write_bytes(lock)
     assert verdicts(found)[deployed] is Verdict.deployed
-    assert not any(deployed in name for name in marked(road))
+    assert not any(deployed in name for name in marked(session))
 
 
 @pytest.mark.parametrize(
@@ -197,27 +197,27 @@ def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, road):
         ("models/tiny.yaml", r"models/tiny.yaml"),
     ],
 )
-def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, road, broken, said):
-    path = tiny.places.tree / broken
+def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, broken, said):
+    path = tiny.paths.tree / broken
     kept = path.read_bytes() if path.exists() else None
     path.write_text("engines: [")
     try:
         with pytest.raises(FaultsError, match=said):
-            pruned(road, days=400)
+            pruned(session, days=400)
     finally:
         path.unlink()
         if kept is not None:
             path.write_bytes(kept)
-    assert marked(road) == {}
+    assert marked(session) == {}
 
 
-def test_the_table_says_what_is_lost_and_how_to_take_it_back(road):
+def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):
     def gone_on():
         return (datetime.now(UTC) + timedelta(days=31 + 91)).date().isoformat()
 
     # Midnight may pass in between.
     days = {gone_on()}
-    found = pruned(road)
+    found = pruned(session)
     days.add(gone_on())
     console = Console(file=io.StringIO(), width=160)
     console.print(prune_table(found))

@@ -12,7 +12,7 @@ import pytest
 
 from local_cloud.cloudwatch.expression import parsed
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_road import QUESTION, road_at, sound_network, walk
+from tests.local_cloud.tiny_session import QUESTION, session_at, sound_network, walk
 
 pytestmark = pytest.mark.local_cloud
 
@@ -28,8 +28,8 @@ OURS = {
 
 
 @pytest.fixture(scope="module")
-def road(tmp_path_factory):
-    with road_at(
+def session(tmp_path_factory):
+    with session_at(
         tmp_path_factory.mktemp("watching"), seconds_per_minute=SECONDS_PER_MINUTE
     ) as tiny:
         tiny.write_model(sound_network(), endpoint=WATCHED)
@@ -37,8 +37,8 @@ def road(tmp_path_factory):
         yield tiny.start()
 
 
-def states(road):
-    found = road.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")[
+def states(session):
+    found = session.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")[
         "MetricAlarms"
     ]
     return {each["AlarmName"].removeprefix(f"{ENDPOINT}-"): each["StateValue"] for each in found}
@@ -47,9 +47,9 @@ def states(road):
 class Asking:
     """Asks without rest, in the background, while it is entered."""
 
-    def __init__(self, road, body):
+    def __init__(self, session, body):
         self.runtime, self.body, self.over = (
-            road.clients("sagemaker-runtime"),
+            session.clients("sagemaker-runtime"),
             body,
             threading.Event(),
         )
@@ -75,24 +75,24 @@ class Asking:
         self.thread.join()
 
 
-def test_every_alarm_is_evaluated_and_well_under_sound_requests(road):
-    assert set(states(road)) == OURS
-    with Asking(road, QUESTION) as asking:
-        until(lambda: states(road) if set(states(road).values()) == {"OK"} else None)
+def test_every_alarm_is_evaluated_and_well_under_sound_requests(session):
+    assert set(states(session)) == OURS
+    with Asking(session, QUESTION) as asking:
+        until(lambda: states(session) if set(states(session).values()) == {"OK"} else None)
     assert asking.refused == 0
 
 
-def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(road):
-    with Asking(road, b"{") as asking:
-        until(lambda: states(road)["client-errors"] == "ALARM" or None)
-        now = states(road)
+def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(session):
+    with Asking(session, b"{") as asking:
+        until(lambda: states(session)["client-errors"] == "ALARM" or None)
+        now = states(session)
     assert asking.refused > 0
     assert {name for name, state in now.items() if state == "ALARM"} == {"client-errors"}
-    until(lambda: states(road)["client-errors"] == "OK" or None)
+    until(lambda: states(session)["client-errors"] == "OK" or None)
 
 
-def test_own_dashboard_is_stored_with_the_alarms_that_are_there(road):
-    watch = road.clients("cloudwatch")
+def test_own_dashboard_is_stored_with_the_alarms_that_are_there(session):
+    watch = session.clients("cloudwatch")
     body = json.loads(watch.get_dashboard(DashboardName="roundhouse-local--tiny")["DashboardBody"])
     (listed,) = (
         each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from roundhouse.errors import DeskError
+from roundhouse.errors import NotReadyError
 from roundhouse.load_test.driving.orders import Ended, Frames, Halt, Job, Ready, Run, Second, framed
 from roundhouse.load_test.traffic import Phase
 
@@ -48,7 +48,7 @@ class Crew:
         return len(self.processes)
 
     async def grow(self, count: int) -> None:
-        """Starts as many more. Raises DeskError when one does not come up."""
+        """Starts as many more. Raises NotReadyError when one does not come up."""
         for _ in range(count):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -69,7 +69,7 @@ class Crew:
 
     async def run(self, phase: Phase, hear: Callable[[Second], None], halt: asyncio.Event) -> int:
         """Runs one phase, handing over each second of each process; requests dropped because of
-        `halt`. Raises DeskError.
+        `halt`. Raises NotReadyError.
         """
         number, begin = self.phases, time.monotonic() + LEAD_SECONDS
         self.phases += 1
@@ -134,7 +134,7 @@ async def crew(job: Job, size: int) -> AsyncIterator[Crew]:
 
 def _require(value: Any, *kinds: type) -> Any:
     if isinstance(value, _Gone):
-        raise DeskError(f"A load process ended in the middle of its work: {value.words}.")
+        raise NotReadyError(f"A load process ended in the middle of its work: {value.words}.")
     assert isinstance(value, kinds), value
     return value
 
@@ -144,4 +144,4 @@ def _within(seconds: float, what: str) -> Any:
     try:
         yield
     except TimeoutError as fault:
-        raise DeskError(f"After {seconds:g} s {what}; is this machine overloaded?") from fault
+        raise NotReadyError(f"After {seconds:g} s {what}; is this machine overloaded?") from fault

@@ -9,7 +9,7 @@ from roundhouse.load_test.judgement.measured import Measured
 from roundhouse.load_test.latencies import enough
 from roundhouse.load_test.traffic import Loop
 from roundhouse.load_test.wording import milliseconds, rate
-from roundhouse.wording import counted
+from roundhouse.text import quantity
 
 SLO_PERCENTILE = 99.0
 BELOW_P99 = (95.0, 50.0)
@@ -70,7 +70,9 @@ def verdict(measured: Measured, slo_ms: float) -> Verdict:
         )
     p99 = measured.latency.milliseconds(SLO_PERCENTILE)
     if p99 is None:
-        reason = f"{counted(len(measured.latency), 'answer')}; p99 needs {enough(SLO_PERCENTILE):,}"
+        reason = (
+            f"{quantity(len(measured.latency), 'answer')}; p99 needs {enough(SLO_PERCENTILE):,}"
+        )
         return Verdict(outcome=Outcome.unproven, reason=reason)
     return Verdict(outcome=Outcome.held, reason=f"p99 {milliseconds(p99)} within {slo_ms:g} ms")
 
@@ -87,7 +89,7 @@ def _missed(measured: Measured, slo_ms: float) -> Verdict | None:
     if measured.failed:
         worst, _ = measured.faults.most_common(1)[0]
         return Verdict(
-            outcome=Outcome.missed, reason=f"{counted(measured.failed, 'fault')}: {worst}"
+            outcome=Outcome.missed, reason=f"{quantity(measured.failed, 'fault')}: {worst}"
         )
     if measured.ended_early is not None:
         return Verdict(outcome=Outcome.missed, reason=measured.ended_early)

@@ -21,16 +21,16 @@ from roundhouse.load_test.recording.fitness import next_lower, unfit_hold, unfit
 from roundhouse.load_test.recording.gpu_utilization import Watch, gpu_utilization_percent
 from roundhouse.load_test.recording.served_engine import Serving, serving
 from roundhouse.load_test.wishes import Wishes, require_sound
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.road import Road
+from roundhouse.session import Session
 
 HOLD_SECONDS = 180.0
 """Two whole minutes of metrics, wherever in a minute it begins."""
 MOST_HOLDS = 3
 SURPLUS = 1.15
 
-Bench = Callable[[Places, Report, Wishes], Benched]
+Bench = Callable[[Paths, Report, Wishes], Benched]
 Moment = datetime.datetime
 Utilization = Callable[..., float | None]
 
@@ -57,7 +57,7 @@ class Recorded:
 
 
 def record(
-    road: Road,
+    session: Session,
     wishes: Wishes,
     *,
     run: Bench = bench,
@@ -70,50 +70,50 @@ def record(
     The reports of its load tests stay, whatever comes of it.
     """
     require_sound(wishes)
-    deployment, target = _subject(road, wishes)
-    folder = lock_folder(road)
-    before = serving(road.clients, deployment, target)
-    search = run(road.places, road.report, wishes)
+    deployment, target = _subject(session, wishes)
+    folder = lock_folder(session)
+    before = serving(session.clients, deployment, target)
+    search = run(session.paths, session.report, wishes)
     _require(unfit_search(search.result), search)
-    held, begin, end = _held(road, wishes, search, run, hold_seconds)
-    if serving(road.clients, deployment, target) != before:
+    held, begin, end = _held(session, wishes, search, run, hold_seconds)
+    if serving(session.clients, deployment, target) != before:
         raise RoundhouseError(
             "--record: the endpoint changed during the load test; nothing was recorded, measure it again."
         )
-    percent = _percent(road, deployment, target, (begin, end), utilization)
+    percent = _percent(session, deployment, target, (begin, end), utilization)
     capacity = _capacity(deployment, held, before, percent)
     lock = record_capacity(folder, target.model.name, target.engine_key, capacity)
     return Recorded(capacity=capacity, lock=lock, benched=held)
 
 
-def _subject(road: Road, wishes: Wishes) -> tuple[Deployment, Target]:
-    from roundhouse import asking
+def _subject(session: Session, wishes: Wishes) -> tuple[Deployment, Target]:
+    from roundhouse import invocation
 
     assert wishes.endpoint is not None
-    deployments = road.deployments()
-    _, target = asking.address(deployments, wishes.endpoint, wishes.model)
+    deployments = session.deployments()
+    _, target = invocation.address(deployments, wishes.endpoint, wishes.model)
     return next(each for each in deployments if target in each.targets), target
 
 
-def lock_folder(road: Road) -> Path:
+def lock_folder(session: Session) -> Path:
     """Where the environment's locks lie.
 
     Raises RoundhouseError for reviewed ones of the local cloud, whose machine is any.
     """
-    folder = road.places.tree / road.environment.locks
-    scratch = (road.places.build, road.places.tree / "build")
-    if road.is_local and not any(
+    folder = session.paths.tree / session.environment.locks
+    scratch = (session.paths.build, session.paths.tree / "build")
+    if session.is_local and not any(
         folder.resolve().is_relative_to(each.resolve()) for each in scratch
     ):
         raise RoundhouseError(
-            f"--record: {road.environment.locks}/ holds reviewed locks, and the local cloud's speed is this machine's; measure "
-            f"an endpoint on AWS, or let environments/{road.environment.name}.yaml say `locks: build/local/locks`."
+            f"--record: {session.environment.locks}/ holds reviewed locks, and the local cloud's speed is this machine's; measure "
+            f"an endpoint on AWS, or let environments/{session.environment.name}.yaml say `locks: build/local/locks`."
         )
     return folder
 
 
 def _held(
-    road: Road, wishes: Wishes, search: Benched, run: Bench, hold_seconds: float
+    session: Session, wishes: Wishes, search: Benched, run: Bench, hold_seconds: float
 ) -> tuple[Benched, Moment, Moment]:
     """The search's steps are short: only a rate that is held for minutes counts, a little lower
     when it is not.
@@ -132,7 +132,7 @@ def _held(
             record=False,
         )
         begin = datetime.datetime.now(datetime.UTC)
-        held = run(road.places, road.report, load)
+        held = run(session.paths, session.report, load)
         end = datetime.datetime.now(datetime.UTC)
         unfit = unfit_hold(held.result)
         if unfit is None:
@@ -153,7 +153,7 @@ def _require(unfit: str | None, benched: Benched) -> None:
 
 
 def _percent(
-    road: Road,
+    session: Session,
     deployment: Deployment,
     target: Target,
     while_held: tuple[Moment, Moment],
@@ -163,13 +163,13 @@ def _percent(
     from stacks.capacity.engine import gpus_used
 
     gpus = gpus_used(deployment, target.instance_type)
-    if gpus == 0 or road.is_local:
+    if gpus == 0 or session.is_local:
         return None
     watch = Watch(
         endpoint=endpoint_name(deployment.environment, deployment.name), variant=VARIANT, gpus=gpus
     )
-    with road.report.step("Reading the GPUs' utilization") as step:
-        found = utilization(road.clients("cloudwatch"), watch, *while_held)
+    with session.report.step("Reading the GPUs' utilization") as step:
+        found = utilization(session.clients("cloudwatch"), watch, *while_held)
         step.done("no metric came" if found is None else f"{found:g} % of each")
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roundhouse.load_test.judgement.verdict import SENT_SHARE
 from roundhouse.load_test.report.result import LoadResult, Numbers, PhaseResult
 from roundhouse.load_test.wording import milliseconds, rate
-from roundhouse.wording import counted
+from roundhouse.text import quantity
 
 TOLD = ("p50", "p95", "p99")
 
@@ -86,7 +86,7 @@ def _faults(phase: PhaseResult) -> str:
     if not phase.failed:
         return "no errors"
     worst = next(iter(phase.faults))
-    return f"{counted(phase.failed, 'error')} (most: {worst})"
+    return f"{quantity(phase.failed, 'error')} (most: {worst})"
 
 
 def _doubts(result: LoadResult) -> list[str]:

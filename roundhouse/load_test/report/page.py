@@ -10,7 +10,7 @@ from roundhouse.load_test.report.headline import numbers
 from roundhouse.load_test.report.plots import plots
 from roundhouse.load_test.report.result import LoadResult, PhaseResult
 from roundhouse.load_test.wording import count, milliseconds, rate
-from roundhouse.wording import counted
+from roundhouse.text import quantity
 
 COLOURS = """
 main { max-width: 1120px; }
@@ -72,7 +72,7 @@ def load_page(result: LoadResult) -> bytes:
 
 def _head(result: LoadResult) -> Markup:
     chips = [result.kind, *([] if result.slo_ms is None else [f"SLO p99 ≤ {result.slo_ms:g} ms"])]
-    rows = counted(result.inputs["rows_per_request"], result.inputs["rows"].removesuffix("s"))
+    rows = quantity(result.inputs["rows_per_request"], result.inputs["rows"].removesuffix("s"))
     chips += [f"{rows} a request", result.circumstances.date]
     return element(
         "header",
@@ -225,7 +225,7 @@ def _how(result: LoadResult) -> Markup:
         ("Destination", code(asked["url"])),
         ("Inputs", f"{inputs['told']}; {bodies}, {inputs['content_type']}"),
         ("Their digest", code(inputs["sha256"])),
-        ("Warm-up", f"{asked['warm_up_seconds']:g} s, not counted"),
+        ("Warm-up", f"{asked['warm_up_seconds']:g} s, not quantity"),
         *(
             []
             if probe is None

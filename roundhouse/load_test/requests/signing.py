@@ -16,7 +16,7 @@ ADDED = ("X-Amz-Date", "X-Amz-Security-Token", "Authorization", "X-Amz-Content-S
 def signer(destination: Destination) -> Signed | None:
     """What signs for a destination; None where nothing is signed.
 
-    Raises CloudFault without credentials.
+    Raises AwsError without credentials.
     """
     region = destination.region
     if region is None:

@@ -21,8 +21,8 @@ from local_cloud.containers.archive import unpack_model
 from onboarding.lock import lock_path
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.deployment.verification import lock_fault
-from roundhouse.places import places
+from roundhouse.deploy.verification import lock_fault
+from roundhouse.paths import find_paths
 from roundhouse.processes import Command, Processes
 from stacks.endpoint.template import endpoint_faults
 
@@ -132,7 +132,7 @@ def taken(processor_seconds):
 
 def test_application_is_run_as_the_command_line_runs_it(tmp_path):
     application = Application(
-        at=places(ROOT), run=Processes(), variables={"A": "b"}, place=tmp_path
+        at=find_paths(ROOT), run=Processes(), variables={"A": "b"}, place=tmp_path
     )
     command = application.command(
         Path("/tree"), tmp_path / "out", environment="dev", endpoint="one"

@@ -25,7 +25,7 @@ from benchmarks.soak import Sample, growth, mix
 from benchmarks.trees import MODEL
 from onboarding.serve_environment import serve_environment
 from roundhouse.dev.recipes import BENCH, RECIPES
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 
 pytestmark = pytest.mark.unit
@@ -243,7 +243,7 @@ def test_soak_judges_growth_from_the_first_quarter_on():
 
 
 def test_triton_is_started_with_the_environment_that_endpoints_give_it(tmp_path):
-    at = Places(tree=tmp_path, code=tmp_path, build=tmp_path)
+    at = Paths(tree=tmp_path, code=tmp_path, build=tmp_path)
     contender = triton(Ground(at=at, place=tmp_path, archive=tmp_path, texts=()))
     assert serve_environment(MODEL).items() <= contender.environment.items()
 

@@ -173,7 +173,7 @@ def test_train_becomes_the_training_jobs_entry(tmp_path):
     assert said == f"{process.pid} /opt/roundhouse/training_job.py\n"
 
 
-@pytest.mark.parametrize("path", ["tests/tiers.py", "roundhouse/cli.py"])
+@pytest.mark.parametrize("path", ["tests/tiers.py", "roundhouse/cli/app.py"])
 def test_refuses_files_outside_the_context(path):
     assert (ROOT / path).is_file() and not is_sent(path)
 

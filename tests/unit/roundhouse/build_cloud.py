@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from rich.console import Console
 
 from onboarding.tree import read_tree
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from roundhouse.report import Report
-from roundhouse.road import Road
+from roundhouse.session import Session
 from tests.unit.roundhouse.engines import entry_for
 
 ARN = "arn:aws:states:us-east-1:000000000000:execution:roundhouse-local-builds:1"
@@ -199,9 +199,9 @@ class Cloud:
         self.stopped.append(TrainingJobName)
 
 
-def road_of(tree, cloud, environment="local"):
-    return Road(
-        places=Places(code=tree, tree=tree, build=tree / "build"),
+def session_of(tree, cloud, environment="local"):
+    return Session(
+        paths=Paths(code=tree, tree=tree, build=tree / "build"),
         environment=read_tree(tree).environments[environment],
         variables={},
         clients=cloud,

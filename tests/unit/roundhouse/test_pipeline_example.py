@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from roundhouse import cli
+from roundhouse.cli import app as cli
 from tests.unit.roundhouse.engines import REPOSITORY
 
 BLOCK = re.compile(r"```yaml\n(name: roundhouse\n.*?)```", re.DOTALL)

@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from onboarding.fault import Fault
+from roundhouse.cli.check import faults_table
+from roundhouse.cli.invoke import arrays_table, cosine_table
 from roundhouse.load_test.report.table import load_table
-from roundhouse.tables import arrays_table, faults_table, likeness_table
 from tests.unit.roundhouse.load_test.seconds import measured, searched, second
 
 pytestmark = pytest.mark.unit
@@ -32,8 +33,8 @@ def test_faults_table_prints_brackets_as_they_are():
     assert "models/x.yaml:3" in text and "[bold]" in text and "write [min, opt, max]" in text
 
 
-def test_likeness_table_prints_texts_as_they_are():
-    text = printed(likeness_table(["[red]a cat"], [(1.0, 0.0)]))
+def test_cosine_table_prints_texts_as_they_are():
+    text = printed(cosine_table(["[red]a cat"], [(1.0, 0.0)]))
     assert "1 [red]a cat" in text and "1.000" in text
 
 

@@ -9,16 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from roundhouse import cli
 from roundhouse.aws.clients import (
+    aws_clients,
     bucket_exists,
     calling,
     object_bytes,
     object_exists,
     object_sha256,
-    session_clients,
 )
-from roundhouse.errors import CloudFault
+from roundhouse.cli import app as cli
+from roundhouse.errors import AwsError
 from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
 
 
@@ -78,8 +78,8 @@ def page():
 def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
     each = SHELLS[name]
     shell(each.variables, each.files)
-    with pytest.raises(CloudFault) as raised:
-        bucket_exists(session_clients("us-east-1")("s3"), "bucket")
+    with pytest.raises(AwsError) as raised:
+        bucket_exists(aws_clients("us-east-1")("s3"), "bucket")
     said = str(raised.value)
     assert raised.value.reason == each.reason and each.says in said and each.way_out in said
     assert "\n" not in said and said[-1] in ".?"
@@ -100,13 +100,13 @@ def test_refuses_an_address_that_is_none_before_anything_is_done(shell, monkeypa
 
 def test_a_client_that_nobody_asks_for_is_no_fault(shell):
     shell({"AWS_PROFILE": "nope"})
-    session_clients("us-east-1")
+    aws_clients("us-east-1")
 
 
 def test_refuses_what_is_not_aws(shell, page):
     shell({**KEYS, "AWS_ENDPOINT_URL": page})
-    with pytest.raises(CloudFault, match="something else than AWS"), calling("SageMaker"):
-        _ = session_clients("us-east-1")("sagemaker").describe_endpoint(EndpointName="a")[
+    with pytest.raises(AwsError, match="something else than AWS"), calling("SageMaker"):
+        _ = aws_clients("us-east-1")("sagemaker").describe_endpoint(EndpointName="a")[
             "EndpointStatus"
         ]
 
@@ -114,9 +114,9 @@ def test_refuses_what_is_not_aws(shell, page):
 def test_refuses_an_archive_whose_bytes_break_off(shell):
     shell(KEYS)
     for read in (object_bytes, object_sha256):
-        with _breaking_off() as address, pytest.raises(CloudFault, match="try again"):
+        with _breaking_off() as address, pytest.raises(AwsError, match="try again"):
             os.environ["AWS_ENDPOINT_URL"] = address
-            read(session_clients("us-east-1")("s3"), "bucket", "key")
+            read(aws_clients("us-east-1")("s3"), "bucket", "key")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_refusal_says_the_way_out(status, code, way_out):
         "Error": {"Code": code, "Message": "No."},
         "ResponseMetadata": {"HTTPStatusCode": status},
     }
-    with pytest.raises(CloudFault) as raised, calling("S3"):
+    with pytest.raises(AwsError) as raised, calling("S3"):
         raise ClientError(answer, "GetObject")
     assert raised.value.is_answer and raised.value.reason == code
     assert str(raised.value).startswith(f"S3: AWS answered {code}: No; ") and way_out in str(

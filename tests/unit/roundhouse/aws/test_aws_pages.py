@@ -8,15 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from roundhouse import cli
 from roundhouse.aws.clients import (
+    aws_clients,
     bucket_exists,
     calling,
     object_bytes,
     object_exists,
-    session_clients,
 )
-from roundhouse.errors import CloudFault
+from roundhouse.cli import app as cli
+from roundhouse.errors import AwsError
 
 LOGIN = b"<!DOCTYPE html><html><body>Log in to the company's network<br></body></html>"
 
@@ -73,15 +73,15 @@ def answers(monkeypatch, tmp_path):
 @pytest.mark.parametrize("status", [200, 302, 403])
 def test_refuses_a_page_in_place_of_what_is_asked(answers, kind, status):
     answers({"Content-Type": kind}, status=status)
-    s3 = session_clients("us-east-1")("s3")
+    s3 = aws_clients("us-east-1")("s3")
     for look in (
         lambda: bucket_exists(s3, "bucket"),
         lambda: object_exists(s3, "bucket", "key"),
         lambda: object_bytes(s3, "bucket", "key"),
     ):
-        with pytest.raises(CloudFault) as raised:
+        with pytest.raises(AwsError) as raised:
             look()
-        assert raised.value.reason == "PageInstead" and not raised.value.is_answer
+        assert raised.value.reason == "HtmlResponseError" and not raised.value.is_answer
         assert (
             f"a web page came in place of AWS's answer (HTTP {status}); a proxy or a login page"
             in str(raised.value)
@@ -91,7 +91,7 @@ def test_refuses_a_page_in_place_of_what_is_asked(answers, kind, status):
 def test_a_page_of_the_bucket_is_no_fault(answers):
     """An engine's card is HTML, and AWS's headers come with it."""
     answers({"Content-Type": "text/html", "x-amz-request-id": "1"})
-    s3 = session_clients("us-east-1")("s3")
+    s3 = aws_clients("us-east-1")("s3")
     assert (
         object_exists(s3, "bucket", "card.html")
         and object_bytes(s3, "bucket", "card.html") == LOGIN
@@ -102,11 +102,11 @@ def test_refuses_an_answer_that_is_no_xml(answers):
     answers({"Content-Type": "text/xml"})
     with (
         pytest.raises(
-            CloudFault, match=r"Stacks: the answer cannot be read; .*something else than AWS"
+            AwsError, match=r"Stacks: the answer cannot be read; .*something else than AWS"
         ),
         calling("Stacks"),
     ):
-        session_clients("us-east-1")("cloudformation").list_stacks()
+        aws_clients("us-east-1")("cloudformation").list_stacks()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse import cli, interruption
+from roundhouse import interruption
+from roundhouse.cli import app as cli
 from tests.unit.roundhouse.load_test.answering import Answer, served
 
 

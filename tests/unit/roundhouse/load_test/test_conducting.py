@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from roundhouse.errors import AnswerWrong, DeskError
+from roundhouse.errors import NotReadyError, WrongAnswerError
 from roundhouse.load_test.conducting import Conductor
 from roundhouse.load_test.driving.crew import Crew
 from roundhouse.load_test.judgement.verdict import Outcome
@@ -108,7 +108,7 @@ def test_refuses_to_search_where_one_user_alone_waits_too_long():
 def test_refuses_to_go_on_when_nothing_answers_the_warm_up():
     with (
         served(lambda number: Answer(status=500, body=b'{"error": "broken"}')) as server,
-        pytest.raises(AnswerWrong) as raised,
+        pytest.raises(WrongAnswerError) as raised,
     ):
         conducted(server.url, phases=(phase(),), warm_up_seconds=1.0)
     assert "requests of the warm-up failed (HTTP 500: broken)" in str(raised.value)
@@ -126,5 +126,8 @@ def test_refuses_to_go_on_without_a_load_process():
         finally:
             await crew.close()
 
-    with served() as server, pytest.raises(DeskError, match="A load process ended in the middle"):
+    with (
+        served() as server,
+        pytest.raises(NotReadyError, match="A load process ended in the middle"),
+    ):
         asyncio.run(run(server.url))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from roundhouse.errors import DeskError, RoundhouseError
+from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.load_test.subject import asked
 from roundhouse.load_test.traffic import Loop
 from roundhouse.load_test.wishes import Wishes, phases, require_sound
-from roundhouse.places import places
+from roundhouse.paths import find_paths
 from roundhouse.report import Report
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
@@ -18,7 +18,7 @@ URL = "http://127.0.0.1:8080"
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory):
-    return places(REPOSITORY, copied_tree(tmp_path_factory.mktemp("tree")))
+    return find_paths(REPOSITORY, copied_tree(tmp_path_factory.mktemp("tree")))
 
 
 def ordered(at, **wishes):
@@ -137,7 +137,7 @@ def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp
     (tree / "models" / "candidate.yaml").write_text(
         f"{joined}\nendpoint: {{joins: sentence-embedder}}\n"
     )
-    assert ordered(places(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
+    assert ordered(find_paths(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
 
 
 def test_refuses_a_search_without_an_slo(at, tmp_path):
@@ -159,8 +159,8 @@ def test_refuses_a_bare_server_without_inputs(at, wishes, said):
 
 
 def test_refuses_an_endpoint_of_a_cloud_that_is_not_there(at, tmp_path):
-    apart = places(REPOSITORY, at.tree)
-    with pytest.raises(DeskError, match="The local cloud is not up"):
+    apart = find_paths(REPOSITORY, at.tree)
+    with pytest.raises(NotReadyError, match="The local cloud is not up"):
         asked(
             type(apart)(code=apart.code, tree=apart.tree, build=tmp_path),
             Report(console=Console(quiet=True)),

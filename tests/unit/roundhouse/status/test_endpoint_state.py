@@ -14,8 +14,8 @@ from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
 from onboarding.platform import instance_types
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse import cli
-from roundhouse.places import Places
+from roundhouse.cli import app as cli
+from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.status.endpoints import Cost, endpoint_state
 from roundhouse.status.state import state_of
@@ -199,8 +199,8 @@ def locked_tree(root, environment="dev", **manifest):
 
 def test_state_is_json_with_endpoints_and_no_cloud(tmp_path):
     tree = locked_tree(tmp_path, environment="local", host_memory_mib=300.0)
-    places = Places(code=tree, tree=tree, build=tree / "build")
-    state = state_of(places, Report(console=Console(quiet=True)), "local")
+    paths = Paths(code=tree, tree=tree, build=tree / "build")
+    state = state_of(paths, Report(console=Console(quiet=True)), "local")
     document = json.loads(json.dumps(state.as_dict(), allow_nan=False))
     assert state.cloud is None
     (own_endpoint, shared_endpoint) = document["endpoints"]

@@ -7,11 +7,12 @@ import json
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from roundhouse import commands
 from roundhouse.aws.clients import calling
+from roundhouse.cli.options import Format
+from roundhouse.cli.status import status
 from roundhouse.status import state
 from roundhouse.status.state import UNKNOWN, Looking
-from roundhouse.tables import unknown_lines
+from roundhouse.status.table import unknown_lines
 from tests.unit.roundhouse.engines import copied_tree
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "No."}}, "HeadObject")
@@ -76,12 +77,12 @@ def test_status_without_credentials_says_why_in_one_line_and_in_json(
     no_credentials, tmp_path, capsys
 ):
     tree = copied_tree(tmp_path / "tree")
-    commands.status(tree, "dev", "text")
+    status("dev", tree)
     lines = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("Unknown, because")
     ]
     assert len(lines) == 1 and "no AWS credentials were found; set AWS_PROFILE" in lines[0]
-    commands.status(tree, "dev", "json")
+    status("dev", tree, Format.json)
     found = json.loads(capsys.readouterr().out)
     assert [(each["column"], each["reason"]) for each in found["unknown"]] == [
         ("archive", "NoCredentialsError"),
@@ -94,7 +95,7 @@ def test_status_does_not_fail_over_a_profile_that_is_not_there(
     no_credentials, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.setenv("AWS_PROFILE", "nope")
-    commands.status(copied_tree(tmp_path / "tree"), "dev", "json")
+    status("dev", copied_tree(tmp_path / "tree"), Format.json)
     assert {each["reason"] for each in json.loads(capsys.readouterr().out)["unknown"]} == {
         "ProfileNotFound"
     }

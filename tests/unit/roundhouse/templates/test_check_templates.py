@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from roundhouse.cli import app
-from roundhouse.errors import DeskError, RoundhouseError
+from roundhouse.cli.app import app
+from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.templates.check import check_templates
 
 pytestmark = pytest.mark.unit
@@ -292,7 +292,7 @@ def test_refuses_a_region_that_hosts_nothing(tmp_path):
 
 
 def test_refuses_a_place_that_is_not_there(tmp_path):
-    with pytest.raises(DeskError, match="there is no such file or folder"):
+    with pytest.raises(NotReadyError, match="there is no such file or folder"):
         check_templates(tmp_path / "nowhere")
 
 
@@ -312,7 +312,7 @@ def test_rules_are_listed(tmp_path):
 
 
 def test_command_line_shows_no_traceback(tmp_path):
-    command = (sys.executable, "-m", "roundhouse.cli", "check-templates", str(tmp_path / "nowhere"))
+    command = (sys.executable, "-m", "roundhouse", "check-templates", str(tmp_path / "nowhere"))
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 5
     assert "there is no such file or folder" in result.stderr

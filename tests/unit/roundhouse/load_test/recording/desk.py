@@ -11,9 +11,9 @@ from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket, engine_archive_path
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.places import Places
+from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.road import Road
+from roundhouse.session import Session
 from tests.unit.roundhouse.engines import copied_tree, entry_for
 
 
@@ -64,7 +64,7 @@ class S3:
 
 @dataclasses.dataclass
 class Desk:
-    """A tree of its own with one built engine, and the road of one environment over it."""
+    """A tree of its own with one built engine, and the session of one environment over it."""
 
     root: object
     deployment: object
@@ -72,10 +72,10 @@ class Desk:
     clients: dict
 
     @property
-    def road(self):
-        places = Places(code=self.root, tree=self.root, build=self.root / "build")
-        return Road(
-            places=places,
+    def session(self):
+        paths = Paths(code=self.root, tree=self.root, build=self.root / "build")
+        return Session(
+            paths=paths,
             environment=self.deployment.environment,
             variables={},
             clients=self.clients.__getitem__,

@@ -60,7 +60,7 @@ def wishes(**changes):
 
 def recorded(place, *results, utilization=lambda *told: None, **changes):
     run = Benching(place.root, FOUND, *results)
-    return record(place.road, wishes(**changes), run=run, utilization=utilization), run
+    return record(place.session, wishes(**changes), run=run, utilization=utilization), run
 
 
 def test_rate_that_was_held_is_written_into_the_lock_beside_what_is_there(tmp_path):
@@ -200,7 +200,7 @@ def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, cha
     place = desk(tmp_path, changes=changes)
     run = Benching(place.root, FOUND)
     with pytest.raises(RoundhouseError) as raised:
-        record(place.road, wishes(), run=run)
+        record(place.session, wishes(), run=run)
     assert said in str(raised.value) and str(raised.value).startswith(
         "--record: dev-sentence-embedder: "
     )
@@ -256,7 +256,7 @@ def test_refuses_a_search_that_found_nothing_and_names_its_report(tmp_path):
         RoundhouseError,
         match=r"the load test was broken off; nothing was recorded, and the report is .*r\.html",
     ):
-        record(place.road, wishes(), run=run)
+        record(place.session, wishes(), run=run)
     assert place.capacity is None
 
 

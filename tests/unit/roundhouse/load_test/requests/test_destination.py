@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.errors import DeskError, RoundhouseError
+from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.load_test.requests.destination import Body, Destination, Requests, server_url
 from roundhouse.load_test.requests.signing import signer
 
@@ -78,7 +78,7 @@ def test_refuses_to_sign_without_credentials(monkeypatch, tmp_path):
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(DeskError, match="no AWS credentials were found; set AWS_PROFILE"):
+    with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
         signer(Destination(url="https://h/", region="eu-west-1"))
 
 

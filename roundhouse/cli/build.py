@@ -1,0 +1,45 @@
+"""`roundhouse build`: the engines that an environment lacks, and their locks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
+
+
+def build(
+    env: Env,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Only this model; may be repeated.")
+    ] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Build missing engines and write their locks.
+
+    All in one go: in CodeBuild, or in training jobs on the GPU that serves.
+    """
+    from roundhouse.deploy.builds import engines
+    from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, outcome
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report, print_json
+    from roundhouse.session import open_session
+
+    report = open_report(form)
+    session = open_session(current_paths(root), report, env)
+    try:
+        entries = engines.build_all(session, engines.wanted(session, tuple(model or ())))
+    except EnginesNotBuiltError as error:
+        if form is Format.json:
+            print_json(outcome(error.built, error.failures))
+        raise
+    if form is Format.json:
+        print_json(outcome(entries, ()))
+    elif not entries:
+        report.print("Nothing to build: every engine is in its lock and in S3.")
+    else:
+        report.print(f"Locks written under {session.environment.locks}/: review and commit them.")

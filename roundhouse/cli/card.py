@@ -1,0 +1,79 @@
+"""`roundhouse card`: one page about an engine: accuracy, latency, layers, how to reproduce it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roundhouse.cli.options import Env, Root
+
+if TYPE_CHECKING:
+    from onboarding.deployment import Target
+    from roundhouse.session import Session
+
+EXAMPLE = "roundhouse card sentence-embedder --env local"
+
+
+def card(
+    model: Annotated[str, typer.Argument(help="Model: a file in models/, without .yaml.")],
+    env: Env,
+    root: Root = None,
+) -> None:
+    """Fetch an engine's card.
+
+    One HTML page: accuracy, latency, which layers are INT8, how to reproduce it.
+    """
+    from roundhouse.paths import current_paths, displayed_path
+    from roundhouse.report import open_report
+    from roundhouse.session import open_session
+
+    paths, report = current_paths(root), open_report()
+    page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
+    data = displayed_path(page.with_suffix(".json"))
+    report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
+
+
+def fetch_card(session: Session, model: str, folder: Path) -> Path:
+    """Write card.html of a model's engine, and card.json beside it; return the page.
+
+    Raises RoundhouseError.
+    """
+    from onboarding.names import artifact_bucket, engine_card_data_path, engine_card_path
+    from roundhouse.aws.clients import object_bytes
+    from roundhouse.errors import RoundhouseError
+
+    target = _target(session, model)
+    bucket, environment = artifact_bucket(session.environment), session.environment.name
+    page = folder / f"{environment}-{model}.html"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in (
+        (engine_card_path(target.engine_key), page),
+        (engine_card_data_path(target.engine_key), page.with_suffix(".json")),
+    ):
+        data = object_bytes(session.clients("s3"), bucket, name)
+        if data is None:
+            build = f"`roundhouse build --env {environment} --model {model}`"
+            raise RoundhouseError(
+                f"{model}: s3://{bucket}/{name} is not there; {build} builds the engine and its card."
+            )
+        path.write_bytes(data)
+    return page
+
+
+def _target(session: Session, model: str) -> Target:
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.text import choices
+
+    targets = {
+        target.model.name: target
+        for deployment in session.deployments()
+        for target in deployment.targets
+    }
+    if model not in targets:
+        known = choices(model, sorted(targets))
+        raise RoundhouseError(
+            f"{model!r}: no such model in environment {session.environment.name}; {known}"
+        )
+    return targets[model]

@@ -1,0 +1,39 @@
+"""`roundhouse demo`: the whole pipeline on this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from roundhouse import interruption
+
+EXAMPLE = "make demo"
+
+
+def demo() -> None:
+    """Run the whole pipeline on this machine.
+
+    On real input; invokes both endpoints. `make demo` prepares the machine first.
+    """
+    try:
+        from roundhouse.dev.demo.demo import run_demo
+
+        run_demo()
+    except BaseException:
+        # Not only KeyboardInterrupt: a library that was being loaded may have turned it into an
+        # error of its own.
+        if not interruption.seen():
+            raise
+        interruption.ignore()
+        _stop_interrupted()
+        raise typer.Exit(130) from None
+
+
+def _stop_interrupted() -> None:
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.session import stop_local_cloud
+
+    stop_local_cloud(current_paths())
+    open_report().print(
+        "Stopped: the local cloud and everything in it is gone. `make demo` begins anew."
+    )

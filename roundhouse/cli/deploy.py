@@ -1,0 +1,41 @@
+"""`roundhouse deploy`: the whole pipeline of one environment."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from roundhouse.cli.options import Env, Root
+
+EXAMPLE = "roundhouse deploy --env dev"
+
+
+def deploy(
+    env: Env,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this endpoint, its engines and the foundation, not the dashboard; may be repeated."
+        ),
+    ] = None,
+    root: Root = None,
+) -> None:
+    """Build what is missing, then deploy.
+
+    Foundation stacks, missing images and engines, verification of every archive, endpoint stacks.
+    """
+    from roundhouse.deploy.deployment import deploy as deploy_session
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.session import open_session
+    from roundhouse.text import quantity
+
+    report = open_report()
+    session = open_session(current_paths(root), report, env, endpoints=tuple(endpoint or ()))
+    result = deploy_session(session, rebuild_gone=False)
+    built = f"{quantity(len(result.built), 'engine')} built" if result.built else "nothing built"
+    pushed = f"{quantity(len(result.images), 'image')} pushed, " if result.images else ""
+    changed = quantity(len(result.deployed.changed), "stack")
+    unchanged = len(result.deployed.unchanged)
+    report.print(f"Done: {pushed}{built}, {changed} changed, {unchanged} with no changes.")

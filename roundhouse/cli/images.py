@@ -1,0 +1,45 @@
+"""`roundhouse images`: the container images of an environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+EXAMPLE = "roundhouse images --env dev"
+
+
+def images(env: Env, root: Root = None, form: Form = Format.text) -> None:
+    """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
+    from roundhouse.deploy.images import NOT_HERE, build_images, image_states
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report, print_json
+    from roundhouse.session import open_session
+
+    report = open_report(form)
+    session = open_session(current_paths(root), report, env)
+    is_local, states = session.is_local, image_states(session)
+    missing = () if is_local else tuple(state.order for state in states if not state.is_there)
+    build_images(session, missing)
+    built = frozenset(order.image for order in missing)
+    rows = [state.as_dict(built=state.order.image in built, is_local=is_local) for state in states]
+    if form is Format.json:
+        print_json(rows)
+    else:
+        report.console.print(images_table(rows))
+    if is_local:
+        report.print(NOT_HERE)
+
+
+def images_table(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return a table of images: name, address in the registry, state."""
+    from roundhouse.report import table
+
+    return table(
+        ("Image", "Address", "State"), ((row["image"], row["uri"], row["state"]) for row in rows)
+    )

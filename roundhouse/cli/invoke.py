@@ -1,0 +1,154 @@
+"""`roundhouse invoke`: one request to an endpoint, with texts or with arrays from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+    from onboarding.deployment import Target
+    from roundhouse.invocation import Scores, Vector
+    from roundhouse.report import Report
+
+EXAMPLE = (
+    'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'
+)
+
+
+def invoke(
+    endpoint: Annotated[
+        str, typer.Argument(help="Endpoint: the model's name, or the shared endpoint's.")
+    ],
+    env: Env,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="One text gives its vector, several their likeness."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Which model of a shared endpoint.")] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a model of arrays: .npz, an array per input, or .npy, its one input."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the answer's arrays to this .npz.")
+    ] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Invoke an endpoint, as boto3 would. With texts, or with arrays from a file."""
+    from roundhouse import array_files, invocation
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report, print_json
+    from roundhouse.session import open_session
+
+    report, words = open_report(form), tuple(texts or ())
+    session = open_session(current_paths(root), report, env)
+    address, target = invocation.address(session.deployments(), endpoint, model)
+    invocation.require_inputs(target, words, input)
+    runtime = session.clients("sagemaker-runtime")
+    if input is not None:
+        arrays = invocation.ask_arrays(runtime, address, array_files.read(input, target))
+        if output is not None:
+            array_files.write(output, arrays)
+        if form is Format.json:
+            print_json(array_files.as_document(arrays))
+        else:
+            report.console.print(arrays_table(arrays))
+        return
+    vectors = invocation.ask(runtime, address, words)
+    if output is not None:
+        array_files.write(output, {invocation.output_name(target): vectors})
+    if form is Format.json:
+        print_json(_document(target, words, vectors))
+    else:
+        _print(report, target, words, vectors)
+
+
+def _document(target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> list[Any]:
+    from roundhouse import invocation
+
+    if target.model.task == "text-classification":
+        classes = invocation.classes(target, vectors)
+        return [
+            {"text": text, "classes": dict(scores)}
+            for text, scores in zip(texts, classes, strict=True)
+        ]
+    return [
+        {"text": text, "embedding": vector} for text, vector in zip(texts, vectors, strict=True)
+    ]
+
+
+def _print(report: Report, target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> None:
+    from roundhouse import invocation
+
+    if target.model.task == "text-classification":
+        report.console.print(classes_table(texts, invocation.classes(target, vectors)))
+    elif len(vectors) == 1:
+        head = ", ".join(f"{number:+.4f}" for number in vectors[0][:8])
+        report.print(f"[{head}, …]  {len(vectors[0])} numbers")
+    else:
+        report.console.print(cosine_table(texts, vectors))
+
+
+def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
+    """Return a table of the likeliest class of every text, and the next ones."""
+    from roundhouse.report import table
+
+    return table(
+        ("Text", "Class", "Probability", "Then"),
+        (
+            (
+                text,
+                scores[0][0],
+                f"{scores[0][1]:.3f}",
+                ", ".join(f"{name} {share:.3f}" for name, share in scores[1:4]),
+            )
+            for text, scores in zip(texts, classes, strict=True)
+        ),
+        right=("Probability",),
+    )
+
+
+def cosine_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
+    """Return a table of the cosine of every text with every other."""
+    from roundhouse.invocation import cosine
+    from roundhouse.report import table
+
+    numbers = tuple(map(str, range(1, len(texts) + 1)))
+    return table(
+        ("Cosine", *numbers),
+        (
+            (f"{number} {text}", *(f"{cosine(vector, other):.3f}" for other in vectors))
+            for number, text, vector in zip(numbers, texts, vectors, strict=True)
+        ),
+        right=numbers,
+    )
+
+
+def arrays_table(arrays: Mapping[str, Any]) -> Table:
+    """Return a table of the name, shape, type and first values of every array."""
+    from roundhouse.report import table
+
+    return table(
+        ("Output", "Shape", "Type", "First values"),
+        (
+            (name, " × ".join(map(str, array.shape)), str(array.dtype), _first_values(array))
+            for name, array in arrays.items()
+        ),
+    )
+
+
+def _first_values(array: Any) -> str:
+    values = array.reshape(-1)[:6]
+    head = (f"{value:g}" if array.dtype.kind == "f" else str(value) for value in values)
+    return ", ".join(head) + (", …" if array.size > 6 else "")

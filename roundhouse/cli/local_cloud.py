@@ -1,0 +1,55 @@
+"""`roundhouse up` and `roundhouse down`: the local cloud."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+UP_EXAMPLE = "roundhouse up --port 4566"
+DOWN_EXAMPLE = "roundhouse down"
+
+
+def up(
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1; default: a free one.")
+    ] = None,
+) -> None:
+    """Start the local cloud. Prints the lines that point the AWS tools at it."""
+    from local_cloud import lifecycle
+    from roundhouse.errors import NotReadyError
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.session import cloud_folder
+
+    paths, report = current_paths(), open_report()
+    folder = cloud_folder(paths)
+    with report.step("Starting the local cloud") as step:
+        address = lifecycle.start(paths.code, folder, port)
+        log = folder / lifecycle.LOG_FILE
+        step.done(f"{address.endpoint_url} (process {address.pid}, log {log})")
+    if port is not None and address.port != port:
+        raise NotReadyError(
+            f"The local cloud runs on port {address.port} already; `roundhouse down` first, "
+            f"to have it on {port}."
+        )
+    report.print("To point the AWS tools at it:")
+    for name, value in lifecycle.environment(address).items():
+        report.print(f"  export {name}={value}")
+    if address.seconds_per_minute != 60:
+        report.print(
+            "A minute of waiting that AWS is asked for, such as a rollout's, takes "
+            f"{address.seconds_per_minute:g} s here: ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE sets it."
+        )
+
+
+def down() -> None:
+    """Stop the local cloud and remove exactly what it made."""
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.session import stop_local_cloud
+
+    was_up = stop_local_cloud(current_paths())
+    open_report().print(
+        "The local cloud is stopped and removed." if was_up else "The local cloud was not up."
+    )

@@ -1,0 +1,33 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    text = "text"
+    json = "json"
+
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        help="Onboarding tree (models/, endpoints/, environments/) that lies elsewhere.",
+        exists=True,
+        file_okay=False,
+    ),
+]
+Env = Annotated[
+    str, typer.Option("--env", help="Environment: a file in environments/, without .yaml.")
+]
+Form = Annotated[
+    Format, typer.Option("--format", help="json: one document for machines, on standard output.")
+]

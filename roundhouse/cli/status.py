@@ -1,0 +1,33 @@
+"""`roundhouse status`: the local cloud, and each engine, lock and endpoint of an environment."""
+
+from __future__ import annotations
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+EXAMPLE = "roundhouse status --env dev --format json"
+
+
+def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> None:
+    """Show the local cloud, and each engine, lock and endpoint."""
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report, print_json
+    from roundhouse.status.state import state_of
+    from roundhouse.status.table import (
+        endpoint_lines,
+        endpoints_table,
+        state_table,
+        unknown_lines,
+    )
+
+    report = open_report(form)
+    state = state_of(current_paths(root), report, env)
+    if form is Format.json:
+        print_json(state.as_dict())
+        return
+    report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
+    report.console.print(state_table(state))
+    for line in unknown_lines(state):
+        report.print(line)
+    report.console.print(endpoints_table(state.endpoints))
+    for line in endpoint_lines(state.endpoints):
+        report.print(line)

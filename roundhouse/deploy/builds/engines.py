@@ -1,0 +1,150 @@
+"""Builds the engines an environment lacks, all in one execution of its build machine, and records
+each in its lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from onboarding.deployment import Target
+from onboarding.lock import LockEntry
+from onboarding.names import artifact_bucket, engine_archive_path
+from onboarding.platform import build_route
+from roundhouse.aws.clients import object_exists
+from roundhouse.deploy.builds import execution
+from roundhouse.deploy.builds.following import Following
+from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, Failure
+from roundhouse.deploy.builds.source import commit, upload_source
+from roundhouse.deploy.builds.wish import Wanted
+from roundhouse.errors import RoundhouseError
+from roundhouse.session import Session
+from roundhouse.text import choices
+
+ENGINES_AT_MOST = 100
+"""Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes
+text of four bytes a letter.
+"""
+
+
+def wanted(session: Session, models: Collection[str] = ()) -> tuple[Wanted, ...]:
+    """Engines with no lock entry, and those whose archive is gone from S3, each once; of `models`
+    only, when any are named.
+    """
+    pairs = [
+        (deployment, target)
+        for deployment in session.deployments()
+        for target in deployment.targets
+    ]
+    unknown = sorted(set(models) - {target.model.name for _, target in pairs})
+    if unknown:
+        known = choices(unknown[0], dict.fromkeys(target.model.name for _, target in pairs))
+        raise RoundhouseError(
+            f"--model {unknown[0]}: no such model in environment {session.environment.name}; {known}"
+        )
+    chosen = {
+        target.engine_key: (d, target)
+        for d, target in reversed(pairs)
+        if not models or target.model.name in models
+    }
+    reasons = [(d, t, _why(session, t)) for d, t in reversed(chosen.values())]
+    return tuple(
+        Wanted(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None
+    )
+
+
+def waves(orders: Sequence[Wanted]) -> tuple[tuple[Wanted, ...], ...]:
+    """Orders that may run together; who needs a network that an earlier one makes waits for it.
+
+    Richest first.
+    """
+    left = sorted(
+        orders, key=lambda order: (-len(order.target.network_keys), order.target.engine_key)
+    )
+    made: set[str] = set()
+    result: list[tuple[Wanted, ...]] = []
+    while left:
+        making: set[str] = set()
+        wave: list[Wanted] = []
+        for order in left:
+            new = set(order.target.network_keys.values()) - made
+            if not new & making:
+                wave.append(order)
+                making |= new
+        left = [order for order in left if order not in wave]
+        made |= making
+        result.append(tuple(wave))
+    return tuple(result)
+
+
+def build_all(
+    session: Session, orders: Sequence[Wanted], sleep: Callable[[float], None] = time.sleep
+) -> tuple[LockEntry, ...]:
+    """Builds every order and writes each lock as soon as its engine is published; Ctrl-C stops
+    everything that was started.
+
+    Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
+    """
+    if not orders:
+        return ()
+    source, sha = upload_source(session), commit(session)
+    built: list[LockEntry] = []
+    failures: list[Failure] = []
+    for batch in _batches(waves(orders)):
+        given = {
+            "source": source,
+            "commit": sha,
+            "waves": [[_engine(order) for order in wave] for wave in batch],
+        }
+        following = Following(
+            session=session,
+            orders={order.engine_key: order for wave in batch for order in wave},
+            sleep=sleep,
+        )
+        started = execution.start(session.clients, session.environment, given)
+        following.to_the_end(started)
+        built.extend(following.built)
+        failures.extend(following.failures)
+    if failures:
+        raise EnginesNotBuiltError(built, failures)
+    return tuple(built)
+
+
+def _batches(all_waves: Sequence[tuple[Wanted, ...]]) -> Iterator[list[tuple[Wanted, ...]]]:
+    """Waves of as many engines as one execution takes; almost always all of them."""
+    batch: list[tuple[Wanted, ...]] = []
+    for wave in all_waves:
+        for begin in range(0, len(wave), ENGINES_AT_MOST):
+            part = wave[begin : begin + ENGINES_AT_MOST]
+            if batch and sum(map(len, batch)) + len(part) > ENGINES_AT_MOST:
+                yield batch
+                batch = []
+            batch.append(part)
+    yield batch
+
+
+def _engine(order: Wanted) -> dict[str, Any]:
+    """An engine as the machine takes it."""
+    capability = order.target.instance_type.compute_capability
+    environment = order.deployment.environment
+    return {
+        "engineKey": order.engine_key,
+        "model": order.target.model.name,
+        "computeCapability": capability,
+        "route": build_route(
+            capability,
+            codebuild_gpu=environment.has_codebuild_gpu,
+            fleet=environment.gpu_fleet_arn is not None,
+        ),
+        "instanceType": order.target.instance_type.name,
+    }
+
+
+def _why(session: Session, target: Target) -> str | None:
+    if target.lock_entry is None:
+        return "not in the lock"
+    bucket = artifact_bucket(session.environment)
+    if not object_exists(session.clients("s3"), bucket, engine_archive_path(target.engine_key)):
+        return "in the lock, but gone from S3"
+    return None

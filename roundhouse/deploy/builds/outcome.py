@@ -1,0 +1,65 @@
+"""What came of builds: the engines that are there now, and why each other is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onboarding.lock import LockEntry
+from roundhouse.errors import BuildFailedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One engine that was not built: the reason in a sentence, and where its log lies."""
+
+    model: str
+    engine_key: str
+    reason: str
+    log: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain JSON, in the build machine's words."""
+        return {
+            "model": self.model,
+            "engineKey": self.engine_key,
+            "reason": self.reason,
+            "log": self.log,
+        }
+
+
+class EnginesNotBuiltError(BuildFailedError):
+    """Some engines were not built. The others are published and in their locks: `built`."""
+
+    def __init__(self, built: Sequence[LockEntry], failures: Sequence[Failure]) -> None:
+        super().__init__(_sentence(built, failures))
+        self.built = tuple(built)
+        self.failures = tuple(failures)
+
+
+def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str, Any]:
+    """Both as plain JSON."""
+    return {
+        "built": [entry.model_dump(mode="json") for entry in built],
+        "failed": [each.as_dict() for each in failures],
+    }
+
+
+def _sentence(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
+    landed = f" {len(built)} engines beside it are built and in their locks." if built else ""
+    if len(failures) == 1:
+        (only,) = failures
+        return f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they were.{landed} Log: {only.log}"
+    landed = f" The other {len(built)} are built and in their locks." if built else ""
+    head = f"{len(failures)} of {len(built) + len(failures)} engines were not built; their locks and endpoints are as they were."
+    return "\n".join(
+        [
+            head + landed,
+            *(f"  {each.model}: {_bare(each.reason)}. Log: {each.log}" for each in failures),
+        ]
+    )
+
+
+def _bare(reason: str) -> str:
+    return " ".join(reason.split()).rstrip(".")

@@ -1,0 +1,164 @@
+"""The container images of an environment: which its registry lacks, and their build in CodeBuild."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onboarding.fault import Fault, FaultsError
+from onboarding.names import builder_project
+from onboarding.platform import serving_platforms
+from roundhouse.aws.clients import calling
+from roundhouse.deploy.builds import codebuild
+from roundhouse.deploy.builds.source import publish_source
+from roundhouse.deploy.builds.source_zip import zipped
+from roundhouse.errors import BuildFailedError
+from roundhouse.session import Session
+from stacks.images.builds import ImageOrder, base_image, image_orders, needed_images, registry
+from stacks.images.project import ROUTE
+from stacks.images.tag import image_tags, read_image_files
+
+PROGRAM = "engine_build/image/images.py"
+ORDERS = "images.json"
+ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
+EVERY_SECONDS = 5.0
+
+NOT_HERE = (
+    "The local cloud builds no images: its endpoints and builds run this machine's own environments in their place "
+    "(`make environments`). In AWS, `roundhouse deploy` builds them before anything needs them."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageState:
+    """One image of an environment, and whether its registry holds it."""
+
+    order: ImageOrder
+    is_there: bool
+
+    def as_dict(self, *, built: bool, is_local: bool) -> dict[str, Any]:
+        """Plain JSON; `built`: by this command."""
+        return {
+            "image": self.order.image,
+            "uri": self.order.uri,
+            "state": self.state(built=built, is_local=is_local),
+        }
+
+    def state(self, *, built: bool, is_local: bool) -> str:
+        """One of "not built here", "built", "there", "missing"."""
+        if is_local:
+            return "not built here"
+        return "built" if built else "there" if self.is_there else "missing"
+
+
+def image_states(session: Session) -> tuple[ImageState, ...]:
+    """Every image that the environment's deployments need, under the tag of its content as it is
+    now. Raises FaultsError.
+    """
+    platform = serving_platforms()[session.environment.platform]
+    tags = image_tags(read_image_files(session.paths.code), base_image(platform))
+    try:
+        orders = image_orders(
+            session.environment, platform, needed_images(platform, session.deployments()), tags
+        )
+    except KeyError as error:
+        raise FaultsError([_no_registry(session)]) from error
+    return tuple(
+        ImageState(order=order, is_there=not session.is_local and _is_there(session, order))
+        for order in orders
+    )
+
+
+def missing(session: Session) -> tuple[ImageOrder, ...]:
+    """The images that must be built; none in the local cloud, which builds none."""
+    return (
+        ()
+        if session.is_local
+        else tuple(state.order for state in image_states(session) if not state.is_there)
+    )
+
+
+def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
+    """Builds and pushes images, all in one build.
+
+    Raises BuildFailedError with its reason, NotReadyError before the first deploy.
+    """
+    if not orders:
+        return
+    title = f"Building {', '.join(order.image for order in orders)} (CodeBuild, some of an hour)"
+    with session.report.step(title) as step:
+        order = codebuild.BuildOrder(
+            project=builder_project(session.environment, ROUTE),
+            source=publish_source(session, source(session, orders), "the images' sources"),
+            variables={},
+        )
+        build_id = codebuild.start(session.clients("codebuild"), order)
+        try:
+            codebuild.follow(
+                session.clients,
+                build_id,
+                codebuild.Follower(every_seconds=EVERY_SECONDS, on_line=step.update),
+            )
+        except KeyboardInterrupt:
+            codebuild.stop(session.clients("codebuild"), build_id)
+            raise
+        except BuildFailedError as error:
+            raise BuildFailedError(f"Images: {error}") from error
+        left = [order.uri for order in orders if not _is_there(session, order)]
+        if left:
+            raise BuildFailedError(
+                f"Images: the build ended well, but {', '.join(left)} is not there; build it again."
+            )
+        step.done(f"{len(orders)} pushed")
+
+
+def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str, Any]:
+    """What the program in the build is given."""
+    own = registry(session.environment.account, session.environment.region)
+    bases = [value for order in orders for value in order.arguments.values()]
+    registries = {own} | {value.split("/")[0] for value in bases if ".dkr.ecr." in value}
+    images = [order.as_dict() for order in orders]
+    return {
+        "region": session.environment.region,
+        "registries": sorted(registries),
+        "images": images,
+    }
+
+
+def source(session: Session, orders: Sequence[ImageOrder]) -> bytes:
+    """The build's source: exactly the files that the tags are digests of, the program, and its
+    orders.
+    """
+    held = read_image_files(session.paths.code)
+    files = {path: data for order in orders for path, data in held[order.image].items()}
+    program = (session.paths.code / PROGRAM).read_bytes()
+    document = json.dumps(orders_document(session, orders), indent=2, sort_keys=True).encode()
+    return zipped({**files, PROGRAM: program, ORDERS: document})
+
+
+def _is_there(session: Session, order: ImageOrder) -> bool:
+    from botocore.exceptions import ClientError
+
+    with calling(f"Looking for {order.uri}"):
+        try:
+            session.clients("ecr").describe_images(
+                repositoryName=order.repository, imageIds=[{"imageTag": order.tag}]
+            )
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in ABSENT:
+                return False
+            raise
+    return True
+
+
+def _no_registry(session: Session) -> Fault:
+    file, region = f"environments/{session.environment.name}.yaml", session.environment.region
+    way_out = "add it to onboarding/data/triton_registries.yaml, or choose a platform whose images start from NVIDIA's"
+    return Fault(
+        file=file,
+        what="no registry of AWS's Triton image is known in the region",
+        value=region,
+        way_out=way_out,
+    )

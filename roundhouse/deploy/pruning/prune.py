@@ -1,0 +1,202 @@
+"""`roundhouse prune`: marks engines and networks that no lock names, for the bucket's lifecycle to
+delete in time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from onboarding.fault import Fault, FaultsError
+from onboarding.keys import KEY_LENGTH
+from onboarding.lock import Lock, LockError, read_lock
+from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
+from onboarding.tree import Tree
+from roundhouse.aws.clients import Client, bucket_exists, calling, object_bytes
+from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
+from roundhouse.deploy.pruning.unreferenced import (
+    PREFIXES,
+    Found,
+    Named,
+    Verdict,
+    judged,
+    shown,
+    stored,
+)
+from roundhouse.errors import NotReadyError
+from roundhouse.session import Session, valid_tree
+
+LOCK_SUFFIX = ".lock.yaml"
+DEPLOYED_KEY = re.compile(rf"{ENGINES_PREFIX}/([0-9a-f]{{{KEY_LENGTH}}})/")
+GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS", "REVIEW_IN_PROGRESS")
+"""Stacks of nothing; the last was asked for, and its change set never executed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """What one `roundhouse prune` found and, unless it was a dry run, did."""
+
+    environment: str
+    bucket: str
+    dry_run: bool
+    older_than_days: int
+    kept_days: int
+    found: tuple[Found, ...]
+
+    def of(self, *verdicts: Verdict) -> tuple[Found, ...]:
+        """What was found with one of these verdicts."""
+        return tuple(each for each in self.found if each.verdict in verdicts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "environment": self.environment,
+            "bucket": self.bucket,
+            "dry_run": self.dry_run,
+            "older_than_days": self.older_than_days,
+            "kept_days": self.kept_days,
+            "found": [each.as_dict() for each in shown(self.found)],
+        }
+
+
+def prune(
+    session: Session,
+    *,
+    older_than_days: int,
+    dry_run: bool,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Pruned:
+    """Marks what nothing names and is older than so many days, and takes the mark off what is named
+    again.
+
+    Raises FaultsError when the tree has faults or a lock cannot be read: what cannot be read may
+    name any engine.
+    """
+    bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
+    locked = named_by_tree(session)
+    if not bucket_exists(s3, bucket):
+        raise NotReadyError(
+            f"s3://{bucket}: is not there yet; `roundhouse deploy --env {session.environment.name}` makes it."
+        )
+    with session.report.step(
+        f"Comparing s3://{bucket} with every lock and every deployed stack"
+    ) as step:
+        named = Named(by_locks=locked, deployed=deployed_keys(session))
+        kept_days = session.environment.unreferenced_engine_days
+        found = [
+            judged(each, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
+            for kind, prefix in PREFIXES.items()
+            for each in stored(kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix)))
+        ]
+        step.done(
+            f"{len(found)} engines and networks, {len(named.by_locks)} keys named, {len(named.deployed)} deployed"
+        )
+    if not dry_run:
+        _act(session, bucket, found)
+    told = tuple(
+        each.with_model(_model(s3, bucket, each)) if each in shown(found) else each
+        for each in found
+    )
+    return Pruned(
+        environment=session.environment.name,
+        bucket=bucket,
+        dry_run=dry_run,
+        older_than_days=older_than_days,
+        kept_days=kept_days,
+        found=told,
+    )
+
+
+def named_by_tree(session: Session) -> frozenset[str]:
+    """Keys of engines and networks that this tree needs: of every lock of every environment, and of
+    what is still to be built.
+    """
+    tree = valid_tree(session.paths)
+    targets = [target for deployment in session.deployments() for target in deployment.targets]
+    manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
+    wanted = {key for each in targets for key in (each.engine_key, *each.network_keys.values())}
+    built = {key for each in manifests for key in (each.engine_key, *each.network_keys.values())}
+    return frozenset(wanted | built)
+
+
+def deployed_keys(session: Session) -> frozenset[str]:
+    """Keys of engines in the templates of the endpoint stacks that are there, whatever branch
+    deployed them.
+
+    An endpoint fetches its engine again whenever it starts an instance.
+    """
+    formation = session.clients("cloudformation")
+    with calling("Listing the deployed stacks"):
+        pages = formation.get_paginator("list_stacks").paginate()
+        stacks = {
+            each["StackName"]
+            for page in pages
+            for each in page["StackSummaries"]
+            if each["StackStatus"] not in GONE
+        }
+    begin = stack_name(session.environment, "endpoint-")
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        templates = threads.map(
+            lambda name: _template(formation, name),
+            sorted(name for name in stacks if name.startswith(begin)),
+        )
+        return frozenset(key for template in templates for key in DEPLOYED_KEY.findall(template))
+
+
+def _template(formation: Client, stack: str) -> str:
+    with calling(f"Reading the template of {stack}"):
+        body = formation.get_template(StackName=stack)["TemplateBody"]
+    return body if isinstance(body, str) else json.dumps(body)
+
+
+def _locks(tree: Tree) -> Iterator[Lock]:
+    """Every lock file of every environment's folder, of models that are no longer in the tree too."""
+    faults = []
+    for folder in sorted({environment.locks for environment in tree.environments.values()}):
+        for path in sorted((tree.root / folder).glob(f"*{LOCK_SUFFIX}")):
+            try:
+                yield read_lock(path.parent, path.name.removesuffix(LOCK_SUFFIX))
+            except LockError as error:
+                faults.append(
+                    Fault(
+                        file=path.relative_to(tree.root).as_posix(),
+                        what=error.what,
+                        way_out=error.way_out,
+                    )
+                )
+    if faults:
+        raise FaultsError(faults)
+
+
+def _act(session: Session, bucket: str, found: list[Found]) -> None:
+    s3 = session.clients("s3")
+    for verdict, act, title in (
+        (Verdict.taken_back, take_off, "Taking marks off"),
+        (Verdict.marked, mark, "Marking"),
+    ):
+        objects = [
+            each for item in found if item.verdict is verdict for each in item.stored.objects
+        ]
+        if objects:
+            with session.report.step(title) as step:
+                step.done(f"{act(s3, bucket, objects)} objects")
+
+
+def _model(s3: Client, bucket: str, found: Found) -> str | None:
+    """The model's name by the engine's own record; None when there is none, or of a network, which
+    many models may share.
+    """
+    data = (
+        object_bytes(s3, bucket, engine_record_path(found.stored.key))
+        if found.stored.kind == "engine"
+        else None
+    )
+    try:
+        return None if data is None else str(json.loads(data)["manifest"]["model"])
+    except (ValueError, KeyError, TypeError):
+        return None

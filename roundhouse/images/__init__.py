@@ -1,1 +1,0 @@
-"""Container images of an environment: which are missing, and their build."""

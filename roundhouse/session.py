@@ -1,0 +1,133 @@
+"""What a command works with: the paths, one environment of the tree, its AWS clients, and the
+runner of its processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roundhouse import settings
+from roundhouse.aws.clients import Clients, aws_clients
+from roundhouse.errors import NotReadyError
+from roundhouse.paths import Paths
+from roundhouse.processes import Processes, Run
+from roundhouse.report import Report
+
+if TYPE_CHECKING:
+    from local_cloud.address import CloudAddress
+    from onboarding.deployment import Deployment
+    from onboarding.environment_spec import EnvironmentSpec
+    from onboarding.tree import Tree
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One environment, ready to be worked on; `variables` is the environment of its child
+    processes.
+    """
+
+    paths: Paths
+    environment: EnvironmentSpec
+    variables: Mapping[str, str]
+    clients: Clients
+    run: Run
+    report: Report
+    endpoints: tuple[str, ...] = ()
+    """Those that are worked on, by their names in the tree; empty: all."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the account is the local cloud."""
+        return self.environment.name == LOCAL
+
+    def deployments(self) -> tuple[Deployment, ...]:
+        """What the environment deploys, by the files and locks as they are now."""
+        from onboarding.resolve import deployments
+
+        return deployments(valid_tree(self.paths), self.environment.name, self.endpoints)
+
+
+def valid_tree(paths: Paths) -> Tree:
+    """The onboarding tree. Raises FaultsError with every fault."""
+    from onboarding.fault import FaultsError
+    from onboarding.tree import read_tree
+
+    tree = read_tree(paths.tree)
+    if tree.faults:
+        raise FaultsError(tree.faults)
+    return tree
+
+
+def open_session(
+    paths: Paths,
+    report: Report,
+    environment: str,
+    run: Run | None = None,
+    endpoints: tuple[str, ...] = (),
+) -> Session:
+    """Reads the tree and points this process's AWS clients at the environment.
+
+    Raises FaultsError, NotReadyError.
+    """
+    from onboarding.resolve import deployments
+
+    tree = valid_tree(paths)
+    deployments(tree, environment, endpoints)
+    spec = tree.environments[environment]
+    variables = settings.inherited()
+    if environment == LOCAL:
+        variables = _local_variables(running_local_cloud(paths), spec)
+        settings.adopt_aws(variables)
+    return Session(
+        paths=paths,
+        environment=spec,
+        variables=settings.child_environment(variables),
+        clients=aws_clients(spec.region),
+        run=Processes() if run is None else run,
+        report=report,
+        endpoints=endpoints,
+    )
+
+
+def cloud_folder(paths: Paths) -> Path:
+    """Where the local cloud keeps what it made."""
+    return paths.build / LOCAL
+
+
+def running_local_cloud(paths: Paths) -> CloudAddress:
+    """The local cloud. Raises NotReadyError when it is not up."""
+    from local_cloud import lifecycle
+
+    address = lifecycle.find(cloud_folder(paths))
+    if address is None:
+        raise NotReadyError(
+            "The local cloud is not up: `roundhouse up` starts it, `make demo` walks the whole session."
+        )
+    return address
+
+
+def _local_variables(address: CloudAddress, spec: EnvironmentSpec) -> dict[str, str]:
+    from local_cloud import lifecycle
+
+    return lifecycle.client_environment(
+        address, settings.inherited(), account=spec.account, region=spec.region
+    )
+
+
+def stop_local_cloud(paths: Paths) -> bool:
+    """Stop the local cloud and remove the locks of what it held; False when it was not up."""
+    from local_cloud import lifecycle
+
+    was_up = lifecycle.stop(cloud_folder(paths))
+    folder = paths.build / LOCAL / "locks"
+    for lock in folder.glob("*.lock.yaml"):
+        lock.unlink(missing_ok=True)
+    for empty in (folder, folder.parent):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
+    return was_up

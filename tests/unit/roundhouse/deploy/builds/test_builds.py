@@ -1,0 +1,326 @@
+"""Which engines are built, in which order, and how the end of each is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+
+import pytest
+import yaml
+
+from onboarding.checkpoint import checkpoint_sha256
+from onboarding.lock import lock_path, read_lock
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.deploy.builds import engines
+from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, outcome
+from roundhouse.deploy.builds.source import upload_source
+from roundhouse.deploy.builds.wish import Wanted
+from roundhouse.errors import NotReadyError, RoundhouseError
+from stacks.builds.states.engine import LOG_CHARACTERS, REASON_CHARACTERS
+from tests.unit.roundhouse.build_cloud import ARN, Cloud, session_of
+from tests.unit.roundhouse.engines import copied_tree, local_deployments
+
+ALL = ["sentence-embedder", "sentence-embedder-fp32", "sentence-embedder-int8"]
+
+
+@pytest.fixture
+def session(tmp_path):
+    tree = copied_tree(tmp_path)
+    return session_of(tree, Cloud(local_deployments(tree)))
+
+
+def build(session, models=()):
+    return engines.build_all(session, engines.wanted(session, models), sleep=lambda seconds: None)
+
+
+def _models(orders):
+    return [order.target.model.name for order in orders]
+
+
+def lock_keys(session, model):
+    return list(read_lock(session.paths.tree / session.environment.locks, model).engines)
+
+
+def test_every_engine_without_a_lock_entry_is_wanted(session):
+    assert _models(engines.wanted(session)) == ALL
+
+
+def test_building_writes_the_locks_and_leaves_nothing_to_build(session):
+    entries = build(session)
+    assert len(entries) == 3
+    assert all(lock_keys(session, model) for model in ALL)
+    assert engines.wanted(session) == ()
+    assert build(session) == ()
+
+
+def test_all_engines_are_ordered_in_one_execution_from_the_published_sources(session):
+    build(session)
+    (given,) = session.clients.given
+    assert session.clients.machine.endswith(":stateMachine:roundhouse-local-builds")
+    bucket, _, key = given["source"].partition("/")
+    assert bucket == "roundhouse-local-000000000000-us-east-1" and key in session.clients.objects
+    assert given["commit"] == "abc123"
+    assert [len(wave) for wave in given["waves"]] == [1, 2]
+    keys = {engine.pop("engineKey") for wave in given["waves"] for engine in wave}
+    assert keys == set(session.clients.targets)
+    engines = {engine.pop("model"): engine for wave in given["waves"] for engine in wave}
+    asked = {"computeCapability": "cpu", "route": "cpu"}
+    assert engines == {
+        "sentence-embedder": {**asked, "instanceType": "ml.c7i.large"},
+        "sentence-embedder-fp32": {**asked, "instanceType": "ml.c7i.xlarge"},
+        "sentence-embedder-int8": {**asked, "instanceType": "ml.c7i.xlarge"},
+    }
+
+
+def test_a_model_on_several_gpu_generations_is_built_for_each_by_its_own_route(tmp_path):
+    tree = copied_tree(tmp_path)
+    path = tree / "models/sentence-embedder.yaml"
+    spec = yaml.safe_load(path.read_text())
+    spec["endpoint"] = {
+        "instance_type": "ml.g5.xlarge",
+        "instance_pools": [{"instance_type": "ml.g6.xlarge"}],
+    }
+    path.write_text(yaml.safe_dump(spec))
+    (tree / "environments/local.yaml").unlink()
+    cloud = Cloud(deployments(read_tree(tree), "dev"))
+    session = session_of(tree, cloud, "dev")
+    build(session, ("sentence-embedder",))
+    engines = [engine for wave in cloud.given[0]["waves"] for engine in wave]
+    asked = {(each["computeCapability"], each["route"], each["instanceType"]) for each in engines}
+    assert asked == {("8.6", "gpu", "ml.g5.xlarge"), ("8.9", "training-job", "ml.g6.xlarge")}
+    assert len(set(lock_keys(session, "sentence-embedder"))) == 2
+    assert (
+        "Building sentence-embedder for 8.9 (not in the lock)"
+        in session.report.console.file.getvalue()
+    )
+
+
+def test_a_fleet_builds_for_what_on_demand_codebuild_lacks(tmp_path):
+    tree = copied_tree(tmp_path)
+    path = tree / "environments/dev.yaml"
+    fleet = (
+        "arn:aws:codebuild:us-east-1:111122223333:fleet/gpu:0b1c2d3e-0000-4000-8000-000000000000"
+    )
+    spec = {**yaml.safe_load(path.read_text()), "gpu_fleet_arn": fleet}
+    spec["models"] = {"sentence-embedder": {"endpoint": {"instance_type": "ml.g6.xlarge"}}}
+    path.write_text(yaml.safe_dump(spec))
+    cloud = Cloud(deployments(read_tree(tree), "dev"))
+    build(session_of(tree, cloud, "dev"), ("sentence-embedder",))
+    assert cloud.engines[0]["route"] == "fleet"
+
+
+def test_sources_bring_a_checkpoint_that_lies_beside_the_models(session):
+    folder = session.paths.tree / "checkpoints/mine"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", ".cache"):
+        (folder / name).write_text(name)
+    path = session.paths.tree / "models/sentence-embedder.yaml"
+    spec = yaml.safe_load(path.read_text())
+    spec["source"] = {"checkpoint": "checkpoints/mine", "sha256": checkpoint_sha256(folder)}
+    path.write_text(yaml.safe_dump(spec))
+    key = upload_source(session).partition("/")[2]
+    names = zipfile.ZipFile(io.BytesIO(session.clients.objects[key])).namelist()
+    assert {"checkpoints/mine/config.json", "checkpoints/mine/model.safetensors"} <= set(names)
+    assert "checkpoints/mine/.cache" not in names
+
+
+def test_an_engine_gone_from_s3_is_wanted_again(session):
+    build(session)
+    gone = next(key for key in session.clients.objects if key.endswith("model.tar.gz"))
+    del session.clients.objects[gone]
+    (order,) = engines.wanted(session)
+    assert order.why == "in the lock, but gone from S3"
+
+
+def test_an_engine_that_two_endpoints_need_is_wanted_once(session):
+    twice = [*session.deployments(), *session.deployments()]
+    again = dataclasses.replace(session)
+    object.__setattr__(again, "deployments", lambda: tuple(twice))
+    assert _models(engines.wanted(again)) == ALL
+
+
+def test_engines_that_share_a_network_wait_for_the_one_that_makes_it(session):
+    first, second = engines.waves(engines.wanted(session))
+    assert len(first) == 1
+    assert len(first[0].target.network_keys) == 2
+    assert len(second) == 2
+
+
+def test_engines_that_share_nothing_run_together(session):
+    assert [len(wave) for wave in engines.waves(apart(engines.wanted(session)))] == [3]
+
+
+def test_more_engines_than_an_execution_takes_are_ordered_one_after_the_other(session, monkeypatch):
+    monkeypatch.setattr(engines, "ENGINES_AT_MOST", 2)
+    engines.build_all(session, apart(engines.wanted(session)), sleep=lambda seconds: None)
+    assert [[len(wave) for wave in given["waves"]] for given in session.clients.given] == [[2], [1]]
+    assert engines.wanted(session) == ()
+
+
+def apart(orders):
+    """Orders that share no network."""
+    return [
+        dataclasses.replace(
+            order, target=dataclasses.replace(order.target, network_keys={"float": str(place)})
+        )
+        for place, order in enumerate(orders)
+    ]
+
+
+def test_refuses_a_failed_build_with_its_reason_and_log_and_keeps_the_lock(session):
+    build(session, ("sentence-embedder",))
+    path = lock_path(session.paths.tree / session.environment.locks, "sentence-embedder")
+    before = path.read_bytes()
+    session.clients.reasons = {
+        "sentence-embedder": "The worst cosine is 0.91, the budget asks for 0.95"
+    }
+    deployment, target = next(
+        pair
+        for pair in session.clients.targets.values()
+        if pair[1].model.name == "sentence-embedder"
+    )
+    order = Wanted(deployment=deployment, target=target, why="again")
+    said = r"sentence-embedder: The worst cosine .* are as they were\. Log: /a log\.txt$"
+    with pytest.raises(EnginesNotBuiltError, match=said) as error:
+        engines.build_all(session, (order,), sleep=lambda seconds: None)
+    assert error.value.exit_code == 3
+    assert path.read_bytes() == before
+
+
+def test_one_failed_engine_leaves_the_others_built_and_recorded(session):
+    session.clients.reasons = {"sentence-embedder-int8": "no layer can be INT8."}
+    with pytest.raises(
+        EnginesNotBuiltError,
+        match=r"no layer can be INT8\. .*2 engines beside it are built and in their locks",
+    ) as error:
+        build(session)
+    assert _models(engines.wanted(session)) == ["sentence-embedder-int8"]
+    assert len(error.value.built) == 2
+    told = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
+    assert [entry["manifest"]["model"] for entry in told["built"]] == [
+        "sentence-embedder",
+        "sentence-embedder-fp32",
+    ]
+    (failed,) = told["failed"]
+    assert (failed["model"], failed["reason"]) == (
+        "sentence-embedder-int8",
+        "no layer can be INT8.",
+    )
+    shown = session.report.console.file.getvalue()
+    assert "✗ Building sentence-embedder-int8 (not in the lock): no layer can be INT8." in shown
+    assert "✓ Building sentence-embedder-fp32 (not in the lock): fp32 engine" in shown
+
+
+def test_refuses_several_failed_engines_each_with_its_reason_and_log(session):
+    session.clients.reasons = {
+        "sentence-embedder": "too slow",
+        "sentence-embedder-fp32": "too wrong",
+    }
+    with pytest.raises(EnginesNotBuiltError) as error:
+        build(session)
+    head, *lines = str(error.value).splitlines()
+    assert head.startswith(
+        "2 of 3 engines were not built; their locks and endpoints are as they were. The other 1 are built"
+    )
+    assert sorted(lines) == [
+        "  sentence-embedder-fp32: too wrong. Log: /a log.txt",
+        "  sentence-embedder: too slow. Log: /a log.txt",
+    ]
+
+
+def test_refuses_an_engine_whose_execution_left_no_record(session):
+    session.clients.silent = ("sentence-embedder-fp32",)
+    with pytest.raises(
+        EnginesNotBuiltError,
+        match=rf"sentence-embedder-fp32: its execution ended without a word.* Log: {ARN}",
+    ):
+        build(session)
+    assert _models(engines.wanted(session)) == ["sentence-embedder-fp32"]
+
+
+def test_refuses_an_engine_that_was_published_under_another_key(session):
+    session.clients.unrecorded = ("sentence-embedder",)
+    with pytest.raises(
+        EnginesNotBuiltError, match=r"lock-entry\.json is not there: it built another key"
+    ):
+        build(session, ("sentence-embedder",))
+
+
+def test_refuses_engines_that_had_not_begun_when_somebody_stopped_the_execution(session):
+    session.clients.status, session.clients.cause = "ABORTED", "by hand"
+    session.clients.list_map_runs = lambda executionArn: {"mapRuns": []}
+    session.clients.start_execution = started_and_stopped(session.clients)
+    with pytest.raises(
+        EnginesNotBuiltError, match=r"3 of 3 engines.*\n.*the builds were stopped before it began"
+    ):
+        build(session)
+
+
+def started_and_stopped(cloud):
+    def start(stateMachineArn, input):
+        cloud.given.append(json.loads(input))
+        return {"executionArn": ARN}
+
+    return start
+
+
+def test_refuses_an_unknown_model(session):
+    with pytest.raises(
+        RoundhouseError,
+        match="--model nobody: no such model in environment local; allowed: sentence-embedder",
+    ):
+        engines.wanted(session, ("nobody",))
+
+
+def test_refuses_to_build_where_no_bucket_is(session):
+    session.clients.bucket_there = False
+    with pytest.raises(NotReadyError, match="`roundhouse deploy --env local` makes it"):
+        build(session)
+
+
+def test_refuses_to_build_where_no_machine_is(session):
+    session.clients.machine_there = False
+    with pytest.raises(
+        NotReadyError,
+        match="roundhouse-local-builds: is not there yet; `roundhouse deploy --env local` makes it",
+    ):
+        build(session)
+
+
+def test_a10g_engines_are_built_in_training_jobs_where_codebuild_has_no_gpus(tmp_path):
+    tree = copied_tree(tmp_path)
+    path = tree / "environments/dev.yaml"
+    spec = {**yaml.safe_load(path.read_text()), "region": "eu-north-1"}
+    spec["models"] = {"sentence-embedder": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
+    path.write_text(yaml.safe_dump(spec))
+    cloud = Cloud(deployments(read_tree(tree), "dev"))
+    build(session_of(tree, cloud, "dev"), ("sentence-embedder",))
+    assert (cloud.engines[0]["route"], cloud.engines[0]["instanceType"]) == (
+        "training-job",
+        "ml.g5.xlarge",
+    )
+
+
+def test_records_of_all_engines_of_an_execution_fit_into_its_output():
+    """Even where every reason is text of four bytes a character.
+
+    A log is a link or a stream: ASCII, its length bounded too.
+    """
+    name = "a" * 63
+    engine = {
+        "engineKey": "0" * 20,
+        "model": name,
+        "computeCapability": "12.0",
+        "route": "training-job",
+        "instanceType": name,
+    }
+    record = {"status": "failed", "engineKey": "0" * 20, "model": name}
+    record |= {"reason": "\U0001f600" * REASON_CHARACTERS, "log": "l" * LOG_CHARACTERS}
+    whole = {
+        "waves": [[engine] for _ in range(engines.ENGINES_AT_MOST)],
+        "records": [[record]] * engines.ENGINES_AT_MOST,
+    }
+    assert len(json.dumps(whole, ensure_ascii=False).encode()) < 256 * 1024 - 1024

@@ -1,0 +1,39 @@
+"""Which engines are deployed, from the stacks that CloudFormation lists."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from onboarding.environment_spec import EnvironmentSpec
+from roundhouse.deploy.pruning.prune import deployed_keys
+
+pytestmark = pytest.mark.unit
+
+KEY = "0123456789abcdef0123"
+ENVIRONMENT = EnvironmentSpec(
+    name="dev", account="111122223333", region="us-east-1", platform="triton-26.05"
+)
+
+
+class Formation:
+    """Two stacks: one that answers, and one whose change set was never executed, which has no
+    template.
+    """
+
+    def get_paginator(self, name):
+        stacks = [
+            {"StackName": "roundhouse-dev-endpoint-a", "StackStatus": "UPDATE_COMPLETE"},
+            {"StackName": "roundhouse-dev-endpoint-b", "StackStatus": "REVIEW_IN_PROGRESS"},
+        ]
+        return SimpleNamespace(paginate=lambda: [{"StackSummaries": stacks}])
+
+    def get_template(self, StackName):
+        assert StackName == "roundhouse-dev-endpoint-a"
+        return {"TemplateBody": {"ModelDataUrl": f"s3://bucket/engines/{KEY}/model.tar.gz"}}
+
+
+def test_a_stack_that_was_only_asked_for_has_no_engine_deployed():
+    session = SimpleNamespace(environment=ENVIRONMENT, clients=lambda service: Formation())
+    assert deployed_keys(session) == {KEY}

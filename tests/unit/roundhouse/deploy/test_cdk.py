@@ -1,0 +1,130 @@
+"""The cdk command line that is run, and what is read from its words."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from onboarding.tree import read_tree
+from roundhouse.deploy import cdk
+from roundhouse.errors import DeployFailedError, NotReadyError
+from roundhouse.paths import Paths
+from roundhouse.processes import Outcome
+from roundhouse.report import Report
+from roundhouse.session import Session
+from tests.unit.roundhouse.engines import copied_tree
+
+CHANGED = (
+    "\x1b[32m ✅  local/Builds (roundhouse-local-builds)\x1b[39m\n"
+    " ✅  local/Foundation (roundhouse-local-foundation) (no changes)\n"
+)
+FAILED = (
+    " ✅  local/Foundation (no changes)\n"
+    "❌  local/Endpoint-a failed: ToolkitError: The stack failed to deploy: UPDATE_ROLLBACK_COMPLETE: never healthy.\n"
+)
+
+
+class CloudFormation:
+    def __init__(self, bootstrapped: bool) -> None:
+        self.bootstrapped = bootstrapped
+
+    def describe_stacks(self, StackName):
+        if not self.bootstrapped:
+            said = {"Code": "ValidationError", "Message": f"Stack {StackName} does not exist"}
+            raise ClientError({"Error": said}, "DescribeStacks")
+        return {}
+
+
+@pytest.fixture
+def session(tmp_path):
+    tree = copied_tree(tmp_path)
+    (tree / "node_modules" / ".bin").mkdir(parents=True)
+    (tree / "node_modules" / ".bin" / "cdk").write_text("")
+    commands, outcome = [], {"value": Outcome(code=0, output=CHANGED)}
+
+    def run(command, on_line=None):
+        commands.append(command)
+        return outcome["value"]
+
+    run.commands, run.outcome = commands, outcome
+    return Session(
+        paths=Paths(code=tree, tree=tree, build=tree / "build"),
+        environment=read_tree(tree).environments["local"],
+        variables={"A": "b"},
+        clients=lambda service: CloudFormation(bootstrapped=False),
+        run=run,
+        report=Report(console=Console(file=io.StringIO())),
+    )
+
+
+def test_a_deploy_reads_changed_and_unchanged_stacks(session):
+    assert cdk.deploy(session) == cdk.Deployed(
+        changed=("local/Builds",), unchanged=("local/Foundation",)
+    )
+    (command,) = session.run.commands
+    assert command.environment == {"A": "b"}
+    assert "**" in command.argv and "env=local" in command.argv and "never" in command.argv
+
+
+def test_a_deploy_of_some_stacks_names_only_them(session):
+    argv = cdk.deploy_command(session, ("*/Foundation",))
+    assert "*/Foundation" in argv and "**" not in argv
+    assert not any(word.startswith("root=") for word in argv)
+
+
+def test_a_tree_that_lies_elsewhere_reaches_the_application(session, tmp_path):
+    elsewhere = Paths(code=session.paths.code, tree=tmp_path / "elsewhere", build=tmp_path)
+    moved = Session(
+        **{
+            **{name: getattr(session, name) for name in session.__dataclass_fields__},
+            "paths": elsewhere,
+        }
+    )
+    assert f"root={tmp_path / 'elsewhere'}" in cdk.deploy_command(moved, ())
+
+
+def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(session):
+    session.run.outcome["value"] = Outcome(code=1, output=FAILED)
+    with pytest.raises(
+        DeployFailedError,
+        match=r"UPDATE_ROLLBACK_COMPLETE: never healthy\. Log: .*cdk-deploy-local\.log",
+    ):
+        cdk.deploy(session)
+    assert "never healthy" in (session.paths.build / "logs" / "cdk-deploy-local.log").read_text()
+
+
+def test_refuses_with_what_the_resource_itself_said():
+    said = (
+        "x | 3:13:43 AM | UPDATE_FAILED | AWS::IAM::Role | local/A/Role (Role) Resource update cancelled\n"
+        "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint (Endpoint) never healthy.\n"
+        "❌  roundhouse-local-endpoint-a failed to deploy\n"
+    )
+    expected = (
+        "roundhouse-local-endpoint-a failed to deploy: local/A/Endpoint (Endpoint) never healthy"
+    )
+    assert cdk.failure(said) == expected
+
+
+def test_refuses_an_endpoint_without_an_engine_with_synths_own_words():
+    said = "[Error at /local/Endpoint-a] no engine: run `roundhouse build --env local --model a`\nFound errors\n"
+    assert cdk.failure(said) == said.splitlines()[0]
+
+
+def test_a_bootstrap_happens_once(session):
+    assert cdk.bootstrap(session)
+    assert session.run.commands[0].argv[1:3] == ("bootstrap", "aws://000000000000/us-east-1")
+    there = Session(**{
+        **{name: getattr(session, name) for name in session.__dataclass_fields__},
+        "clients": lambda service: CloudFormation(bootstrapped=True),
+    })  # fmt: skip
+    assert not cdk.bootstrap(there)
+    assert len(session.run.commands) == 1
+
+
+def test_refuses_a_missing_command_line(session):
+    session.paths.cdk.unlink()
+    with pytest.raises(NotReadyError, match="`make environments` installs it"):
+        cdk.deploy(session)

@@ -1,0 +1,129 @@
+"""The order of an endpoint's updates, and what is done when one of them fails."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from roundhouse.deploy import deployment
+from roundhouse.deploy.endpoint_steps import stack_name
+from roundhouse.errors import DeployFailedError
+from roundhouse.processes import Outcome
+from stacks.endpoint.change import update_steps
+from stacks.endpoint.template import endpoint_template
+from tests.unit.roundhouse.deploy.whole_session import whole_session
+
+IMAGES = {name: f"registry/{name}:tag" for name in ("triton", "python-server", "python-server-gpu")}
+
+
+class Cdk:
+    """The cdk command line in memory: `did` is what it was asked, `fails` the deploys that it
+    refuses, by their order.
+    """
+
+    def __init__(self):
+        self.account, self.wanted, self.changed, self.did, self.fails = None, {}, "", [], ()
+
+    def __call__(self, command, on_line=None):
+        if "synth" in command.argv:
+            return self._synthesise(Path(command.argv[command.argv.index("--output") + 1]))
+        folder = Path(command.argv[command.argv.index("--app") + 1])
+        templates = self._written(folder) if "--all" in command.argv else dict(self.wanted)
+        self.did.append({name: _scaled(template) for name, template in templates.items()})
+        if len(self.did) in self.fails:
+            return Outcome(code=1, output=f"❌  failed: no. {len(self.did)}")
+        self.account.stacks |= templates
+        return Outcome(code=0, output=" ✅  dev/Endpoint\n")
+
+    def _synthesise(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        artifacts = {}
+        for name, template in self.wanted.items():
+            properties = {"templateFile": f"{name}.json", "stackName": name}
+            artifacts[name] = {
+                "type": "aws:cloudformation:stack",
+                "environment": "aws://1/eu",
+                "properties": properties,
+            }
+            (folder / f"{name}.json").write_text(json.dumps(template))
+        (folder / "manifest.json").write_text(
+            json.dumps({"version": "55.0.0", "artifacts": artifacts})
+        )
+        return Outcome(code=0, output="")
+
+    def _written(self, folder):
+        artifacts = json.loads((folder / "manifest.json").read_text())["artifacts"]
+        return {name: json.loads((folder / f"{name}.json").read_text()) for name in artifacts}
+
+
+def _scaled(template):
+    return sum(
+        each["Type"] == "AWS::ApplicationAutoScaling::ScalableTarget"
+        for each in template["Resources"].values()
+    )
+
+
+@pytest.fixture
+def session(tmp_path):
+    return whole_session(tmp_path, Cdk())
+
+
+@pytest.fixture
+def cdk(session):
+    """Every endpoint is deployed; the first that scales ran on another instance type."""
+    wanted = {stack_name(each): endpoint_template(each, IMAGES) for each in session.deployments()}
+    cdk = session.run
+    cdk.account, cdk.wanted = session.clients, wanted
+    cdk.changed = next(name for name, template in wanted.items() if _scaled(template))
+    before = re.sub(
+        r'"InstanceType": "ml\.[^"]*"',
+        '"InstanceType": "ml.g4dn.12xlarge"',
+        json.dumps(wanted[cdk.changed]),
+    )
+    session.clients.stacks = {**wanted, cdk.changed: json.loads(before)}
+    assert len(update_steps(session.clients.stacks[cdk.changed], wanted[cdk.changed])) == 2
+    return cdk
+
+
+def deploy(session):
+    """The last deploy alone: every image and engine is there."""
+    return deployment._deploy_endpoints(session, "Deploying every stack", session.deployments(), ())
+
+
+def test_endpoint_that_needs_two_updates_gets_its_first_one_alone(session, cdk):
+    deploy(session)
+    first, last = cdk.did
+    assert first == {cdk.changed: 0}
+    assert last.keys() == cdk.wanted.keys() and last[cdk.changed] == 1
+
+
+def test_unchanged_endpoints_are_deployed_once(session, cdk):
+    session.clients.stacks = dict(cdk.wanted)
+    deploy(session)
+    assert len(cdk.did) == 1
+
+
+def test_refused_last_update_gives_the_scaling_back(session, cdk):
+    before, cdk.fails = session.clients.stacks[cdk.changed], (2,)
+    with pytest.raises(DeployFailedError, match=r"failed: no\. 2"):
+        deploy(session)
+    assert cdk.did[2:] == [{cdk.changed: 1}]
+    assert session.clients.stacks[cdk.changed] == before
+
+
+def test_refused_first_update_changes_nothing_more(session, cdk):
+    cdk.fails = (1,)
+    with pytest.raises(DeployFailedError, match=r"failed: no\. 1"):
+        deploy(session)
+    assert len(cdk.did) == 1
+
+
+def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(session, cdk):
+    cdk.fails = (2, 3)
+    with pytest.raises(DeployFailedError, match=r"failed: no\. 2"):
+        deploy(session)
+    said = session.report.console.file.getvalue()
+    assert "may be without its scaling until the next deploy" in said and "failed: no. 3" in said

@@ -1,0 +1,63 @@
+"""What is refused before anything is deployed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.manifest import RuntimeIdentity
+from roundhouse.deploy.verification import archive_fault, lock_fault, require
+from roundhouse.errors import DeployFailedError
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
+
+TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    deployment = local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))[0]
+    return deployment, deployment.targets[0]
+
+
+def test_a_fitting_engine_has_no_fault(pair):
+    entry = entry_for(*pair)
+    assert lock_fault(*pair, entry) is None
+    assert archive_fault(*pair, entry, entry.archive.sha256) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"engine_key": "f" * 20}, "the model file asks for"),
+        ({"compute_capability": "8.6"}, "made for compute capability 8.6, ml.c7i.large has cpu"),
+        ({"gpu": "L4"}, "made for GPU model L4, ml.c7i.large needs any"),
+        ({"runtime": TENSORRT}, "made by tensorrt 10.16.1.11, the endpoint runs onnxruntime"),
+    ],
+)
+def test_refuses_an_engine_made_for_something_else(pair, change, said):
+    fault = lock_fault(*pair, entry_for(*pair, **change))
+    assert said in fault
+    assert "roundhouse build --env local --model sentence-embedder" in fault
+
+
+def test_refuses_a_lock_edited_by_hand(pair):
+    entry = entry_for(*pair)
+    edited = entry.model_copy(
+        update={"manifest": entry.manifest.model_copy(update={"load_seconds": 0.0})}
+    )
+    assert "edited by hand" in lock_fault(*pair, edited)
+
+
+def test_refuses_an_archive_with_other_bytes(pair):
+    assert "do not deploy it" in archive_fault(*pair, entry_for(*pair), "b" * 64)
+
+
+def test_refuses_an_archive_that_is_gone(pair):
+    fault = archive_fault(*pair, entry_for(*pair), None)
+    assert "is not there" in fault
+    assert "roundhouse build" in fault
+
+
+def test_require_raises_only_for_a_fault():
+    require(None)
+    with pytest.raises(DeployFailedError, match="Refused before deploying: x"):
+        require("x")

@@ -1,0 +1,134 @@
+"""Making environments: whole or not at all, and only what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roundhouse.dev.environments import Workshop, main, prepare
+from roundhouse.dev.recipes import DEV_STAMP, RECIPES, STAMP, TORCH, making
+from roundhouse.errors import NotReadyError
+from roundhouse.processes import Command, Outcome
+
+
+class Runner:
+    """Pretends to run: makes the folders that real commands would, fails where a test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.commands, self.failing, self.output = root, [], None, "boom"
+
+    def __call__(self, command: Command, on_line=None) -> Outcome:
+        self.commands.append(command)
+        if self.failing is not None and self.failing in str(command):
+            return Outcome(code=2, output=self.output)
+        if command.argv[1:3] == ("-m", "venv") or command.argv[1] == "venv":
+            folder = Path(command.argv[-1])
+            (folder / "bin").mkdir(parents=True)
+            (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+        if command.argv[0] == "npm":
+            (self.root / "node_modules").mkdir(exist_ok=True)
+        return Outcome(code=0, output="")
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    (tmp_path / "requirements").mkdir()
+    for recipe in RECIPES:
+        for name in (*recipe.inputs, *([recipe.dev] if recipe.dev else [])):
+            (tmp_path / name).write_text(f"# {name}\n")
+    (tmp_path / "requirements" / "uv.txt").write_text("uv\n")
+    return Workshop(
+        root=tmp_path,
+        python=Path("/usr/bin/python3.11"),
+        run=Runner(tmp_path),
+        say=lambda line: None,
+    )
+
+
+def test_every_environment_is_made_and_stamped(workshop):
+    made = prepare(workshop)
+    assert set(made) == {recipe.name for recipe in RECIPES}
+    assert all((workshop.root / recipe.folder / STAMP).is_file() for recipe in RECIPES)
+    assert not any((workshop.root / recipe.folder / DEV_STAMP).is_file() for recipe in RECIPES)
+
+
+def test_a_second_run_makes_nothing(workshop):
+    prepare(workshop)
+    workshop.run.commands.clear()
+    assert prepare(workshop) == ()
+    assert workshop.run.commands == []
+
+
+def test_a_changed_lock_file_makes_only_its_environment_again(workshop):
+    prepare(workshop)
+    old = workshop.root / ".venvs" / "server" / "stale-file"
+    old.write_text("from before")
+    (workshop.root / "requirements" / "server.txt").write_text("other\n")
+    assert prepare(workshop) == ("server",)
+    assert not old.exists()
+
+
+def test_dev_additions_do_not_remake_the_environment(workshop):
+    prepare(workshop)
+    kept = workshop.root / ".venv" / "kept"
+    kept.write_text("")
+    assert set(prepare(workshop, dev=True)) == {"builder", "roundhouse", "server"}
+    assert kept.exists()
+    assert prepare(workshop, dev=True) == ()
+    assert prepare(workshop) == ()
+
+
+def test_the_roundhouse_command_is_installed(workshop):
+    prepare(workshop)
+    script = workshop.root / ".venv" / "bin" / "roundhouse"
+    assert script.stat().st_mode & 0o111
+    compile(script.read_text(), str(script), "exec")
+    assert (
+        workshop.root / ".venv/lib/python3.11/site-packages/roundhouse.pth"
+    ).read_text().strip() == str(workshop.root)
+
+
+def test_an_environment_that_is_whole_gets_the_roundhouse_command_of_today(workshop):
+    prepare(workshop)
+    script = workshop.root / ".venv" / "bin" / "roundhouse"
+    today = script.read_text()
+    script.write_text("of an earlier day")
+    assert prepare(workshop) == ()
+    assert script.read_text() == today
+
+
+def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependencies():
+    commands = [
+        str(command)
+        for recipe in RECIPES
+        for command in making(recipe, Path("/r"), Path("/usr/bin/python3.11"))
+    ]
+    installs = [command for command in commands if "pip install" in command]
+    assert all("--require-hashes" in command for command in installs if TORCH not in command)
+    (torch,) = [command for command in installs if TORCH in command]
+    assert torch.startswith("/r/.venvs/builder/bin/python -m pip install")
+    assert "--no-deps" in torch
+    assert sum("npm ci" in command for command in commands) == 1
+
+
+def test_refuses_a_half_made_environment(workshop):
+    workshop.run.failing = "requirements/triton.txt"
+    with pytest.raises(
+        NotReadyError, match=r"\.venvs/triton could not be made: .* ended with 2: boom"
+    ):
+        prepare(workshop)
+    assert not (workshop.root / ".venvs" / "triton" / STAMP).exists()
+    workshop.run.failing = None
+    assert "triton" in prepare(workshop)
+
+
+def test_refuses_a_missing_network_in_one_sentence(workshop, capsys):
+    workshop.run.failing = "requirements/uv.txt"
+    workshop.run.output = (
+        "error: Failed to fetch\n  Caused by: dns error: failed to lookup address\n"
+    )
+    assert main([], workshop) == 5
+    said = capsys.readouterr().err
+    assert "check the network" in said
+    assert said.count("\n") == 1

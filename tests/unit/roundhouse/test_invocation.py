@@ -1,0 +1,356 @@
+"""Asking an endpoint: the address, the request, the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
+
+from container.client import EndpointClient
+from onboarding.manifest import TensorRecord
+from roundhouse.cli.app import exit_code
+from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
+from roundhouse.invocation import (
+    Address,
+    address,
+    ask,
+    ask_arrays,
+    classes,
+    cosine,
+    output_name,
+    require_inputs,
+)
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
+from tests.unit.roundhouse.load_test.answering import Answer, served
+
+
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory):
+    return local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))
+
+
+class Runtime:
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def invoke_endpoint(self, **request):
+        self.request = request
+        return {"Body": io.BytesIO(self.body)}
+
+
+def _answer(shape, data):
+    return json.dumps(
+        {"outputs": [{"name": "embedding", "datatype": "FP32", "shape": shape, "data": data}]}
+    ).encode()
+
+
+def test_a_model_of_its_own_endpoint_needs_no_name(deployments):
+    to, target = address(deployments, "sentence-embedder", None)
+    assert to == Address(endpoint="local-sentence-embedder", target_model=None)
+    assert target.model.name == "sentence-embedder"
+
+
+def test_a_shared_endpoint_is_addressed_by_target_model(deployments):
+    to, target = address(deployments, "local-text-shared", "sentence-embedder-int8")
+    assert to.target_model == f"{target.engine_key}/model.tar.gz"
+
+
+def test_refuses_an_unknown_endpoint(deployments):
+    with pytest.raises(RoundhouseError, match="allowed: sentence-embedder, text-shared"):
+        address(deployments, "nothing", None)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [(None, "name one with --model"), ("other", "does not serve it")]
+)
+def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, said):
+    with pytest.raises(RoundhouseError, match=said):
+        address(deployments, "text-shared", model)
+
+
+def test_an_answer_becomes_one_vector_per_text():
+    runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
+    assert ask(runtime, Address(endpoint="e", target_model="k/model.tar.gz"), ("a", "ü")) == (
+        (1.0, 0.0),
+        (0.0, 1.0),
+    )
+    assert runtime.request["TargetModel"] == "k/model.tar.gz"
+    assert json.loads(runtime.request["Body"])["inputs"][0] == {
+        "name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "ü"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body", [b"no json", b"{}", b'{"outputs": []}', _answer([1, 2], [1, 0]), _answer([2, 2], [1])]
+)
+def test_refuses_an_answer_that_is_no_matrix_of_the_right_height(body):
+    with pytest.raises(WrongAnswerError, match="Endpoint e"):
+        ask(Runtime(body), Address(endpoint="e", target_model=None), ("a", "b"))
+
+
+def test_a_request_keeps_every_character():
+    runtime = Runtime(_answer([1, 1], [1]))
+    ask(runtime, Address(endpoint="e", target_model=None), ("ü",))
+    assert "ü".encode() in runtime.request["Body"]
+
+
+def test_arrays_are_asked_for_arrays():
+    runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
+    found = ask_arrays(
+        runtime, Address(endpoint="e", target_model=None), {"x": np.ones((2, 1), np.float32)}
+    )
+    assert found["embedding"].tolist() == [[1, 0], [0, 1]]
+    assert "json-header-size" in runtime.request["ContentType"]
+
+
+class Refusing:
+    def __init__(self, fault):
+        self.fault = fault
+
+    def invoke_endpoint(self, **request):
+        raise self.fault
+
+
+def test_refuses_in_the_servers_own_words():
+    response = {
+        "Error": {"Code": "ModelError"},
+        "OriginalStatusCode": 400,
+        "OriginalMessage": '{"error": "Too long."}',
+    }
+    fault = ClientError(response, "InvokeEndpoint")
+    with pytest.raises(
+        NotReadyError,
+        match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$",
+    ):
+        ask(Refusing(fault), Address(endpoint="e", target_model=None), ("a",))
+
+
+def test_refuses_without_credentials_as_every_command_does():
+    with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
+        ask(Refusing(NoCredentialsError()), Address(endpoint="e", target_model=None), ("a",))
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_compressed_bodies_say_so_through_boto3(limit):
+    """A real boto3 client, to a server on loopback: the header is there, and signed."""
+    with served(lambda number: Answer()) as server:
+        runtime = boto3.client(
+            "sagemaker-runtime", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b",
+            endpoint_url=f"http://127.0.0.1:{server.port}",
+        )  # fmt: skip
+        found = EndpointClient(
+            runtime=runtime, endpoint="e", binary=False, gzip_from_bytes=limit
+        ).embed(["a" * 500])
+    headers, body = server.requests[0]
+    assert found.tolist() == [[1, 0]]
+    assert headers.get("content-encoding") == (None if limit is None else "gzip")
+    assert ("content-encoding" in headers["authorization"]) == (limit is not None)
+    assert b"a" * 500 in (body if limit is None else gzip.decompress(body))
+
+
+ARRAYS_MODEL = """
+name: signal
+task: tensors
+source: {onnx: "s3://b/k.onnx", sha256: abababababababababababababababababababababababababababababababab}
+engine: {precision: fp32, optimization_profiles: [{batch: [1, 8, 32]}]}
+accuracy: {dataset: models/data/signal.npz}
+endpoint: {instance_type: ml.c7i.large}
+"""
+NO_UNICODE = "a\udcff"
+REFUSED = {
+    "OriginalStatusCode": 400,
+    "OriginalMessage": json.dumps({"error": "Unknown input 'y'; the model takes 'x'."}),
+}
+EMBEDDER, SIGNAL, SHARED = "sentence-embedder", "signal", "text-shared"
+
+
+def aws(status: int, kind: str, message: str, **more: object) -> Answer:
+    """What SageMaker says."""
+    body = json.dumps({"message": message, "Message": message} | more).encode()
+    return Answer(status=status, body=body, headers=f"x-amzn-errortype: {kind}\r\n")
+
+
+@pytest.fixture(scope="module")
+def arrays_tree(tmp_path_factory):
+    """The repository's tree, with a model of arrays, and files that are and are not its inputs."""
+    tree = copied_tree(tmp_path_factory.mktemp("arrays"))
+    (tree / "environments" / "dev.yaml").unlink()
+    local = (tree / "environments" / "local.yaml").read_text()
+    (tree / "environments" / "ours.yaml").write_text(local.replace("name: local", "name: ours"))
+    (tree / "models" / "signal.yaml").write_text(ARRAYS_MODEL)
+    plain = np.ones((2, 1), np.float32)
+    np.savez(tree / "models" / "data" / "signal.npz", x=plain)
+    np.savez(tree / "objects.npz", x=np.array([{}], object))
+    np.savez(tree / "complex.npz", x=plain.astype(np.complex64))
+    np.save(tree / "one.npy", plain)
+    (tree / "text.npz").write_text("x = 1")
+    (tree / "text.txt").write_text("x = 1")
+    return tree
+
+
+def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
+    """The exit code of `roundhouse invoke`, and what it says, before an endpoint that answers so."""
+    with served(lambda number: answer) as server:
+        for name, value in {
+            "ACCESS_KEY_ID": "a",
+            "SECRET_ACCESS_KEY": "b",
+            "ENDPOINT_URL": server.url[:-12],
+        }.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        environment = () if "--env" in words else ("--env", "ours")
+        line = (
+            "invoke",
+            *words,
+            *environment,
+            *(() if "--root" in words else ("--root", str(tree))),
+        )
+        monkeypatch.setattr(sys, "argv", ["roundhouse", *line])
+        monkeypatch.chdir(tree)
+        code = exit_code()
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said", "answer"),
+    [
+        (("embedder", "a"), 1, "allowed: sentence-embedder, signal, text-shared", None),
+        (("", "a"), 1, "'': no such endpoint", None),
+        (
+            (EMBEDDER, "a", "--env", "prod"),
+            1,
+            "unknown environment, given prod; allowed: local, ours",
+            None,
+        ),
+        ((EMBEDDER, "a", "--env", "local"), 5, "`roundhouse up` starts it", None),
+        (
+            (EMBEDDER, "a", "--model", "other"),
+            1,
+            "--model other: .*; allowed: sentence-embedder",
+            None,
+        ),
+        ((SHARED, "a"), 1, "name one with --model", None),
+        ((EMBEDDER,), 1, "takes texts; give them as arguments", None),
+        ((EMBEDDER, "a", " "), 1, "text 2 is empty; give words", None),
+        ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write", None),
+        ((EMBEDDER, "--input", "text.txt"), 1, "takes texts", None),
+        ((SIGNAL, "a"), 1, "takes arrays; give --input FILE.npz", None),
+        ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz", None),
+        ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz", None),
+        ((SIGNAL, "--input", "text.txt"), 1, "is no file of arrays; allowed: .npz", None),
+        ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez", None),
+        (
+            (SIGNAL, "--input", "objects.npz"),
+            1,
+            "'x' of Python objects.*; write plain arrays",
+            None,
+        ),
+        ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL", None),
+        ((SIGNAL, "--input", "one.npy"), 1, "names no input.*; give an .npz", None),
+        (
+            (SIGNAL, "--input", "models/data/signal.npz"),
+            5,
+            "input 'y'; the model takes",
+            aws(424, "ModelError", "", **REFUSED),
+        ),
+        ((EMBEDDER, "a", "--output", "o.csv"), 1, "is written as .npz; name it so", Answer()),
+        ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
+        (
+            (EMBEDDER, "a"),
+            5,
+            "not found; `roundhouse deploy` deploys",
+            aws(400, "ValidationError", "Endpoint e not found."),
+        ),
+        (
+            (EMBEDDER, "a"),
+            5,
+            "too large; send less at once",
+            aws(413, "RequestEntityTooLarge", "Request too large"),
+        ),
+        (
+            (EMBEDDER, "a"),
+            5,
+            "is this machine online, the cloud up",
+            Answer(silent=True, close=True),
+        ),
+        ((EMBEDDER, "a", "--format", "yaml"), 2, "is not one of 'text', 'json'", None),
+        ((EMBEDDER, "a", "--nothing"), 2, "No such option: --nothing", None),
+        ((EMBEDDER, "a", "--root", "/none"), 2, "does not exist", None),
+    ],
+)
+def test_refuses_a_wrong_command_line_in_one_sentence(
+    capsys, monkeypatch, arrays_tree, words, code, said, answer
+):
+    found, sentence = said_to(
+        capsys, monkeypatch, arrays_tree, words, Answer() if answer is None else answer
+    )
+    assert found == code and re.search(said, sentence), sentence
+    assert "Unforeseen" not in sentence and "Traceback" not in sentence
+    assert sentence.count("\n") == (1 if code != 2 else 4)
+
+
+def test_right_command_line_is_answered(capsys, monkeypatch, arrays_tree):
+    assert said_to(capsys, monkeypatch, arrays_tree, (EMBEDDER, "a"), Answer()) == (0, "")
+
+
+def test_cosine():
+    assert cosine((1, 0), (1, 0)) == 1
+    assert cosine((1, 0), (0, 2)) == 0
+    assert cosine((0, 0), (1, 0)) == 0
+
+
+def with_labels(target, deployment, labels):
+    return dataclasses.replace(target, lock_entry=entry_for(deployment, target, labels=labels))
+
+
+def test_classes_are_named_by_the_lock_and_ordered_by_probability(deployments):
+    deployment = deployments[0]
+    target = with_labels(deployment.targets[0], deployment, ("bad", "good"))
+    ((first, probability), second) = classes(target, [(0.0, 2.0)])[0]
+    assert (first, second[0]) == ("good", "bad")
+    assert probability == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_classes_without_names_are_numbered(deployments):
+    deployment = deployments[0]
+    target = with_labels(deployment.targets[0], deployment, ("only",))
+    assert [name for name, _ in classes(target, [(3.0, 1.0)])[0]] == ["0", "1"]
+
+
+FILE = Path("a.npz")
+
+
+@pytest.mark.parametrize(
+    ("texts", "file", "said"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
+)
+def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, said):
+    target = deployments[0].targets[0]
+    arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
+    require_inputs(arrays, (), FILE)
+    with pytest.raises(RoundhouseError, match=said):
+        require_inputs(arrays, texts, file)
+
+
+@pytest.mark.parametrize(("texts", "file"), [((), None), (("a",), FILE), ((), FILE)])
+def test_refuses_to_ask_a_model_of_texts_without_texts(deployments, texts, file):
+    target = deployments[0].targets[0]
+    require_inputs(target, ("a",), None)
+    with pytest.raises(RoundhouseError, match="takes texts"):
+        require_inputs(target, texts, file)
+
+
+def test_the_one_output_is_named_by_the_lock(deployments):
+    deployment = deployments[0]
+    target = deployment.targets[0]
+    outputs = (TensorRecord(name="embedding", datatype="FP32", shape=(-1, 4)),)
+    entry = entry_for(deployment, target, outputs=outputs)
+    assert output_name(dataclasses.replace(target, lock_entry=entry)) == "embedding"
+    assert output_name(dataclasses.replace(target, lock_entry=None)) == "rows"
