@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.platform import registry_host
 
 ENGINES_PREFIX = "engines"
 NETWORKS_PREFIX = "networks"
@@ -132,4 +133,5 @@ def repository(environment: EnvironmentSpec, image: str) -> str:
 
 def image_uri(environment: EnvironmentSpec, image: str, tag: str) -> str:
     """Image URI in the environment's own registry."""
-    return f"{environment.account}.dkr.ecr.{environment.region}.amazonaws.com/{repository(environment, image)}:{tag}"
+    registry = registry_host(environment.account, environment.region)
+    return f"{registry}/{repository(environment, image)}:{tag}"

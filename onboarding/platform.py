@@ -28,12 +28,30 @@ class InstanceType(Value):
     memory_gib: float | None = None
     usd_per_hour: float | None = None
     multi_model_gpu: bool = False
-    local_nvme: bool = False
+    local_nvme_gb: int | None = None
 
     @property
     def is_gpu(self) -> bool:
         """True when engines for this type are TensorRT plans."""
         return self.compute_capability != "cpu"
+
+    @property
+    def local_nvme(self) -> bool:
+        """True when the type has instance storage of its own, which no KMS key of ours covers."""
+        return self.local_nvme_gb is not None
+
+    @property
+    def regions(self) -> tuple[str, ...] | None:
+        """Regions where SageMaker hosts the type; None where that is not known."""
+        rows = _instance_regions()["rows"]
+        family = self.name.rpartition(".")[0]
+        known: list[str] | None = rows.get(self.name, rows.get(family))
+        return None if known is None else tuple(known)
+
+    def is_missing_in(self, region: str) -> bool:
+        """True when the price list covers a region and has no row of this type there."""
+        is_covered = region in _instance_regions()["covered"]
+        return is_covered and self.regions is not None and region not in self.regions
 
 
 class ServingPlatform(Value):
@@ -62,14 +80,18 @@ class HostImage(Value):
 
 
 def _content(file_name: str) -> Any:
-    return loaded(
-        resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
-    )["rows"]
+    text = resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
+    return loaded(text)
 
 
 def _rows(file_name: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = _content(file_name)
+    rows: list[dict[str, object]] = _content(file_name)["rows"]
     return rows
+
+
+@cache
+def _instance_regions() -> Any:
+    return _content("instance_regions.yaml")
 
 
 @cache
@@ -96,7 +118,7 @@ def host_images() -> dict[str, HostImage]:
 @cache
 def triton_registries() -> dict[str, str]:
     """The account whose registry holds AWS's Triton image, by region."""
-    registries: dict[str, str] = _content("triton_registries.yaml")
+    registries: dict[str, str] = _content("triton_registries.yaml")["rows"]
     return registries
 
 
@@ -111,6 +133,12 @@ def aws_partition(region: str) -> str:
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def registry_host(account: str, region: str) -> str:
+    """Host name of an account's ECR registry; China's regions have a domain of their own."""
+    domain = "amazonaws.com.cn" if aws_partition(region) == "aws-cn" else "amazonaws.com"
+    return f"{account}.dkr.ecr.{region}.{domain}"
 
 
 CODEBUILD_GPU_REGIONS = (

@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-LONGEST_NAME = 63
+from onboarding.aws_limits import NAME_LENGTH
+
 DIGEST_LENGTH = 12
 
 
@@ -20,7 +21,7 @@ def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
     A prefix that had to be trimmed counts as content, so that two that begin alike never share a
     name.
     """
-    room = LONGEST_NAME - DIGEST_LENGTH - 1
+    room = NAME_LENGTH - DIGEST_LENGTH - 1
     text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256((text if len(prefix) <= room else prefix + text).encode()).hexdigest()[
         :DIGEST_LENGTH

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from template_rules.finding import Problem
 from template_rules.hosting import ENDPOINT, ENDPOINT_CONFIG, config_of, variants
 from template_rules.rule import rule, together_rule
@@ -22,7 +23,6 @@ from template_rules.values import (
 )
 
 ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-MOST_ALARMS = 10
 ROUTING = ("DeploymentConfig", "BlueGreenUpdatePolicy", "TrafficRoutingConfiguration")
 RETAINED = ("DesiredInstanceCount", "DesiredWeight", "DataCaptureConfig")
 
@@ -159,10 +159,10 @@ def rollback_alarm_count(template: Template) -> Iterator[Problem]:
         if (
             isinstance(rollback, dict)
             and isinstance(alarms, list)
-            and not 1 <= len(alarms) <= MOST_ALARMS
+            and not 1 <= len(alarms) <= ROLLBACK_ALARM_COUNT
         ):
             path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
-            given, allowed = f"{len(alarms)} alarms", f"1 to {MOST_ALARMS}"
+            given, allowed = f"{len(alarms)} alarms", f"1 to {ROLLBACK_ALARM_COUNT}"
             what = "the number of rollback alarms is out of bounds"
             way_out = (
                 "gather several in a composite alarm"

@@ -11,7 +11,7 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import ServingPlatform, triton_registries
+from onboarding.platform import ServingPlatform, registry_host, triton_registries
 from stacks.images.serving import serving_images
 from stacks.images.tag import FROM_PLATFORM, PYTHON_IMAGE
 
@@ -78,7 +78,7 @@ def triton_registry(environment: EnvironmentSpec) -> str:
 
 def registry(account: str, region: str) -> str:
     """Host of an account's private registry."""
-    return f"{account}.dkr.ecr.{region}.amazonaws.com"
+    return registry_host(account, region)
 
 
 def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) -> tuple[str, ...]:

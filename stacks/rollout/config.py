@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from onboarding.aws_limits import EXECUTION_SECONDS, ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from onboarding.deployment import Deployment
 from onboarding.values import Rollout
 from stacks.rollout.timeouts import ready_seconds
@@ -18,10 +19,9 @@ TERMINATION_SECONDS = WAIT_SECONDS
 """After the last step the old fleet stays for as long: with all traffic at once that is the only
 time in which an alarm can trip
 (SageMaker developer guide, "Use all at once traffic shifting", whose example has no other wait)."""
-MOST_PERCENT = 50
+MOST_ALARMS = ROLLBACK_ALARM_COUNT
+MOST_PERCENT = STEP_PERCENT["canary"].most
 LEAST_PERCENT: dict[Rollout, int] = {"canary": 10, "linear": 25, "rolling": 25}
-SHORTEST_EXECUTION, LONGEST_EXECUTION = 600, 28800
-MOST_ALARMS = 10
 
 
 def deployment_config(deployment: Deployment, alarm_names: Sequence[str]) -> dict[str, Any]:
@@ -89,4 +89,4 @@ def _execution_seconds(deployment: Deployment, *, fleets: int, waits: int) -> in
     """
     ready = max(ready_seconds(variant) for variant in deployment.variants)
     seconds = 2 * (fleets * ready + waits * WAIT_SECONDS + TERMINATION_SECONDS)
-    return min(LONGEST_EXECUTION, max(SHORTEST_EXECUTION, seconds))
+    return EXECUTION_SECONDS.clamp(seconds)

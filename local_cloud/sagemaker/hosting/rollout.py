@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
+from onboarding.aws_limits import STEP_PERCENT
 
 DeploymentConfig = Mapping[str, Any]
-SIZES = {"CanarySize": (0.0, 50.0), "LinearStepSize": (10.0, 50.0), "MaximumBatchSize": (5.0, 50.0)}
+SIZES = {
+    "CanarySize": STEP_PERCENT["canary"],
+    "LinearStepSize": STEP_PERCENT["linear"],
+    "MaximumBatchSize": STEP_PERCENT["rolling"],
+}
 """Between how many percent of a variant's instances a step may be.
 
 Source: TrafficRoutingConfig, RollingUpdatePolicy.

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onboarding.planning.packing import Held, packed, taken, together, whichever
@@ -46,6 +46,7 @@ def test_refuses_to_pack_a_model_larger_than_a_room():
         packed(held(a=101), ROOM)
 
 
+@settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_hold_every_model_once_and_never_too_much(models):
     rooms = packed(models, ROOM)
@@ -53,21 +54,25 @@ def test_rooms_hold_every_model_once_and_never_too_much(models):
     assert all(room and taken(room) <= ROOM for room in rooms)
 
 
+@settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_are_one_exactly_when_all_fit(models):
     assert (len(packed(models, ROOM)) <= 1) == (taken(models) <= ROOM)
 
 
+@settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_are_at_most_eleven_ninths_of_the_fewest_and_one(models):
     assert len(packed(models, ROOM)) <= 11 / 9 * fewest_rooms([each.mib for each in models]) + 6 / 9
 
 
+@settings(deadline=None)
 @given(models=MODELS, more=st.floats(0, 200))
 def test_larger_room_never_holds_fewer_at_once(models, more):
     assert len(together(models, ROOM + more)) >= len(together(models, ROOM))
 
 
+@settings(deadline=None)
 @given(models=MODELS)
 def test_together_are_the_most_that_any_choice_could_be(models):
     most = max(
@@ -78,6 +83,7 @@ def test_together_are_the_most_that_any_choice_could_be(models):
     assert len(together(models, ROOM)) == most
 
 
+@settings(deadline=None)
 @given(models=MODELS, rounds=st.integers(2, 4))
 def test_models_asked_in_turn_are_all_loaded_anew_unless_all_fit(models, rounds):
     loaded: list[Held] = []
@@ -89,6 +95,7 @@ def test_models_asked_in_turn_are_all_loaded_anew_unless_all_fit(models, rounds)
 PARTS = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 33.3, 99.7]), min_size=1, max_size=6)
 
 
+@settings(deadline=None)
 @given(sizes=PARTS, order=st.randoms(use_true_random=False))
 def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
     models = [
@@ -102,6 +109,7 @@ def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
     assert packed(shuffled, ROOM) == packed(models, ROOM)
 
 
+@settings(deadline=None)
 @given(
     models=MODELS.filter(bool),
     instances=st.integers(1, 3),

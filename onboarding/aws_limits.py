@@ -1,0 +1,63 @@
+"""Limits that AWS documents, once for `check`, the stacks, the template rules and the local cloud.
+
+Sources: botocore 1.44.5, sagemaker and codebuild `service-2.json` (the shape is named in each
+line's comment); SageMaker developer guide, "Invoke models for real-time inference" (60 s).
+Checked 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from onboarding.values import Rollout
+
+
+class Bounds(NamedTuple):
+    """The least and the most that an API takes, both included."""
+
+    least: int
+    most: int
+
+    def __contains__(self, number: object) -> bool:
+        """Whether a number lies within the bounds."""
+        return isinstance(number, int | float) and self.least <= number <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most}"
+
+    def clamp(self, number: float) -> int:
+        """The nearest whole number within the bounds."""
+        return min(self.most, max(self.least, int(number)))
+
+
+NAME_LENGTH: Final = 63  # EndpointName, EndpointConfigName, ModelName, VariantName
+VARIANT_COUNT: Final = 10  # ProductionVariantList
+INSTANCE_POOL_COUNT: Final = 5  # InstancePoolList
+LEAST_WEIGHT: Final = 0.001  # VariantWeight is a 32-bit float: 1.0e-50 is 0 there
+SUBNET_COUNT: Final = 16  # Subnets
+SECURITY_GROUP_COUNT: Final = 5  # VpcSecurityGroupIds
+
+REAL_TIME_SECONDS: Final = 60
+"""A real-time endpoint's container must answer within this time."""
+ASYNCHRONOUS_SECONDS: Final = 3600  # InvocationTimeoutSeconds
+CONCURRENT_INVOCATIONS: Final = Bounds(1, 1000)  # MaxConcurrentInvocationsPerInstance
+
+DOWNLOAD_SECONDS: Final = Bounds(60, 3600)  # ProductionVariantModelDataDownloadTimeoutInSeconds
+START_UP_SECONDS: Final = Bounds(60, 3600)
+"""ProductionVariantContainerStartupHealthCheckTimeoutInSeconds."""
+
+STEP_PERCENT: Final[dict[Rollout, Bounds]] = {
+    "canary": Bounds(0, 50),  # CanarySize: no least is documented
+    "linear": Bounds(10, 50),  # LinearStepSize
+    "rolling": Bounds(5, 50),  # MaximumBatchSize
+}
+"""Share of a variant's instances that one step of a deployment takes, in percent."""
+WAIT_SECONDS: Final = Bounds(0, 3600)  # WaitIntervalInSeconds
+TERMINATION_SECONDS: Final = Bounds(0, 3600)  # TerminationWaitInSeconds
+EXECUTION_SECONDS: Final = Bounds(600, 28800)  # MaximumExecutionTimeoutInSeconds
+ROLLBACK_ALARM_COUNT: Final = 10  # AutoRollbackAlarms
+ENVIRONMENT_VARIABLE_COUNT: Final = 100  # EnvironmentMap
+ENVIRONMENT_VALUE_LENGTH: Final = 1024  # EnvironmentValue
+
+BUILD_MINUTES: Final = Bounds(5, 2160)  # CodeBuild: timeoutInMinutes
+TRAINING_VOLUME_GIB: Final = Bounds(1, 16384)  # VolumeSizeInGB of ResourceConfig
