@@ -11,9 +11,9 @@ from pathlib import Path
 from engine_build.errors import InputRefused
 from engine_build.networks.network_store import Network
 from engine_build.order import Order
+from engine_build.quantization.calibration_cache import check_calibration
 from engine_build.runner import Runner
 from engine_build.shop import Shop
-from engine_build.steps.calibrate import check_calibration
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
 from engine_build.tensorrt.network import installed_bindings

@@ -128,7 +128,7 @@ def _finished(shop: Shop) -> LockEntry | None:
 def _networks(shop: Shop) -> list[tuple[str, Path]]:
     from engine_build.check.kept_checks import check_names
     from engine_build.networks.reference import reference_path
-    from engine_build.steps.calibrate import cache_path
+    from engine_build.quantization.calibration_cache import cache_path
 
     networks = shop.networks()
     names = [name for key in shop.order.network_keys.values() for name in networks.names(key)]

@@ -17,7 +17,7 @@ from engine_build.log import Log
 from engine_build.networks.preparation import prepare
 from engine_build.options import options
 from engine_build.order import order
-from engine_build.quantization.sensitivity import Point, search_on, table
+from engine_build.quantization.sensitivity import Point, format_points, search_on
 from engine_build.runner import ProcessRunner
 from engine_build.settings import Settings
 from engine_build.shop import Shop
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
                 now=str,
             )
             points = validated_points(shop)
-        print(table(points))
+        print(format_points(points))
         return 0
     except BuildError as error:
         log.line(f"FAILED: {error}")
@@ -58,8 +58,8 @@ def validated_points(shop: Shop) -> list[Point]:
             f"{shop.order.model.name} asks for no sensitivity_search, so there is no frontier; add one."
         )
     quantization = quantization_of(shop, prepared.networks["float"], prepared.encoder)
-    split = validation_split(shop, prepared.networks["float"])
-    search = search_on(quantization.material(), split, prepared.encoder)
+    split = validation_split(shop.order, prepared.networks["float"])
+    search = search_on(quantization.calibrated_network(), split, prepared.encoder)
     return [search.point(facts["leaving"][-point["int8_layers"] :]) for point in facts["frontier"]]
 
 

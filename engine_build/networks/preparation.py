@@ -25,7 +25,7 @@ from engine_build.shop import Shop
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
 from engine_build.sources.opsets import refuse_opset
 from engine_build.sources.source import Checkpoint, Fetching, fetch, intent
-from engine_build.steps.calibrate import calibration_cache
+from engine_build.steps.calibrate import calibrate_cache
 from engine_build.store import store_at
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def prepare(shop: Shop) -> Prepared:
             int8, without_int8 = _int8_if_possible(shop, networks, network, encoder, reference)
             found |= {} if int8 is None else {"int8": int8}
         else:
-            calibration_cache(shop, network, encoder)
+            calibrate_cache(shop, network, encoder)
     return_memory()
     return Prepared(
         networks=found,
@@ -168,6 +168,6 @@ def _int8(
     found = networks.find("int8", shop.order.network_keys["int8"])
     if found is not None:
         return found
-    from engine_build.steps.quantize import int8_network
+    from engine_build.steps.quantize import quantize_network
 
-    return int8_network(shop, networks, network, encoder, reference)
+    return quantize_network(shop, networks, network, encoder, reference)

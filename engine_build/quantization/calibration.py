@@ -1,23 +1,14 @@
-"""The INT8 grid: symmetric, zero points 0, 127 steps either side.
+"""Ranges of activations for symmetric INT8, from calibration samples that stream by.
 
-Where a histogram of absolute values is cut: a percentile, or least Kullback-Leibler divergence.
+A first pass takes each channel's maximum and some hundred rows, from which the smoothing follows.
+Entropy and percentile need a second pass, for histograms of the smoothed values. Memory does not
+grow with the number of samples.
 
-How much of each channel's range moves from an activation into the rows of its weights
-(SmoothQuant).
-
-s = max|X|^alpha / max|W|^(1-alpha) by channel: X / s is quantized, and W's rows are multiplied by
-s. Each activation gets the
-alpha whose INT8 products differ least from the float ones on a sample of its rows; none, and so no
-extra multiplication in the
-network, where that is hardly worse. Behind a GELU the best alpha lies near 0.9: one channel is ten
-times louder than most.
-
-The ranges of activations, from calibration samples that stream by: memory does not grow with
-their number.
-
-A first pass sees each channel's maximum and keeps a few hundred rows, from which the smoothing
-follows; entropy and percentile
-need a second one for histograms of what is left once channels are smoothed.
+Smoothing moves part of a channel's range from the activation X into the rows of its weight W
+(SmoothQuant): s = max|X|^alpha / max|W|^(1-alpha) by channel, X / s is quantized, and W's rows are
+multiplied by s. Each activation gets the alpha whose INT8 products differ least from the float ones
+on a sample of its rows; none, and so no additional Mul, where that is hardly worse. Behind a GELU
+the best alpha lies near 0.9: one channel is ten times as large as most.
 """
 
 from __future__ import annotations
@@ -34,154 +25,31 @@ from engine_build.samples.feed import Array, Feed
 from onboarding.values import CalibrationMethod
 
 LARGEST = 127
+"""Zero points are 0, and -128 is left out, so that both sides are alike."""
 TINIEST = 1e-12
-"""Below it a range counts as empty: a scale of 0 would divide by nothing."""
-
-
-def grid_scale(threshold: float) -> Array:
-    """Of one tensor, float32 []."""
-    step: Array = np.array(max(threshold, TINIEST) / LARGEST, dtype=np.float32)
-    return step
-
-
-def grid_column_scales(weight: Array, axis: int) -> Array:
-    """Of a weight, one for each place of an axis, float32."""
-    others = tuple(each for each in range(weight.ndim) if each != axis)
-    largest = np.maximum(weight.max(axis=others), -weight.min(axis=others))
-    steps: Array = (np.maximum(largest, TINIEST) / LARGEST).astype(np.float32)
-    return steps
-
-
-def grid_quantized(values: Array, steps: Array) -> Array:
-    """int8 numbers of steps; weights leave -128 out, so that both sides are alike."""
-    number = values / steps
-    np.rint(number, out=number)
-    whole: Array = np.clip(number, -LARGEST, LARGEST, out=number).astype(np.int8)
-    return whole
-
-
-def grid_along(steps: Array, rank: int, axis: int) -> Array:
-    """Steps of one axis, shaped to meet a tensor of some rank."""
-    shaped: Array = steps.reshape([-1 if each == axis else 1 for each in range(rank)])
-    return shaped
-
-
+"""A range below it counts as empty: a scale of 0 would divide by zero."""
 BINS = 2048
-"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which makes it the maximum
-under another name.
-"""
+"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which always gives the maximum."""
 PERCENTILE = 99.99
 LEVELS = 128
 ENTROPY_STRIDE = 8
-
-
-def percentile_threshold(counts: Array, maximum: float) -> float:
-    """The value that PERCENTILE percent of all values stay below."""
-    shares = np.cumsum(counts) / counts.sum()
-    return maximum * float(np.searchsorted(shares, PERCENTILE / 100) + 1) / len(counts)
-
-
-def entropy_threshold(counts: Array, maximum: float) -> float:
-    """The range whose LEVELS-level version tells most of the distribution: least Kullback-Leibler
-    divergence.
-    """
-    stops: list[int] = [*range(LEVELS, len(counts), ENTROPY_STRIDE), len(counts)]
-    best = min(stops, key=lambda stop: _divergence(counts, stop))
-    return maximum * best / len(counts)
-
-
-def _divergence(counts: Array, stop: int) -> float:
-    clipped: Array = counts[:stop].astype(np.float64)
-    wanted = clipped.copy()
-    wanted[-1] += counts[stop:].sum()
-    starts: Array = np.arange(LEVELS) * stop // LEVELS
-    sizes: Array = np.diff(np.append(starts, stop))
-    sums, filled = (
-        np.add.reduceat(clipped, starts),
-        np.add.reduceat(clipped > 0, starts, dtype=np.float64),
-    )
-    level: Array = np.repeat(
-        np.divide(sums, filled, out=np.zeros_like(sums), where=filled > 0), sizes
-    )
-    return _kullback_leibler(wanted, np.where(clipped > 0, level, 0.0))
-
-
-def _kullback_leibler(wanted: Array, found: Array) -> float:
-    if found.sum() == 0:
-        return float("inf")
-    p, q = wanted / wanted.sum(), found / found.sum()
-    # An empty level where there should be something costs much, yet not everything.
-    q = np.where((p > 0) & (q == 0), 1e-6, q)
-    kept = p > 0
-    return float((p[kept] * np.log(p[kept] / q[kept])).sum())
-
-
 ALPHAS = (0.5, 0.65, 0.8, 0.85, 0.9, 0.95)
 WORTH_A_MULTIPLICATION = 0.8
 """Smoothing is used where it leaves less than this part of the error."""
 FLOOR = 1e-5
+KEPT_ROWS = 512
+"""Rows kept of each activation, drawn from all batches alike."""
+Feeds = Callable[[], Iterable[Feed]]
+"""Starts a pass over the calibration batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Smoothing:
-    """What one activation is divided by."""
+    """The scales that an activation is divided by."""
 
     alpha: float
     scales: Array
     """float32 [channels]."""
-
-
-def best_smoothing(maxima: Array, sample: Array, weights: Sequence[Array]) -> Smoothing | None:
-    """`maxima` [channels] of all calibration rows, `sample` [rows, channels] some of them,
-    `weights` [channels, columns].
-    """
-    products = [sample @ weight for weight in weights]
-    bare = _error(sample, np.ones_like(maxima), maxima, weights, products)
-    candidates = [
-        Smoothing(alpha=alpha, scales=smoothing_scales(maxima, weights, alpha)) for alpha in ALPHAS
-    ]
-    errors = [_error(sample, each.scales, maxima, weights, products) for each in candidates]
-    best = int(np.argmin(errors))
-    return candidates[best] if errors[best] < WORTH_A_MULTIPLICATION * bare else None
-
-
-def smoothing_scales(maxima: Array, weights: Sequence[Array], alpha: float) -> Array:
-    """float32 [channels]."""
-    rows = np.max(
-        [np.maximum(weight.max(axis=1), -weight.min(axis=1)) for weight in weights], axis=0
-    )
-    scales = np.maximum(maxima, FLOOR) ** alpha / np.maximum(rows, FLOOR) ** (1 - alpha)
-    positive: Array = np.maximum(scales, FLOOR).astype(np.float32)
-    return positive
-
-
-def _error(
-    sample: Array, scales: Array, maxima: Array, weights: Sequence[Array], products: Sequence[Array]
-) -> float:
-    """Squared error of the INT8 products, all weights together."""
-    step = grid_scale(float((maxima / scales).max()))
-    rounded = grid_quantized(sample / scales, step) * step
-    return sum(
-        float(((rounded @ _rounded(weight, scales) - wanted) ** 2).sum())
-        for weight, wanted in _pairs(weights, products)
-    )
-
-
-def _pairs(weights: Sequence[Array], products: Sequence[Array]) -> zip[tuple[Array, Array]]:
-    return zip(weights, products, strict=True)
-
-
-def _rounded(weight: Array, scales: Array) -> Array:
-    scaled = weight * scales[:, None]
-    steps = grid_column_scales(scaled, 1)
-    back: Array = grid_quantized(scaled, steps) * steps
-    return back
-
-
-KEPT_ROWS = 512
-"""Of each activation, drawn from all batches alike."""
-Feeds = Callable[[], Iterable[Feed]]
-"""The calibration batches, as often as they are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,20 +58,20 @@ class Range:
 
     smoothing: Smoothing | None
     threshold: float
-    """The largest absolute value, once smoothed, that INT8 tells apart."""
+    """The largest absolute smoothed value that INT8 represents."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ActivationSample:
     """What the first pass keeps of one activation."""
 
     maxima: Array
     """[channels], absolute."""
-    sample: Array
+    rows: Array
     """[rows, channels]."""
 
 
-def calibrated(
+def calibrate(
     model: onnx.ModelProto,
     layers: Sequence[Layer],
     feeds: Feeds,
@@ -211,7 +79,7 @@ def calibrated(
     batches: int,
     method: CalibrationMethod,
 ) -> dict[str, Range]:
-    """The range of each layer's activation, by tensor.
+    """Return the range of each layer's activation, by tensor.
 
     Raises InputRefused for no samples, SourceFault for NaN and Inf.
     """
@@ -220,36 +88,47 @@ def calibrated(
             "the calibration dataset has no samples; INT8 ranges need some, 100 or more."
         )
     activations = Activations(model, {layer.activation: layer.channel_axis for layer in layers})
-    seen = first_pass(activations.rows(feeds()), rows_per_batch=max(1, KEPT_ROWS // batches))
+    samples = activation_samples(activations.rows(feeds()), max(1, KEPT_ROWS // batches))
+    constants = Constants(model)
     smoothings = {
-        name: _smoothing(name, each, layers, Constants(model)) for name, each in seen.items()
+        name: _shared_smoothing(name, sample, layers, constants) for name, sample in samples.items()
     }
     maxima = {
-        name: float(_smoothed_maxima(seen[name].maxima, smoothings[name]).max()) for name in seen
+        name: float(_smooth(sample.maxima, smoothings[name]).max())
+        for name, sample in samples.items()
     }
     thresholds = maxima
     if method != "max":
         counts = histograms(activations.rows(feeds()), smoothings, maxima)
         threshold = percentile_threshold if method == "percentile" else entropy_threshold
         thresholds = {name: threshold(counts[name], maxima[name]) for name in maxima}
-    return {name: Range(smoothing=smoothings[name], threshold=thresholds[name]) for name in seen}
+    return {name: Range(smoothing=smoothings[name], threshold=thresholds[name]) for name in maxima}
 
 
-def first_pass(batches: Iterable[Mapping[str, Array]], *, rows_per_batch: int) -> dict[str, Seen]:
-    """Maxima of all rows, and some rows of each batch. Raises SourceFault for NaN and Inf."""
+def activation_samples(
+    batches: Iterable[Mapping[str, Array]], rows_per_batch: int
+) -> dict[str, ActivationSample]:
+    """Return the maxima of all rows, and some rows of each batch.
+
+    Raises SourceFault for NaN and Inf.
+    """
     random = np.random.default_rng(0)
     maxima: dict[str, Array] = {}
     kept: dict[str, list[Array]] = {}
     for batch in batches:
         for name, rows in batch.items():
-            largest = np.maximum(rows.max(axis=0), -rows.min(axis=0))
+            largest = _largest(rows, axis=0)
             if not np.isfinite(largest).all():
                 raise SourceFault(
-                    f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, or the source."
+                    f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, "
+                    "or the source."
                 )
             maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
             kept.setdefault(name, []).append(rows[random.permutation(len(rows))[:rows_per_batch]])
-    return {name: Seen(maxima=maxima[name], sample=np.concatenate(kept[name])) for name in maxima}
+    return {
+        name: ActivationSample(maxima=maxima[name], rows=np.concatenate(kept[name]))
+        for name in maxima
+    }
 
 
 def histograms(
@@ -257,32 +136,133 @@ def histograms(
     smoothings: Mapping[str, Smoothing | None],
     maxima: Mapping[str, float],
 ) -> dict[str, Array]:
-    """How often each absolute value occurs once channels are smoothed: BINS bins from 0 to the
-    maximum.
-    """
+    """Return counts of absolute smoothed values in BINS bins from 0 to the maximum."""
     counts: dict[str, Array] = {name: np.zeros(BINS, dtype=np.int64) for name in maxima}
     for batch in batches:
         for name, rows in batch.items():
-            smoothing = smoothings[name]
-            values = np.abs(rows if smoothing is None else rows / smoothing.scales)
-            counts[name] += np.histogram(values, bins=BINS, range=(0, max(maxima[name], TINIEST)))[
-                0
-            ]
+            values = np.abs(_smooth(rows, smoothings[name]))
+            limits = (0, max(maxima[name], TINIEST))
+            counts[name] += np.histogram(values, bins=BINS, range=limits)[0]
     return counts
 
 
-def _smoothing(
-    name: str, seen: Seen, layers: Sequence[Layer], constants: Constants
+def percentile_threshold(counts: Array, maximum: float) -> float:
+    """Return the value that PERCENTILE percent of all values stay below."""
+    shares = np.cumsum(counts) / counts.sum()
+    return maximum * float(np.searchsorted(shares, PERCENTILE / 100) + 1) / len(counts)
+
+
+def entropy_threshold(counts: Array, maximum: float) -> float:
+    """Return the range whose LEVELS-level version has the least Kullback-Leibler divergence."""
+    stops: list[int] = [*range(LEVELS, len(counts), ENTROPY_STRIDE), len(counts)]
+    best = min(stops, key=lambda stop: _divergence(counts, stop))
+    return maximum * best / len(counts)
+
+
+def best_smoothing(maxima: Array, sample: Array, weights: Sequence[Array]) -> Smoothing | None:
+    """Return the smoothing that leaves the least error; None where none is worth its Mul.
+
+    `maxima` [channels] are of all rows, `sample` [rows, channels] has some of them, and each of
+    `weights` is [channels, columns].
+    """
+    products = [sample @ weight for weight in weights]
+    plain = _error(sample, np.ones_like(maxima), maxima, weights, products)
+    candidates = [
+        Smoothing(alpha=alpha, scales=smoothing_scales(maxima, weights, alpha)) for alpha in ALPHAS
+    ]
+    errors = [_error(sample, option.scales, maxima, weights, products) for option in candidates]
+    best = int(np.argmin(errors))
+    return candidates[best] if errors[best] < WORTH_A_MULTIPLICATION * plain else None
+
+
+def smoothing_scales(maxima: Array, weights: Sequence[Array], alpha: float) -> Array:
+    """Return float32 [channels]."""
+    rows = np.max([_largest(weight, axis=1) for weight in weights], axis=0)
+    scales = np.maximum(maxima, FLOOR) ** alpha / np.maximum(rows, FLOOR) ** (1 - alpha)
+    positive: Array = np.maximum(scales, FLOOR).astype(np.float32)
+    return positive
+
+
+def tensor_scale(threshold: float) -> Array:
+    """Return the step of one tensor, float32 []."""
+    step: Array = np.array(max(threshold, TINIEST) / LARGEST, dtype=np.float32)
+    return step
+
+
+def channel_scales(weight: Array, axis: int) -> Array:
+    """Return one step for each place of a weight's axis, float32."""
+    others = tuple(other for other in range(weight.ndim) if other != axis)
+    steps: Array = (np.maximum(_largest(weight, others), TINIEST) / LARGEST).astype(np.float32)
+    return steps
+
+
+def round_to_int8(values: Array, steps: Array) -> Array:
+    """Return values as int8 counts of steps, -127 to 127."""
+    number = values / steps
+    np.rint(number, out=number)
+    whole: Array = np.clip(number, -LARGEST, LARGEST, out=number).astype(np.int8)
+    return whole
+
+
+def along_axis(steps: Array, rank: int, axis: int) -> Array:
+    """Return steps of one axis, shaped to broadcast over a tensor of some rank."""
+    shaped: Array = steps.reshape([-1 if place == axis else 1 for place in range(rank)])
+    return shaped
+
+
+def _largest(values: Array, axis: int | tuple[int, ...]) -> Array:
+    """Return the absolute maxima without a copy of all values."""
+    largest: Array = np.maximum(values.max(axis=axis), -values.min(axis=axis))
+    return largest
+
+
+def _smooth(values: Array, smoothing: Smoothing | None) -> Array:
+    smoothed: Array = values if smoothing is None else values / smoothing.scales
+    return smoothed
+
+
+def _shared_smoothing(
+    name: str, sample: ActivationSample, layers: Sequence[Layer], constants: Constants
 ) -> Smoothing | None:
-    """One for all layers that share the activation, so that it is divided once."""
+    """Choose one smoothing for all layers of an activation, so that it is divided once."""
     sharing = [layer for layer in layers if layer.activation == name]
     if not all(layer.can_be_smoothed for layer in sharing):
         return None
-    return best_smoothing(
-        seen.maxima, seen.sample, [layer.rows(constants.array(layer.weight)) for layer in sharing]
-    )
+    weights = [layer.rows(constants.array(layer.weight)) for layer in sharing]
+    return best_smoothing(sample.maxima, sample.rows, weights)
 
 
-def _smoothed_maxima(maxima: Array, smoothing: Smoothing | None) -> Array:
-    smoothed: Array = maxima if smoothing is None else maxima / smoothing.scales
-    return smoothed
+def _error(
+    sample: Array, scales: Array, maxima: Array, weights: Sequence[Array], products: Sequence[Array]
+) -> float:
+    """Return the squared error of the INT8 products, all weights together."""
+    step = tensor_scale(float((maxima / scales).max()))
+    rounded = round_to_int8(sample / scales, step) * step
+    error = 0.0
+    for weight, product in zip(weights, products, strict=True):
+        scaled = weight * scales[:, None]
+        steps = channel_scales(scaled, 1)
+        error += float(((rounded @ (round_to_int8(scaled, steps) * steps) - product) ** 2).sum())
+    return error
+
+
+def _divergence(counts: Array, stop: int) -> float:
+    clipped: Array = counts[:stop].astype(np.float64)
+    expected = clipped.copy()
+    expected[-1] += counts[stop:].sum()
+    starts: Array = np.arange(LEVELS) * stop // LEVELS
+    sizes: Array = np.diff(np.append(starts, stop))
+    sums = np.add.reduceat(clipped, starts)
+    filled = np.add.reduceat(clipped > 0, starts, dtype=np.float64)
+    means = np.divide(sums, filled, out=np.zeros_like(sums), where=filled > 0)
+    return _kullback_leibler(expected, np.where(clipped > 0, np.repeat(means, sizes), 0.0))
+
+
+def _kullback_leibler(expected: Array, actual: Array) -> float:
+    if actual.sum() == 0:
+        return float("inf")
+    p, q = expected / expected.sum(), actual / actual.sum()
+    # An empty level where there should be something costs much, yet not everything.
+    q = np.where((p > 0) & (q == 0), 1e-6, q)
+    kept = p > 0
+    return float((p[kept] * np.log(p[kept] / q[kept])).sum())

@@ -5,11 +5,9 @@
     (Unnamed Layer* 8) [Constant]_output: 39137939
 
 One line a tensor, in the network's order: its name, which may hold colons and blanks, then the
-bytes of its float32 scale from
-the highest on, in lower-case hexadecimal. The scale is the range / 127. Every line ends in LF, the
-last one too. Sources: the
-caches of NVIDIA's MLPerf submissions (inference_results_v1.0), Model Optimizer's
-`import_scales_from_calib_cache`.
+bytes of its float32 scale from the highest on, in lower-case hexadecimal. The scale is the range /
+127. Every line ends in LF, the last one too. Sources: the caches of NVIDIA's MLPerf submissions
+(inference_results_v1.0), Model Optimizer's `import_scales_from_calib_cache`.
 """
 
 from __future__ import annotations
@@ -21,17 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
+from engine_build.order import Order
+from onboarding.names import network_path
 
+CACHE_NAME = "calibration.cache"
 HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
 ENTRY = re.compile(r"(.+): ([0-9a-f]{8})")
 ENTROPY = "EntropyCalibration2"
-FIRST_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
+HEADER_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
 ENTRY_FORM = "<tensor>: <8 lower-case hexadecimal digits>, such as input: 3c010a14"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationCache:
-    """What calibration found."""
+    """The result of a calibration."""
 
     version: str
     """Digits of the TensorRT that wrote it, as `version_digits` gives them."""
@@ -48,59 +49,89 @@ class CalibrationCache:
 
 
 def version_digits(tensorrt: str) -> str:
-    """The version as a header has it: 10.16.1.11 gives 101601, and 8.5.1 gave 8501
-    (NV_TENSORRT_VERSION).
-    """
+    """Return a version as a header has it: 101601 for 10.16.1.11, and 8501 for 8.5.1."""
     major, minor, patch = (int(part) for part in tensorrt.split(".")[:3])
     return str(
         major * 10000 + minor * 100 + patch if major >= 10 else major * 1000 + minor * 100 + patch
     )
 
 
+def cache_path(order: Order) -> str:
+    """Return a cache's object key: beside its `int8` network, so that every GPU shares it."""
+    return network_path(order.network_keys["int8"], CACHE_NAME)
+
+
+def check_calibration(order: Order) -> None:
+    """Refuse, before anything is fetched, what no calibration cache can be made or used for."""
+    name, platform = order.model.name, order.platform
+    if order.is_cpu:
+        raise InputRefused(
+            f"quantization calibration-cache of {name} is for GPUs, but the engine is for a CPU; "
+            "set `quantization: explicit`."
+        )
+    if platform.trtexec_dialect != 10 or platform.tensorrt is None:
+        raise InputRefused(
+            f"quantization calibration-cache of {name} needs TensorRT 10, but platform "
+            f"{platform.name} has {platform.tensorrt or 'none'}: TensorRT 11 has no calibrators; "
+            "set `quantization: explicit`, or turn an old cache into a Q/DQ network with "
+            "`python -m engine_build.quantization.migration`."
+        )
+    calibration = order.model.engine.calibration
+    if calibration is not None and calibration.method != "entropy":
+        raise InputRefused(
+            f"calibration method {calibration.method} of {name} is not for quantization "
+            "calibration-cache, whose caches trtexec takes from the entropy calibrator alone; "
+            "allowed: entropy, or `quantization: explicit`."
+        )
+
+
 def read_cache(path: Path) -> CalibrationCache:
-    """The cache of a file. Raises InputRefused, with the line's number."""
+    """Return the cache of a file. Raises InputRefused, with the line's number."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputRefused(
-            f"calibration cache {path} cannot be read ({error.strerror}); name a file that TensorRT wrote."
+            f"calibration cache {path} cannot be read ({error.strerror}); name a file that "
+            "TensorRT wrote."
         ) from error
-    return cache_of(data, str(path))
+    return parse_cache(data, str(path))
 
 
-def write_cache(cache: CalibrationCache, path: Path) -> None:
-    """Writes a file that TensorRT reads."""
-    path.write_bytes(cache_bytes(cache))
-
-
-def cache_of(data: bytes, place: str) -> CalibrationCache:
-    """The cache that some bytes hold; `place` is what the user calls them.
+def parse_cache(data: bytes, source: str) -> CalibrationCache:
+    """Return the cache in some bytes; `source` is how messages call them.
 
     Raises InputRefused, with the line's number.
     """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
+        fault_line = data[: error.start].count(b"\n") + 1
         raise InputRefused(
-            f"calibration cache {place}, line {line}: it is no UTF-8 text; make the cache anew."
+            f"calibration cache {source}, line {fault_line}: it is no UTF-8 text; make the cache anew."
         ) from error
     lines = text.removesuffix("\n").split("\n")
     header = HEADER.fullmatch(lines[0])
     if header is None:
-        raise _refused(place, 1, lines[0], FIRST_FORM)
-    entries = [_entry(place, number, line) for number, line in enumerate(lines[1:], 2)]
-    _refuse_repeated(place, [name for name, _ in entries])
+        raise _fault(source, 1, lines[0], HEADER_FORM)
+    entries = dict[str, float]()
+    for number, line in enumerate(lines[1:], 2):
+        name, scale = _entry(source, number, line)
+        if name in entries:
+            raise InputRefused(
+                f"calibration cache {source}, line {number}: tensor {name!r} has a line already; "
+                "delete one."
+            )
+        entries[name] = scale
     return CalibrationCache(
         version=header[1],
         algorithm=header[2],
-        entries=tuple(entries),
+        entries=tuple(entries.items()),
         ends_in_newline=text.endswith("\n"),
     )
 
 
 def cache_bytes(cache: CalibrationCache) -> bytes:
-    """A file's bytes; those that `cache_of` read come out the same."""
+    """Return a file's bytes; those that `parse_cache` read come out the same."""
     lines = [
         f"TRT-{cache.version}-{cache.algorithm}",
         *(f"{name}: {struct.pack('!f', scale).hex()}" for name, scale in cache.entries),
@@ -108,29 +139,19 @@ def cache_bytes(cache: CalibrationCache) -> bytes:
     return ("\n".join(lines) + ("\n" if cache.ends_in_newline else "")).encode()
 
 
-def _entry(place: str, number: int, line: str) -> tuple[str, float]:
+def _entry(source: str, number: int, line: str) -> tuple[str, float]:
     entry = ENTRY.fullmatch(line)
     if entry is None:
-        raise _refused(place, number, line, ENTRY_FORM)
+        raise _fault(source, number, line, ENTRY_FORM)
     scale: float = struct.unpack("!f", bytes.fromhex(entry[2]))[0]
     if not math.isfinite(scale) or math.copysign(1, scale) < 0:
-        raise _refused(
-            place, number, line, f"a scale that is finite and not negative, and this one is {scale}"
-        )
+        allowed = f"a scale that is finite and not negative, and this one is {scale}"
+        raise _fault(source, number, line, allowed)
     return entry[1], scale
 
 
-def _refuse_repeated(place: str, names: list[str]) -> None:
-    seen: set[str] = set()
-    for number, name in enumerate(names, 2):
-        if name in seen:
-            raise InputRefused(
-                f"calibration cache {place}, line {number}: tensor {name!r} has a line already; delete one."
-            )
-        seen.add(name)
-
-
-def _refused(place: str, number: int, line: str, allowed: str) -> InputRefused:
+def _fault(source: str, number: int, line: str, allowed: str) -> InputRefused:
     return InputRefused(
-        f"calibration cache {place}, line {number}: {line[:120]!r}; allowed: {allowed}; make the cache anew."
+        f"calibration cache {source}, line {number}: {line[:120]!r}; allowed: {allowed}; "
+        "make the cache anew."
     )

@@ -1,7 +1,8 @@
-"""Layers that INT8 pays for, their multiply-accumulates, and the values of tensors in a run."""
+"""Layers of a network that INT8 can compute, found by the graph alone, and what they cost."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,25 +14,48 @@ from engine_build.ort import OrtNetwork
 from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
-ACTIVATIONS = {
-    "Erf",
-    "Gelu",
-    "FastGelu",
-    "Relu",
-    "LeakyRelu",
-    "Tanh",
-    "Sigmoid",
-    "Elu",
-    "HardSwish",
-    "HardSigmoid",
-    "Softplus",
-}
-ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Cast", "Identity", "Dropout", "Clip"}
+NOT_COUNTED = frozenset(
+    [
+        "ConvTranspose",
+        "DeformConv",
+        "Einsum",
+        "LSTM",
+        "GRU",
+        "RNN",
+        "Attention",
+        "MultiHeadAttention",
+        "FusedMatMul",
+        "FusedGemm",
+        "FusedConv",
+        "MatMulNBits",
+        "Loop",
+        "If",
+        "Scan",
+    ]
+)
+"""Operators that multiply and accumulate too, or hold operators that do; they stay in float."""
+QDQ = ("QuantizeLinear", "DequantizeLinear")
+ACTIVATIONS = frozenset(
+    [
+        "Erf",
+        "Gelu",
+        "FastGelu",
+        "Relu",
+        "LeakyRelu",
+        "Tanh",
+        "Sigmoid",
+        "Elu",
+        "HardSwish",
+        "HardSigmoid",
+        "Softplus",
+    ]
+)
+ELEMENTWISE = frozenset(["Add", "Sub", "Mul", "Div", "Pow", "Cast", "Identity", "Dropout", "Clip"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One MatMul, Gemm or Conv with a constant weight."""
+    """One MatMul, Gemm or Conv with a constant float32 weight."""
 
     node: str
     operator: str
@@ -41,13 +65,13 @@ class Layer:
     """The constant's own name, behind any Identity."""
     output: str
     column_axis: int
-    """Of the weight: its output channels, each with a scale of its own."""
+    """The weight's axis of output channels; each has a scale of its own."""
     follows_activation_function: bool
-    """Its input is what a GELU, ReLU … gave."""
+    """True where a GELU, ReLU or the like gives the activation."""
 
     @property
     def channel_axis(self) -> int:
-        """Of the activation: the channels that are summed over."""
+        """Axis of the activation that is summed over."""
         return 1 if self.operator == "Conv" else -1
 
     @property
@@ -56,60 +80,124 @@ class Layer:
         return self.operator != "Conv"
 
     def rows(self, weight: Array) -> Array:
-        """The weight as [input channels, output channels]; only of layers that can be smoothed."""
+        """Return the weight as [input channels, output channels]; for MatMul and Gemm only."""
         return weight if self.column_axis == 1 else weight.T
 
 
 class Constants:
-    """The constant tensors of a network: initializers, and what Constant and Identity nodes make of
-    them.
-    """
+    """Constant tensors of a network: initializers, Constant nodes, and Identity of either."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._tensors = {each.name: each for each in model.graph.initializer}
+        self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
         self._aliases: dict[str, str] = {}
         for node in model.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update(
-                    (node.output[0], each.t) for each in node.attribute if each.name == "value"
+                    (node.output[0], attribute.t)
+                    for attribute in node.attribute
+                    if attribute.name == "value"
                 )
             elif node.op_type == "Identity":
                 self._aliases[node.output[0]] = node.input[0]
 
     def name(self, tensor: str) -> str | None:
-        """The constant that a tensor is; None when it is computed."""
+        """Return the constant behind a tensor; None when the tensor is computed."""
         while tensor in self._aliases:
             tensor = self._aliases[tensor]
         return tensor if tensor in self._tensors else None
 
-    def is_float_of_rank(self, name: str | None, ranks: tuple[int, ...]) -> bool:
-        """True for float32 constants with that many axes."""
-        tensor = None if name is None else self._tensors[name]
-        return (
-            tensor is not None
-            and tensor.data_type == onnx.TensorProto.FLOAT
-            and len(tensor.dims) in ranks
-        )
+    def is_float_of_rank(self, name: str, ranks: tuple[int, ...]) -> bool:
+        """Return True for a float32 constant with one of these numbers of axes."""
+        tensor = self._tensors[name]
+        return tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) in ranks
 
     def array(self, name: str) -> Array:
-        """A constant's values."""
+        """Return a constant's values."""
         values: Array = numpy_helper.to_array(self._tensors[name])
         return values
 
 
-def layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
-    """Every MatMul, Gemm and Conv by a constant float32 weight, in graph order."""
+def quantizable_layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
+    """Return every MatMul, Gemm and Conv with a constant float32 weight, in graph order."""
     constants = Constants(model)
     producers = {output: node for node in model.graph.node for output in node.output}
-    found = (
+    layers = (
         _layer(node, constants, producers) for node in model.graph.node if node.op_type in OPERATORS
     )
-    return tuple(layer for layer in found if layer is not None)
+    return tuple(layer for layer in layers if layer is not None)
 
 
 def node_name(node: onnx.NodeProto) -> str:
-    """What a node is called here: its name, or else its first output's."""
+    """Return a node's name, or its first output's where it has none."""
     return str(node.name if node.name else node.output[0])
+
+
+def qdq_node_count(model: onnx.ModelProto) -> int:
+    """Return the number of QuantizeLinear and DequantizeLinear nodes of a network."""
+    return sum(node.op_type in QDQ for node in model.graph.node)
+
+
+def not_counted(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Return operators whose multiply-accumulates no share counts, such as "2 GRU"."""
+    counts = Counter(node.op_type for node in model.graph.node if node.op_type in NOT_COUNTED)
+    return tuple(f"{count} {operator}" for operator, count in sorted(counts.items()))
+
+
+def multiply_accumulates(model: onnx.ModelProto, feed: Feed) -> dict[str, int]:
+    """Return those of every MatMul, Gemm and Conv by node, activation products included."""
+    nodes = [node for node in model.graph.node if node.op_type in OPERATORS]
+    constants = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    tensors = {
+        name
+        for node in nodes
+        for name in (node.input[0], node.input[1], node.output[0])
+        if name not in constants
+    }
+    values = Activations(model, dict.fromkeys(sorted(tensors), -1)).values(feed)
+    shapes = constants | {name: value.shape for name, value in values.items()}
+    return {node_name(node): _work(node, shapes) for node in nodes}
+
+
+def share(work: Mapping[str, int], nodes: Iterable[str]) -> float:
+    """Return the part of all counted multiply-accumulates that some nodes do."""
+    return sum(work[node] for node in nodes) / sum(work.values())
+
+
+class Activations:
+    """Values of some tensors of a network, batch by batch; padding is left out."""
+
+    def __init__(self, model: onnx.ModelProto, tensors: Mapping[str, int]) -> None:
+        """`tensors` maps names to the axis of their channels.
+
+        The model is changed while its bytes are read, since a copy may take gigabytes.
+        """
+        self._tensors = dict(tensors)
+        outputs = len(model.graph.output)
+        present = {value.name for value in [*model.graph.output, *model.graph.input]}
+        model.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in self._tensors if name not in present
+        )
+        self._inputs = {value.name for value in model.graph.input} & set(self._tensors)
+        self._network = OrtNetwork(model.SerializeToString())
+        del model.graph.output[outputs:]
+
+    def rows(self, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
+        """Yield each feed's tensors as [positions, channels]."""
+        for feed in feeds:
+            mask = feed.get(ATTENTION_MASK)
+            kept = None if mask is None else mask == 1
+            yield {
+                name: _rows(value, self._tensors[name], kept)
+                for name, value in self.values(feed).items()
+            }
+
+    def values(self, feed: Feed) -> dict[str, Array]:
+        """Return each tensor for one feed."""
+        computed = [name for name in self._tensors if name not in self._inputs]
+        values = self._network.values(computed, feed)
+        return {
+            name: feed[name] if name in self._inputs else values[name] for name in self._tensors
+        }
 
 
 def _layer(
@@ -117,14 +205,10 @@ def _layer(
 ) -> Layer | None:
     activation, weight = node.input[0], constants.name(node.input[1])
     ranks = (3, 4, 5) if node.op_type == "Conv" else (2,)
-    if (
-        weight is None
-        or not constants.is_float_of_rank(weight, ranks)
-        or constants.name(activation) is not None
-    ):
+    if weight is None or not constants.is_float_of_rank(weight, ranks):
         return None
     column_axis = _column_axis(node)
-    if column_axis is None:
+    if column_axis is None or constants.name(activation) is not None:
         return None
     return Layer(
         node=node_name(node),
@@ -138,23 +222,19 @@ def _layer(
 
 
 def _column_axis(node: onnx.NodeProto) -> int | None:
-    """None for a Gemm that turns its activation or scales its product: no kernel is known to take
-    those in INT8.
-    """
+    """Return None for a Gemm with transA or alpha: no kernel is known to take it in INT8."""
     if node.op_type == "Conv":
         return 0
     if node.op_type == "MatMul":
         return 1
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     if attributes.get("transA", 0) != 0 or not np.isclose(attributes.get("alpha", 1.0), 1.0):
         return None
     return 0 if attributes.get("transB", 0) == 1 else 1
 
 
 def _follows_activation_function(tensor: str, producers: Mapping[str, onnx.NodeProto]) -> bool:
-    """Walks back through element-wise operators only, so a multiplication or a normalisation
-    between ends the search.
-    """
+    """Search backwards through element-wise operators only, never past a MatMul or Norm."""
     waiting, seen = [tensor], set()
     while waiting:
         name = waiting.pop()
@@ -169,39 +249,15 @@ def _follows_activation_function(tensor: str, producers: Mapping[str, onnx.NodeP
     return False
 
 
-class Activations:
-    """Some tensors of a network, seen batch by batch; padding is left out."""
-
-    def __init__(self, model: onnx.ModelProto, tensors: Mapping[str, int]) -> None:
-        """`tensors` maps names to the axis of their channels.
-
-        The model is changed for a moment: a copy may be gigabytes.
-        """
-        self._tensors = dict(tensors)
-        own = len(model.graph.output)
-        present = {each.name for each in [*model.graph.output, *model.graph.input]}
-        model.graph.output.extend(
-            onnx.ValueInfoProto(name=name) for name in self._tensors if name not in present
-        )
-        self._inputs = {each.name for each in model.graph.input} & set(self._tensors)
-        self._network = OrtNetwork(model.SerializeToString())
-        del model.graph.output[own:]
-
-    def rows(self, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
-        """For each feed, each tensor as [positions, channels]."""
-        for feed in feeds:
-            mask = feed.get(ATTENTION_MASK)
-            kept = None if mask is None else mask == 1
-            yield {
-                name: _rows(value, self._tensors[name], kept)
-                for name, value in self.values(feed).items()
-            }
-
-    def values(self, feed: Feed) -> dict[str, Array]:
-        """Each tensor for one feed."""
-        computed = [name for name in self._tensors if name not in self._inputs]
-        found = self._network.values(computed, feed)
-        return {name: feed[name] if name in self._inputs else found[name] for name in self._tensors}
+def _work(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Count one product for each output value and each value that is summed into it."""
+    output = int(np.prod(shapes[node.output[0]]))
+    if node.op_type == "Conv":
+        return output * int(np.prod(shapes[node.input[1]][1:]))
+    transposed = node.op_type == "Gemm" and any(
+        attribute.name == "transA" and attribute.i == 1 for attribute in node.attribute
+    )
+    return output * shapes[node.input[0]][0 if transposed else -1]
 
 
 def _rows(value: Array, axis: int, kept: Array | None) -> Array:
@@ -214,36 +270,3 @@ def _rows(value: Array, axis: int, kept: Array | None) -> Array:
     last: Array = np.moveaxis(value, axis if value.ndim > 2 else -1, -1)
     rows: Array = last.reshape(-1, last.shape[-1])
     return rows
-
-
-def multiply_accumulates(model: onnx.ModelProto, feed: Feed) -> dict[str, int]:
-    """Of every MatMul, Gemm and Conv by node, those of two activations among them."""
-    nodes = [node for node in model.graph.node if node.op_type in OPERATORS]
-    constants = {each.name: tuple(each.dims) for each in model.graph.initializer}
-    tensors = {
-        name
-        for node in nodes
-        for name in (node.input[0], node.input[1], node.output[0])
-        if name not in constants
-    }
-    seen = Activations(model, dict.fromkeys(sorted(tensors), -1)).values(feed)
-    shapes = constants | {name: value.shape for name, value in seen.items()}
-    return {node_name(node): _work(node, shapes) for node in nodes}
-
-
-def share(work: Mapping[str, int], nodes: Iterable[str]) -> float:
-    """Part of all multiply-accumulates that some nodes do."""
-    return sum(work[node] for node in nodes) / sum(work.values())
-
-
-def _work(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Each output value is the sum of one product per weight of its channel, or per channel of the
-    first input.
-    """
-    output = int(np.prod(shapes[node.output[0]]))
-    if node.op_type == "Conv":
-        return output * int(np.prod(shapes[node.input[1]][1:]))
-    turned = node.op_type == "Gemm" and any(
-        each.name == "transA" and each.i == 1 for each in node.attribute
-    )
-    return output * shapes[node.input[0]][0 if turned else -1]

@@ -1,18 +1,10 @@
-"""Accuracy against the share of INT8 work: points that a search measured, and the choice among
-them.
+"""The sensitivity search: what each layer costs in INT8, and which ones stay in float.
 
-The sensitivity search: what each layer costs in INT8, and which ones stay in float so that the
-budget holds.
-
-Judged on the search split, which calibration never saw and the verify step never sees. Each layer
-runs alone in INT8; then, from
-everything in INT8, layers leave in the order of cost per share of the work. The cost is the
-output's drift, half the squared
-relative distance from the float network's (1 - cosine for unit vectors), whatever the metric: 128
-answers of right or wrong
-cannot tell two layers apart. The points themselves are judged by the metric.
-
-A split of samples, and a search over a network's layers with it.
+It runs on the search split, which calibration never saw and the verify step never sees. Each layer
+runs alone in INT8; then, from everything in INT8, layers leave in the order of cost per share of
+the work until the accuracy budget holds. The cost is the output's drift, half the squared relative
+distance from the float network's (1 - cosine for unit vectors), whatever the metric: 128 answers
+that are right or wrong cannot tell two layers apart. The points themselves are scored by the metric.
 """
 
 from __future__ import annotations
@@ -33,10 +25,45 @@ from engine_build.samples.encoder import Encoder, by_length
 from engine_build.samples.feed import Array
 from onboarding.manifest import AccuracyRecord
 
+BATCH = 32
+STEPS = 12
+"""Points from everything in INT8 to one layer, before the budget's edge is looked for."""
+FIRST = 4
+"""Layers whose leaving is scored one by one: few layers cost the most, so the first ones decide."""
+Score = Callable[[Array], AccuracyRecord]
+"""Scores rows by the model's metric, against the float network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Samples that layers in INT8 are scored on."""
+
+    samples: tuple[Sample, ...]
+    score: Callable[[Array], Score]
+    """From the float network's rows to a score of others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedNetwork:
+    """One float network, read and calibrated."""
+
+    model: onnx.ModelProto
+    layers: tuple[Layer, ...]
+    """With constant weights."""
+    ranges: Mapping[str, Range]
+    """By activation."""
+    work: Mapping[str, int]
+    """Multiply-accumulates by node, products of two activations included."""
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Part of all work, by layer's node."""
+        return {layer.node: share(self.work, (layer.node,)) for layer in self.layers}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Some layers in INT8, and how well the network answers then."""
+    """Some layers in INT8, and how accurate the network is then."""
 
     int8: tuple[str, ...]
     """Nodes, in graph order."""
@@ -47,12 +74,10 @@ class Point:
     @property
     def holds(self) -> bool:
         """True inside the budget."""
-        return holds(self.accuracy)
+        return holds_budget(self.accuracy)
 
     def facts(self, *, chosen: bool, split: str = "search") -> dict[str, Any]:
-        """As JSON: share, mean, worst, nearest_neighbour_agreement, split, holds, int8_layers (a
-        number), chosen.
-        """
+        """Return the point as JSON; `int8_layers` is a number."""
         return {
             "share": round(self.share, 4),
             "mean": self.accuracy.mean,
@@ -63,53 +88,6 @@ class Point:
             "int8_layers": len(self.int8),
             "chosen": chosen,
         }
-
-
-def holds(record: AccuracyRecord) -> bool:
-    """True inside the budget, the lower end of the mean's interval included: other samples are to
-    judge it later.
-    """
-    lowest = record.mean if record.mean_interval is None else record.mean_interval[0]
-    return lowest >= record.budget_mean and (
-        record.budget_worst is None or record.worst >= record.budget_worst
-    )
-
-
-def by_share(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The largest share of INT8 work first."""
-    return tuple(sorted(points, key=lambda point: -point.share))
-
-
-def choice(points: Sequence[Point]) -> Point:
-    """The largest share inside the budget; where none is, the best mean, for the verify step to
-    refuse with its numbers.
-    """
-    holding = [point for point in by_share(points) if point.holds]
-    return holding[0] if holding else max(points, key=lambda point: point.accuracy.mean)
-
-
-def table(points: Sequence[Point], chosen: Point | None = None) -> str:
-    """Plain text, a point a line."""
-    lines = [f"{'INT8 share':>10}  {'layers':>6}  {'mean':>8}  {'worst':>8}  {'nearest':>7}"]
-    for point in by_share(points):
-        record, mark = point.accuracy, "  <- chosen" if point is chosen else ""
-        agreement = record.nearest_neighbour_agreement
-        nearest = f"{'-' if agreement is None else format(agreement, '.3f'):>7}"
-        lines.append(
-            f"{point.share:10.1%}  {len(point.int8):6}  {record.mean:8.5f}  {record.worst:8.5f}  {nearest}{mark}"
-        )
-    return "\n".join(lines)
-
-
-Answers = Callable[[Collection[str]], Array]
-"""The search split's rows with some layers, by node, in INT8."""
-Judge = Callable[[Array], AccuracyRecord]
-"""By the model's metric, against the float network."""
-STEPS = 12
-"""Points on the path from everything in INT8 to one layer, before the budget's edge is looked for.
-"""
-FIRST = 4
-"""Layers whose leaving is judged one by one: few layers cost the most, so the first ones decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +103,13 @@ class LayerCost:
 
     @property
     def per_share(self) -> float:
-        """What INT8 costs here for what it saves."""
+        """Drift for the work that INT8 saves."""
         return self.drift / max(self.share, 1e-9)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """What a search found."""
+    """The result of a search."""
 
     costs: tuple[LayerCost, ...]
     """In graph order."""
@@ -151,43 +129,40 @@ class Search:
     """Of all multiply-accumulates, by node."""
     reference: Array
     """The search split's rows, all in float."""
-    answers: Answers
-    judge: Judge
+    rows: Callable[[Collection[str]], Array]
+    """Gives the split's rows with some layers, by node, in INT8."""
+    score: Score
 
     def run(self, progress: Callable[[str], None]) -> Sensitivity:
-        """Costs, the path, the choice: about one pass over the search split per layer, and a dozen
-        and a half more.
-        """
+        """Measure costs and points, and choose: one pass over the split per layer, and some 18 more."""
         costs: list[LayerCost] = []
         for layer in self.layers:
-            progress(f"{len(costs)} of {len(self.layers)} layers priced")
+            progress(f"{len(costs)} of {len(self.layers)} layers measured")
             costs.append(self._cost(layer))
         leaving = tuple(cost.layer.node for cost in sorted(costs, key=lambda cost: -cost.per_share))
-        points = by_share(self._path(leaving))
+        points = _by_share(self._path(leaving))
         return Sensitivity(
-            costs=tuple(costs), leaving=leaving, points=points, chosen=choice(points)
+            costs=tuple(costs), leaving=leaving, points=points, chosen=best_point(points)
         )
 
     def point(self, int8: Collection[str]) -> Point:
-        """Judges some layers in INT8 together."""
+        """Score some layers in INT8 together."""
         nodes = tuple(layer.node for layer in self.layers if layer.node in int8)
         return Point(
             int8=nodes,
             share=sum(self.shares[node] for node in nodes),
-            accuracy=self.judge(self.answers(nodes)),
+            accuracy=self.score(self.rows(nodes)),
         )
 
     def _cost(self, layer: Layer) -> LayerCost:
-        rows = self.answers((layer.node,))
+        rows = self.rows((layer.node,))
         drift = float(drifts(rows, self.reference).mean())
         return LayerCost(
-            layer=layer, share=self.shares[layer.node], drift=drift, mean=self.judge(rows).mean
+            layer=layer, share=self.shares[layer.node], drift=drift, mean=self.score(rows).mean
         )
 
     def _path(self, leaving: Sequence[str]) -> list[Point]:
-        """Some counts of layers that leave, then the fewest that the budget asks for, by halving
-        what lies between.
-        """
+        """Score some counts of leaving layers, then bisect for the fewest that hold the budget."""
         last = len(leaving) - 1
         counts = sorted(
             {round(step * last / STEPS) for step in range(STEPS + 1)}
@@ -203,64 +178,77 @@ class Search:
         return list(points.values())
 
 
+def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Search:
+    """Return a search that loads one network for all mixtures and runs samples in order of length."""
+    order = by_length(encoder, split.samples)
+    feeds = list(encoder.feeds([split.samples[place] for place in order], BATCH))
+    switchable = SwitchableNetwork(network.model, network.layers, network.ranges)
+    back = np.argsort(order)
+
+    def rows(int8: Collection[str]) -> Array:
+        in_order: Array = switchable.rows(feeds, int8)[back]
+        return in_order
+
+    reference = rows(())
+    return Search(
+        layers=network.layers,
+        shares=network.shares,
+        reference=reference,
+        rows=rows,
+        score=split.score(reference),
+    )
+
+
+def holds_budget(record: AccuracyRecord) -> bool:
+    """Return True inside the budget, the lower end of the mean's interval included.
+
+    Other samples verify the choice later.
+    """
+    lowest = record.mean if record.mean_interval is None else record.mean_interval[0]
+    return lowest >= record.budget_mean and (
+        record.budget_worst is None or record.worst >= record.budget_worst
+    )
+
+
+def best_point(points: Sequence[Point]) -> Point:
+    """Return the largest share inside the budget.
+
+    Where none is, the best mean, which the verify step then refuses with its numbers.
+    """
+    holding = [point for point in _by_share(points) if point.holds]
+    return holding[0] if holding else max(points, key=lambda point: point.accuracy.mean)
+
+
 def drifts(rows: Array, reference: Array) -> Array:
-    """[samples]: half the squared distance over the squared length of the reference."""
+    """Return half the squared distance over the squared length of the reference, [samples]."""
     squared = ((rows.astype(np.float64) - reference) ** 2).sum(axis=1)
     lengths = (reference.astype(np.float64) ** 2).sum(axis=1)
     drift: Array = squared / np.maximum(lengths, 1e-30) / 2
     return drift
 
 
-BATCH = 32
+def format_points(points: Sequence[Point], chosen: Point | None = None) -> str:
+    """Return the frontier as plain text, a point a line."""
+    lines = [f"{'INT8 share':>10}  {'layers':>6}  {'mean':>8}  {'worst':>8}  {'nearest':>7}"]
+    for point in _by_share(points):
+        record, mark = point.accuracy, "  <- chosen" if point is chosen else ""
+        agreement = record.nearest_neighbour_agreement
+        nearest = f"{'-' if agreement is None else format(agreement, '.3f'):>7}"
+        numbers = f"{record.mean:8.5f}  {record.worst:8.5f}  {nearest}"
+        lines.append(f"{point.share:10.1%}  {len(point.int8):6}  {numbers}{mark}")
+    return "\n".join(lines)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """What layers in INT8 are judged by."""
-
-    samples: tuple[Sample, ...]
-    judge: Callable[[Array], Judge]
-    """From the float network's rows to what judges others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Material:
-    """One float network, read, and what calibration and shapes tell of it."""
-
-    model: onnx.ModelProto
-    layers: tuple[Layer, ...]
-    """With constant weights."""
-    ranges: Mapping[str, Range]
-    """By activation."""
-    work: Mapping[str, int]
-    """Multiply-accumulates by node, products of two activations among them."""
-
-    @cached_property
-    def shares(self) -> dict[str, float]:
-        """Part of all work, by layer's node."""
-        return {layer.node: share(self.work, (layer.node,)) for layer in self.layers}
+def format_costs(result: Sensitivity) -> str:
+    """Return the costs as plain text, a layer a line, the highest cost for its share first."""
+    lines = [f"{'share':>6}  {'drift':>9}  {'mean alone':>10}  {'':5}  layer"]
+    for cost in sorted(result.costs, key=lambda cost: -cost.per_share):
+        kind = "int8" if cost.layer.node in result.chosen.int8 else "float"
+        lines.append(
+            f"{cost.share:6.1%}  {cost.drift:9.2e}  {cost.mean:10.5f}  {kind:5}  {cost.layer.node}"
+        )
+    return "\n".join(lines)
 
 
-def search_on(material: Material, split: Split, encoder: Encoder) -> Search:
-    """One network is loaded for all mixtures; samples run in order of length, and rows come back in
-    theirs.
-    """
-    order = by_length(encoder, split.samples)
-    feeds = list(encoder.feeds([split.samples[place] for place in order], BATCH))
-    network, back = (
-        SwitchableNetwork(material.model, material.layers, material.ranges),
-        np.argsort(order),
-    )
-
-    def answers(int8: Collection[str]) -> Array:
-        rows: Array = network.rows(feeds, int8)[back]
-        return rows
-
-    reference = answers(())
-    return Search(
-        layers=material.layers,
-        shares=material.shares,
-        reference=reference,
-        answers=answers,
-        judge=split.judge(reference),
-    )
+def _by_share(points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple(sorted(points, key=lambda point: -point.share))

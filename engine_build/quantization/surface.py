@@ -1,15 +1,15 @@
-"""The part of TensorRT 10 that calibration touches, and nothing beyond: mypy refuses any other
-name.
+"""The part of TensorRT 10 that calibration touches; mypy refuses any other name.
 
 Each protocol is called as the real class is; tests/bindings proves that the real bindings have
-every name. TensorRT 11 has no
-calibrators, so none of this is for it.
+every name. TensorRT 11 has no calibrators, so none of this is for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
+
+Sizes = tuple[int, ...]
 
 
 class ITensor(Protocol):
@@ -19,94 +19,64 @@ class ITensor(Protocol):
 
 
 class INetworkDefinition(Protocol):
-    """A network, parsed."""
+    """A parsed network."""
 
     num_inputs: int
 
-    def get_input(self, index: int) -> ITensor:
-        """One input."""
-        ...
+    def get_input(self, index: int) -> ITensor: ...
 
 
 class ParserError(Protocol):
-    """Why a network does not parse."""
+    """Why a network does not parse: the ONNX node, its operator, the parser's message."""
 
-    def node_name(self) -> str:
-        """The ONNX node."""
-        ...
+    def node_name(self) -> str: ...
 
-    def node_operator(self) -> str:
-        """Its operator."""
-        ...
+    def node_operator(self) -> str: ...
 
-    def desc(self) -> str:
-        """The parser's words."""
-        ...
+    def desc(self) -> str: ...
 
 
 class OnnxParser(Protocol):
-    """Reads ONNX files."""
+    """Reads ONNX files; `parse_from_file` returns False for one that does not parse."""
 
     num_errors: int
 
-    def parse_from_file(self, path: str) -> bool:
-        """False when it does not parse."""
-        ...
+    def parse_from_file(self, path: str) -> bool: ...
 
-    def get_error(self, index: int) -> ParserError:
-        """One reason."""
-        ...
+    def get_error(self, index: int) -> ParserError: ...
 
 
 class IOptimizationProfile(Protocol):
     """Sizes by input."""
 
-    def set_shape(
-        self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
-    ) -> None:
-        """The sizes of one input."""
-        ...
+    def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None: ...
 
 
 class IBuilderConfig(Protocol):
-    """How to build."""
+    """Options of a build; calibration's batches have the sizes of `opt`."""
 
     builder_optimization_level: int
     int8_calibrator: Any
 
-    def set_flag(self, flag: int) -> None:
-        """Turns a builder flag on."""
-        ...
+    def set_flag(self, flag: int) -> None: ...
 
-    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
-        """Adds sizes to build for."""
-        ...
+    def add_optimization_profile(self, profile: IOptimizationProfile) -> int: ...
 
-    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
-        """The sizes of calibration's batches: those of `opt`."""
-        ...
+    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool: ...
 
 
 class Builder(Protocol):
-    """Builds plans."""
+    """Builds plans; `build_serialized_network` returns None for one that does not build."""
 
-    def create_network(self, flags: int) -> INetworkDefinition:
-        """An empty network."""
-        ...
+    def create_network(self, flags: int) -> INetworkDefinition: ...
 
-    def create_builder_config(self) -> IBuilderConfig:
-        """An empty configuration."""
-        ...
+    def create_builder_config(self) -> IBuilderConfig: ...
 
-    def create_optimization_profile(self) -> IOptimizationProfile:
-        """An empty profile."""
-        ...
+    def create_optimization_profile(self) -> IOptimizationProfile: ...
 
     def build_serialized_network(
         self, network: INetworkDefinition, config: IBuilderConfig
-    ) -> object | None:
-        """The plan; None when it does not build."""
-        ...
+    ) -> object | None: ...
 
 
 class BuilderFlag(Protocol):

@@ -25,9 +25,9 @@ from pydantic import ValidationError
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.networks.network_store import Network
+from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
 from engine_build.shop import Shop
-from engine_build.steps.calibrate import cache_path
 from engine_build.store import sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision
 from engine_build.tensorrt.plan import Asked, ReadBack, read_back, said

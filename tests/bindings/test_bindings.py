@@ -164,10 +164,10 @@ import numpy as np
 import tensorrt_bindings as trt
 from cuda.bindings import runtime
 from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
-from engine_build.quantization.calibrate import DeviceBatches, calibrator
+from engine_build.quantization.calibrator import DeviceBatches, entropy_calibrator
 assert (tensorrt(), cuda_runtime()) == (trt, runtime)
 cache = Path(sys.argv[1])
-made = calibrator(trt, DeviceBatches(None, []), cache)
+made = entropy_calibrator(trt, DeviceBatches(None, []), cache)
 logger = error_logger(trt)
 for severity in (trt.ILogger.Severity.INFO, trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
     logger.log(severity, f"said  as {severity.name}")

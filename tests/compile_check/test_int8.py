@@ -10,8 +10,8 @@ import pytest
 from engine_build.check.compile_check import compile_checks
 from engine_build.log import Log
 from engine_build.networks.network_store import Network
-from engine_build.quantization.layers import layers
-from engine_build.quantization.qdq import quantized
+from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.qdq import quantize_layers
 from engine_build.runner import ProcessRunner
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.quantization.graphs import cnn, images, texts, transformer, vit
@@ -31,7 +31,9 @@ def test_qdq_network_compiles(tmp_path, kind, every):
     make, samples, sequence = KINDS[kind]
     model = make()
     onnx.save(
-        quantized(model, layers(model)[::every], ranges(model, samples(32, seed=1))),
+        quantize_layers(
+            model, quantizable_layers(model)[::every], ranges(model, samples(32, seed=1))
+        ),
         tmp_path / "model.onnx",
     )
     log = Log(io.StringIO())

@@ -10,16 +10,16 @@ import onnx
 import pytest
 
 from engine_build.check import rtx
-from engine_build.quantization.calibration_cache import cache_of
-from engine_build.quantization.migration import migrated
+from engine_build.quantization.calibration_cache import parse_cache
+from engine_build.quantization.migration import migrate
 from tests.unit.engine_build.quantization.test_migration import IMAGES, network
 
 pytestmark = pytest.mark.compile_check
 
 
 def test_migrated_network_compiles(tmp_path, capsys):
-    cache = cache_of(IMAGES.replace("scores", "features").encode(), "old.cache")
-    result = migrated(network(16, 16), cache)
+    cache = parse_cache(IMAGES.replace("scores", "features").encode(), "old.cache")
+    result = migrate(network(16, 16), cache)
     assert result.int8 == ("/conv", "/classify", "/beside")
     onnx.save(result.network, tmp_path / "qdq.onnx")
     profiles = [{"batch": [1, 2, 4], "sequence": None}]

@@ -11,7 +11,7 @@ cuda = pytest.importorskip("cuda.bindings.runtime", reason="needs cuda-bindings"
 
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceOutOfMemory
-from engine_build.quantization.calibrate import DeviceBatches
+from engine_build.quantization.calibrator import DeviceBatches
 
 pytestmark = [
     pytest.mark.gpu,

@@ -16,14 +16,14 @@ from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.calibration import (
     BINS,
     KEPT_ROWS,
+    activation_samples,
     best_smoothing,
-    calibrated,
+    calibrate,
     entropy_threshold,
-    first_pass,
     percentile_threshold,
     smoothing_scales,
 )
-from engine_build.quantization.layers import Activations, layers
+from engine_build.quantization.layers import Activations, quantizable_layers
 from tests.unit.engine_build.quantization.graphs import (
     INNER,
     LOUD,
@@ -116,8 +116,12 @@ def feed(rows):
 
 def ranges(model, rows, method="max", batch=8):
     batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
-    return calibrated(
-        model, layers(model), lambda: map(feed, batches), batches=len(batches), method=method
+    return calibrate(
+        model,
+        quantizable_layers(model),
+        lambda: map(feed, batches),
+        batches=len(batches),
+        method=method,
     )
 
 
@@ -141,7 +145,7 @@ def test_tensors_of_a_cnn_have_one_range_for_all_channels_and_no_smoothing():
 
 def test_the_loud_channel_behind_the_gelu_is_smoothed():
     model = transformer()
-    behind = next(layer for layer in layers(model) if layer.follows_activation_function)
+    behind = next(layer for layer in quantizable_layers(model) if layer.follows_activation_function)
     smoothing = ranges(model, texts(32, seed=1))[behind.activation].smoothing
     assert smoothing is not None
     assert smoothing.scales.shape == (INNER,)
@@ -165,10 +169,10 @@ def test_the_order_of_batches_and_their_size_decide_no_maximum():
 def first_passes(rows, batch):
     model = transformer()
     activations = Activations(
-        model, {layer.activation: layer.channel_axis for layer in layers(model)}
+        model, {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
     )
     batches = [feed(rows[begin : begin + batch]) for begin in range(0, len(rows), batch)]
-    return first_pass(activations.rows(batches), rows_per_batch=4)
+    return activation_samples(activations.rows(batches), rows_per_batch=4)
 
 
 def test_what_is_kept_does_not_grow_with_the_samples():
@@ -177,7 +181,7 @@ def test_what_is_kept_does_not_grow_with_the_samples():
         return ({"tensor": random.standard_normal((1000, WIDTH))} for _ in range(batches))
 
     few, many = (
-        first_pass(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].sample
+        activation_samples(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].rows
         for count in (4, 64)
     )
     assert len(few) == len(many) == KEPT_ROWS
@@ -185,7 +189,7 @@ def test_what_is_kept_does_not_grow_with_the_samples():
 
 def test_refuses_no_samples():
     with pytest.raises(InputRefused, match="no samples"):
-        calibrated(cnn(), layers(cnn()), list, batches=0, method="max")
+        calibrate(cnn(), quantizable_layers(cnn()), list, batches=0, method="max")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -17,17 +17,17 @@ from engine_build.networks.network_store import Network
 from engine_build.networks.preparation import prepare
 from engine_build.quantization.calibration_cache import (
     cache_bytes,
-    cache_of,
+    cache_path,
+    parse_cache,
     read_cache,
     version_digits,
-    write_cache,
 )
 from engine_build.road import _networks as published_networks
 from engine_build.runner import Ended
 from engine_build.samples.dataset import Samples
 from engine_build.samples.feed import Shape
 from engine_build.samples.tensors import TensorEncoder
-from engine_build.steps.calibrate import cache_path, calibrate_command, calibration_cache
+from engine_build.steps.calibrate import calibrate_cache, calibrate_command
 from engine_build.store import FolderStore
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import CalibrationSpec
@@ -50,12 +50,12 @@ HEADER = "TRT-101601-EntropyCalibration2\n"
 )
 def test_cache_comes_out_byte_for_byte(text, tmp_path):
     (tmp_path / "old.cache").write_bytes(text.encode())
-    write_cache(read_cache(tmp_path / "old.cache"), tmp_path / "new.cache")
+    (tmp_path / "new.cache").write_bytes(cache_bytes(read_cache(tmp_path / "old.cache")))
     assert (tmp_path / "new.cache").read_bytes() == text.encode()
 
 
 def test_cache_tells_scales_by_tensor_and_who_wrote_it():
-    cache = cache_of(KERAS.encode(), "a.cache")
+    cache = parse_cache(KERAS.encode(), "a.cache")
     assert (cache.version, cache.algorithm, cache.ends_in_newline) == (
         "100300",
         "EntropyCalibration2",
@@ -67,13 +67,13 @@ def test_cache_tells_scales_by_tensor_and_who_wrote_it():
 
 
 def test_name_ends_at_the_last_colon_and_blank():
-    assert list(cache_of(ODD.encode(), "a.cache").scales) == ["a: b: ", "zero", "ümlaut"]
+    assert list(parse_cache(ODD.encode(), "a.cache").scales) == ["a: b: ", "zero", "ümlaut"]
 
 
 def test_every_positive_float32_survives():
     words = np.random.default_rng(0).integers(0, 0x7F800000, 1000)
     text = HEADER + "".join(f"t{index}: {word:08x}\n" for index, word in enumerate(words))
-    assert cache_bytes(cache_of(text.encode(), "a.cache")) == text.encode()
+    assert cache_bytes(parse_cache(text.encode(), "a.cache")) == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_version_has_the_digits_of_a_header(tensorrt, digits):
 def test_refuses_a_malformed_line_by_its_number(line, words):
     text = f"{HEADER}first: 3c010a14\n{line}\nlast: 3c010a14\n"
     with pytest.raises(InputRefused, match=f"old.cache, line 3: .*{words}"):
-        cache_of(text.encode(), "old.cache")
+        parse_cache(text.encode(), "old.cache")
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_refuses_a_file_without_the_header(data):
     with pytest.raises(
         InputRefused, match=r"old.cache, line 1: .*allowed: TRT-<version>-<algorithm>"
     ):
-        cache_of(data, "old.cache")
+        parse_cache(data, "old.cache")
 
 
 def test_refuses_bytes_that_are_no_text_by_their_line():
     with pytest.raises(InputRefused, match="line 2: it is no UTF-8 text"):
-        cache_of(HEADER.encode() + b"\xff: 3c010a14\n", "old.cache")
+        parse_cache(HEADER.encode() + b"\xff: 3c010a14\n", "old.cache")
 
 
 def test_refuses_a_cache_that_is_not_there(tmp_path):
@@ -144,7 +144,7 @@ class Calibrating(StandInRunner):
         self.batches: list[list[float]] = []
 
     def run(self, command):
-        if command.argv[2] != "engine_build.quantization.calibrate":
+        if command.argv[2] != "engine_build.quantization.calibrator":
             return super().run(command)
         self.commands.append(command)
         feeds, cache = Path(command.argv[4]), Path(command.argv[5])
@@ -212,7 +212,7 @@ def started(tmp_path):
 def made(tools):
     network = Network(precision="float", path=Path("float.onnx"), inputs=(), outputs=(), facts={})
     with tools.work:
-        return calibration_cache(tools, network, ENCODER)
+        return calibrate_cache(tools, network, ENCODER)
 
 
 def test_cache_is_made_of_all_samples_in_batches_of_one_shape(started):
@@ -223,7 +223,7 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape(started):
     assert runner.batches == [[0, 1], [2, 3], [4, 4]]
     assert runner.commands[0].argv[1:4] == (
         "-m",
-        "engine_build.quantization.calibrate",
+        "engine_build.quantization.calibrator",
         "float.onnx",
     )
     assert path.read_text() == HEADER + "x: 3c010a14\n"
@@ -261,7 +261,7 @@ def test_refuses_a_platform_without_calibrators_before_anything_runs(started, pl
     runner = Calibrating()
     with pytest.raises(
         InputRefused,
-        match="TensorRT 11 has no calibrators; say `quantization: explicit`, or turn an old cache",
+        match="TensorRT 11 has no calibrators; set `quantization: explicit`, or turn an old cache",
     ):
         made(started(runner, platform=platform))
     assert runner.commands == []
@@ -269,7 +269,7 @@ def test_refuses_a_platform_without_calibrators_before_anything_runs(started, pl
 
 def test_refuses_a_cpu(started):
     with pytest.raises(
-        InputRefused, match="is for GPUs, but the engine is for a CPU; say `quantization: explicit`"
+        InputRefused, match="is for GPUs, but the engine is for a CPU; set `quantization: explicit`"
     ):
         made(started(Calibrating(), compute_capability="cpu"))
 
@@ -328,7 +328,7 @@ def test_command_runs_the_child_with_this_interpreter():
     assert argv == (
         sys.executable,
         "-m",
-        "engine_build.quantization.calibrate",
+        "engine_build.quantization.calibrator",
         "a.onnx",
         "feeds",
         "a.cache",

@@ -16,7 +16,7 @@ from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.networks.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
-from engine_build.quantization.layers import layers
+from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import Split
 from engine_build.samples.feed import Shape
@@ -58,7 +58,7 @@ def quantization(folder, kind="transformer", *, mean=None, model=None, **changes
     outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 5)),)
     split = Split(
         samples=samples(100, seed=3),
-        judge=partial(judge, BudgetSpec(mean=0.5 if mean is None else mean)),
+        score=partial(judge, BudgetSpec(mean=0.5 if mean is None else mean)),
     )
     wanted = Quantization(
         network=Network(
@@ -83,7 +83,11 @@ def run(wanted):
 @pytest.mark.parametrize(("kind", "int8"), [("transformer", 6), ("vit", 7)])
 def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_path, kind, int8):
     result, _ = run(quantization(tmp_path, kind))
-    behind = {layer.node for layer in layers(KINDS[kind][0]()) if layer.follows_activation_function}
+    behind = {
+        layer.node
+        for layer in quantizable_layers(KINDS[kind][0]())
+        if layer.follows_activation_function
+    }
     assert result.facts["int8_layers"] == int8
     assert behind < set(result.facts["float_layers"])
     assert {layer["node"] for layer in result.facts["layers"] if not layer["int8"]} == behind
@@ -92,7 +96,7 @@ def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_search_puts_everything_in_int8_where_the_budget_allows_it(tmp_path, kind):
     result, said = run(quantization(tmp_path, kind, mean=0.5))
-    assert result.facts["int8_layers"] == len(layers(KINDS[kind][0]()))
+    assert result.facts["int8_layers"] == len(quantizable_layers(KINDS[kind][0]()))
     assert result.facts["frontier"][0]["chosen"]
     assert "<- chosen" in said[0]
 
@@ -108,7 +112,7 @@ def test_search_leaves_the_dear_layers_out_and_says_why(tmp_path):
     assert {layer["node"] for layer in left} == set(result.facts["leaving"][: len(left)])
     assert all("the budget breaks on the search split" in layer["why"] for layer in left)
     weights = {each.name for each in onnx.load(result.path).graph.initializer}
-    named = {layer.node: layer.weight for layer in layers(transformer())}
+    named = {layer.node: layer.weight for layer in quantizable_layers(transformer())}
     assert {layer["node"] for layer in left} == {
         node for node, weight in named.items() if weight in weights
     }
@@ -146,7 +150,7 @@ def test_the_same_order_gives_the_same_bytes(tmp_path):
 def test_a_refused_network_steps_back_to_the_next_smaller_share(tmp_path):
     wanted = quantization(tmp_path, mean=0.5)
     refused, _ = run(wanted)
-    safer = wanted.safer(refused)
+    safer = wanted.next_smaller(refused)
     before, after = refused.facts["frontier"], safer.facts["frontier"]
     assert [point["chosen"] for point in after[:2]] == [False, True]
     assert safer.facts["int8_layers"] == after[1]["int8_layers"] == refused.facts["int8_layers"] - 1
@@ -168,7 +172,7 @@ def test_the_last_point_has_no_safer_one(tmp_path):
     wanted = quantization(tmp_path, mean=0.5)
     network, _ = run(wanted)
     steps = 0
-    while (safer := wanted.safer(network)) is not None:
+    while (safer := wanted.next_smaller(network)) is not None:
         network, steps = safer, steps + 1
     assert steps == len(network.facts["frontier"]) - 1
     assert network.facts["int8_layers"] == 1
@@ -182,7 +186,7 @@ def test_confirmation_steps_back_until_fresh_samples_agree(tmp_path):
         shares.append(network.facts["int8_share_of_matmul_macs"])
         return len(shares) == 3
 
-    confirmed = wanted.confirmed(run(wanted)[0], holds)
+    confirmed = wanted.confirm(run(wanted)[0], holds)
     assert (
         shares == sorted(shares, reverse=True)
         and confirmed.facts["int8_share_of_matmul_macs"] == shares[2]
@@ -194,12 +198,12 @@ def test_confirmation_steps_back_until_fresh_samples_agree(tmp_path):
 
 def test_confirmation_ends_at_the_last_point(tmp_path):
     wanted = quantization(tmp_path, mean=0.5)
-    assert wanted.confirmed(run(wanted)[0], lambda _: False).facts["int8_layers"] == 1
+    assert wanted.confirm(run(wanted)[0], lambda _: False).facts["int8_layers"] == 1
 
 
 def test_the_fixed_recipe_has_no_safer_network(tmp_path):
     wanted = quantization(tmp_path)
-    assert wanted.safer(run(wanted)[0]) is None
+    assert wanted.next_smaller(run(wanted)[0]) is None
 
 
 def test_refuses_a_network_without_constant_weights(tmp_path):

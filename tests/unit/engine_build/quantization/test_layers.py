@@ -10,7 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.quantization.layers import layers, multiply_accumulates, share
+from engine_build.quantization.explicit import format_share
+from engine_build.quantization.layers import (
+    multiply_accumulates,
+    not_counted,
+    quantizable_layers,
+    share,
+)
+from engine_build.samples.feed import Shape
 from tests.unit.engine_build.quantization.graphs import (
     CLASSES,
     INNER,
@@ -36,11 +43,13 @@ from tests.unit.engine_build.quantization.test_calibration import feed
     ids=["transformer", "cnn", "vit"],
 )
 def test_layers_with_weights_are_found_and_products_of_activations_are_not(model, operators):
-    assert [layer.operator for layer in layers(model)] == operators
+    assert [layer.operator for layer in quantizable_layers(model)] == operators
 
 
 def test_transformer_has_one_layer_behind_its_gelu():
-    assert [layer.follows_activation_function for layer in layers(transformer())] == [False] * 5 + [
+    assert [layer.follows_activation_function for layer in quantizable_layers(transformer())] == [
+        False
+    ] * 5 + [
         True,
         False,
     ]
@@ -48,14 +57,19 @@ def test_transformer_has_one_layer_behind_its_gelu():
 
 @pytest.mark.parametrize("operator", ["Relu", "Erf", "Tanh"])
 def test_matmul_behind_an_activation_function_is_found_by_structure(operator):
-    assert [layer.follows_activation_function for layer in layers(chain(operator, "Identity"))] == [
+    assert [
+        layer.follows_activation_function
+        for layer in quantizable_layers(chain(operator, "Identity"))
+    ] == [
         False,
         True,
     ]
 
 
 def test_normalisation_between_ends_the_walk():
-    assert [layer.follows_activation_function for layer in layers(chain("Relu", "Softmax"))] == [
+    assert [
+        layer.follows_activation_function for layer in quantizable_layers(chain("Relu", "Softmax"))
+    ] == [
         False,
         False,
     ]
@@ -66,7 +80,9 @@ def test_gemm_has_its_scales_along_its_output_channels(turned, axis):
     graph = Graph(0)
     scores = graph.node("Gemm", "x", graph.weight(4, 4), transB=turned)
     assert (
-        layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[0].column_axis
+        quantizable_layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[
+            0
+        ].column_axis
         == axis
     )
 
@@ -85,14 +101,14 @@ def test_weights_in_constant_nodes_and_behind_identities_are_weights():
     matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
     matmuls[0].input[1], matmuls[1].input[1] = "held", "alias"
     onnx.checker.check_model(model)
-    assert [layer.weight for layer in layers(model)] == ["held", second.name]
+    assert [layer.weight for layer in quantizable_layers(model)] == ["held", second.name]
 
 
 @pytest.mark.parametrize("attribute", [{"alpha": 0.5}, {"transA": 1}])
 def test_gemm_that_is_more_than_a_product_stays_in_float(attribute):
     graph = Graph(0)
     scores = graph.node("Gemm", "x", graph.weight(4, 4), **attribute)
-    assert layers(graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4)) == ()
+    assert quantizable_layers(graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4)) == ()
 
 
 def test_double_precision_stays_as_it_is():
@@ -101,7 +117,7 @@ def test_double_precision_stays_as_it_is():
     first.CopyFrom(
         numpy_helper.from_array(numpy_helper.to_array(first).astype(np.float64), first.name)
     )
-    assert len(layers(model)) == 1
+    assert len(quantizable_layers(model)) == 1
 
 
 def test_transformer_work_holds_the_products_of_activations():
@@ -134,3 +150,15 @@ def test_convolution_work_is_pixels_times_kernel():
 
 def test_share_is_a_part_of_all_work():
     assert share({"a": 3, "b": 1}, ("a",)) == pytest.approx(0.75)
+
+
+def test_operators_whose_multiply_accumulates_are_not_counted_are_listed():
+    model = chain("Relu")
+    model.graph.node.append(helper.make_node("GRU", ["y", "w", "r"], ["g"]))
+    model.graph.node.append(helper.make_node("Einsum", ["y", "y"], ["e"], equation="ij,kj->ik"))
+    assert not_counted(model) == ("1 Einsum", "1 GRU")
+    facts = {"int8_share_of_matmul_macs": 0.5, "int8_layers": 2, "not_counted": ["1 GRU"]}
+    assert format_share(facts, Shape(batch=1)) == (
+        "2 layers are INT8: 50.0% of MatMul, Gemm and Conv multiply-accumulates at 1; "
+        "not counted, and in float: 1 GRU"
+    )

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.calibration_cache import CalibrationCache, cache_bytes, cache_of
-from engine_build.quantization.layers import layers
-from engine_build.quantization.migration import main, migrated, trial_feed, write_network
+from engine_build.quantization.calibration_cache import CalibrationCache, cache_bytes, parse_cache
+from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.migration import main, migrate, trial_feed, write_network
 from engine_build.sources.onnx_source import read_model
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny_embedder" / "model.onnx"
@@ -79,7 +79,7 @@ def steps(model) -> dict[str, bytes]:
 
 
 def test_activations_keep_the_caches_scales_bit_by_bit():
-    result = migrated(network(), cache_of(IMAGES.encode(), "old.cache"))
+    result = migrate(network(), parse_cache(IMAGES.encode(), "old.cache"))
     assert result.int8 == ("/conv", "/classify")
     assert steps(result.network) == {"pixels": "3c010a14", "flat": "3d0b7086"}
 
@@ -88,13 +88,13 @@ def test_every_scale_survives_the_writer():
     words = np.random.default_rng(1).integers(0x30000000, 0x50000000, 500)
     for word in words:
         text = f"TRT-8510-EntropyCalibration2\nfeatures: {word:08x}\n"
-        assert steps(migrated(network(), cache_of(text.encode(), "old.cache")).network) == {
+        assert steps(migrate(network(), parse_cache(text.encode(), "old.cache")).network) == {
             "features": f"{word:08x}"
         }
 
 
 def test_weights_get_a_symmetric_scale_for_each_output_channel():
-    model = migrated(network(), cache_of(IMAGES.encode(), "old.cache")).network
+    model = migrate(network(), parse_cache(IMAGES.encode(), "old.cache")).network
     before, after = constants(network()), constants(model)
     for output, weight, axes in (("conv", "kernel", (1, 2, 3)), ("scores", "classes", (1,))):
         assert after[f"{output}_weight_scale"] == pytest.approx(
@@ -106,7 +106,7 @@ def test_weights_get_a_symmetric_scale_for_each_output_channel():
 
 
 def test_what_does_not_match_is_told_by_name():
-    result = migrated(network(), cache_of(IMAGES.encode(), "old.cache"), ("/conv",))
+    result = migrate(network(), parse_cache(IMAGES.encode(), "old.cache"), ("/conv",))
     assert (result.int8, result.excluded) == (("/classify",), ("/conv",))
     assert result.without_scale == ("/beside",)
     assert result.not_in_network == ("(Unnamed Layer* 8) [Constant]_output",)
@@ -114,7 +114,7 @@ def test_what_does_not_match_is_told_by_name():
 
 def test_scale_of_zero_is_no_scale():
     text = IMAGES.replace("flat: 3d0b7086", "flat: 00000000")
-    assert migrated(network(), cache_of(text.encode(), "old.cache")).without_scale == (
+    assert migrate(network(), parse_cache(text.encode(), "old.cache")).without_scale == (
         "/classify",
         "/beside",
     )
@@ -134,7 +134,7 @@ def test_trial_has_every_input_at_its_fixed_sizes():
 def measured(path: Path, feed) -> CalibrationCache:
     """A cache with the largest value of every layer's input, as the MinMax calibrator makes one."""
     model = read_model(path)
-    names = list(dict.fromkeys(layer.activation for layer in layers(model)))
+    names = list(dict.fromkeys(layer.activation for layer in quantizable_layers(model)))
     spied = onnx.ModelProto()
     spied.CopyFrom(model)
     spied.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
@@ -261,7 +261,7 @@ def test_refuses_a_network_that_gives_nan(tmp_path):
     model.graph.output[1].name = "beside2"
     with pytest.raises(SourceFault, match=r"output beside2 of qdq.onnx becomes NaN or Inf"):
         write_network(
-            migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
+            migrate(model, parse_cache(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
         )
 
 
@@ -270,10 +270,10 @@ def test_refuses_a_network_that_does_not_run(tmp_path):
     model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "any"
     with pytest.raises(SourceFault, match=r"ONNX Runtime cannot run qdq.onnx \(.*/beside"):
         write_network(
-            migrated(model, cache_of(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
+            migrate(model, parse_cache(IMAGES.encode(), "old.cache")).network, tmp_path / "qdq.onnx"
         )
 
 
 def test_refuses_nothing_but_unknown_nodes():
     with pytest.raises(InputRefused, match="--exclude relu is no layer"):
-        migrated(network(), cache_of(IMAGES.encode(), "old.cache"), ("relu",))
+        migrate(network(), parse_cache(IMAGES.encode(), "old.cache"), ("relu",))

@@ -10,7 +10,15 @@ import pytest
 
 from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.quantization.layers import Layer
-from engine_build.quantization.sensitivity import FIRST, STEPS, Point, Search, choice, drifts, table
+from engine_build.quantization.sensitivity import (
+    FIRST,
+    STEPS,
+    Point,
+    Search,
+    best_point,
+    drifts,
+    format_points,
+)
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 
@@ -33,18 +41,18 @@ def point(share, mean, worst=0.99, low=None):
 
 def test_choice_is_the_largest_share_inside_the_budget():
     points = [point(0.3, 0.999), point(0.9, 0.98), point(0.7, 0.995)]
-    assert choice(points).share == 0.7
+    assert best_point(points).share == 0.7
 
 
 @pytest.mark.parametrize(
     "broken", [{"mean": 0.98}, {"mean": 0.995, "worst": 0.94}, {"mean": 0.991, "low": 0.989}]
 )
 def test_mean_worst_and_the_lower_end_of_the_interval_all_count(broken):
-    assert choice([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
+    assert best_point([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
 
 
 def test_without_a_point_inside_the_budget_the_closest_is_shown():
-    assert choice([point(0.9, 0.90), point(0.5, 0.97), point(0.7, 0.95)]).share == 0.5
+    assert best_point([point(0.9, 0.90), point(0.5, 0.97), point(0.7, 0.95)]).share == 0.5
 
 
 def test_facts_have_what_a_plot_needs():
@@ -63,7 +71,7 @@ def test_facts_have_what_a_plot_needs():
 
 def test_table_marks_the_chosen_point_and_starts_with_the_largest_share():
     points = [point(0.3, 0.999), point(0.7, 0.995)]
-    assert table(points, points[1]).splitlines()[1:] == [
+    assert format_points(points, points[1]).splitlines()[1:] == [
         "     70.0%       7   0.99500   0.99000    0.900  <- chosen",
         "     30.0%       3   0.99900   0.99000    0.900",
     ]
@@ -110,8 +118,8 @@ def search(errors, *, mean, shares=None, worst=None):
         layers=tuple(map(layer, errors)),
         shares=shares,
         reference=REFERENCE,
-        answers=network.answers,
-        judge=lambda rows: accuracy("search split", rows, standard),
+        rows=network.answers,
+        score=lambda rows: accuracy("search split", rows, standard),
     ).run(lambda text: None)
     return found, network
 

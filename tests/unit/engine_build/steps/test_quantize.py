@@ -39,7 +39,7 @@ def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
     facts = prepared.networks["int8"].facts
     assert facts["search_samples"] == 100
     assert facts["int8_layers"] == 12
-    assert "INT8 on the validation split" in said(tools) and "held" in said(tools)
+    assert "INT8 on the validation split" in said(tools) and "within the budget" in said(tools)
 
 
 def test_frontier_is_judged_again_on_the_validation_split(tools):

@@ -1,15 +1,11 @@
-"""The entropy calibrator: hands TensorRT 10 its batches in device memory, and keeps the cache it
-gives.
+"""INT8 calibration by TensorRT 10, in a process of its own.
 
-Never executed where this repository was made: no TensorRT there. Every name it touches is in
-surface.py.
+`python -m engine_build.quantization.calibrator NETWORK FEEDS CACHE` prints one JSON line. FEEDS is a
+folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so a
+plan is built, with as little tuning as there is, and thrown away.
 
-The calibration's own process: `python -m engine_build.quantization.calibrate NETWORK FEEDS
-CACHE` prints one JSON line.
-
-FEEDS is a folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a
-build, so a plan is built,
-with as little tuning as there is, and thrown away. Never executed where this repository was made.
+Never executed where this repository was made: no TensorRT there. Every name of TensorRT that it
+touches is in surface.py.
 """
 
 from __future__ import annotations
@@ -36,34 +32,34 @@ from engine_build.quantization.surface import (
 )
 from engine_build.samples.feed import Array, Feed
 
+MISSING = 3
+"""Exit code where TensorRT's or CUDA's Python bindings are not installed."""
+LEAST_TUNING = 0
+
 
 class DeviceBatches:
-    """Batches in device memory, one buffer an input, used again for every batch: all feeds have one
-    shape.
-    """
+    """Batches in device memory, one buffer an input: all feeds have one shape."""
 
     def __init__(self, device: Device, feeds: Iterable[Feed]) -> None:
         self._device = device
         self._feeds = iter(feeds)
         self._shapes: dict[str, tuple[int, ...]] = {}
         self.served = 0
-        """Batches handed over."""
+        """Batches given to TensorRT."""
         self.fault: str | None = None
-        """Why no further batch comes, when it is not for lack of feeds."""
+        """Why no further batch comes, unless the feeds are at their end."""
 
     def pointers(self, names: Sequence[str]) -> list[int]:
-        """Where the next batch of each input lies; nothing once there are no more, or after a
-        fault.
-        """
+        """Return where the next batch of each input lies; nothing at the end or after a fault."""
         feed = None if self.fault is not None else next(self._feeds, None)
         if feed is None:
             return []
         self.fault = self._unfit(feed, names)
         if self.fault is None:
             try:
-                return self._sent(feed, names)
+                return self._send(feed, names)
             except DeviceFault as error:
-                # Nothing may be raised here: TensorRT's own code stands between us and our caller.
+                # Nothing may be raised here: TensorRT's own code calls this.
                 self.fault = str(error)
         return []
 
@@ -73,10 +69,13 @@ class DeviceBatches:
                 return f"the feeds have no input {name!r} of the network"
             shape, first = feed[name].shape, self._shapes.setdefault(name, feed[name].shape)
             if shape != first:
-                return f"a batch of input {name!r} has shape {list(shape)}, but the first had {list(first)}"
+                return (
+                    f"a batch of input {name!r} has shape {list(shape)}, "
+                    f"but the first had {list(first)}"
+                )
         return None
 
-    def _sent(self, feed: Feed, names: Sequence[str]) -> list[int]:
+    def _send(self, feed: Feed, names: Sequence[str]) -> list[int]:
         blocks: list[Array] = [np.ascontiguousarray(feed[name]) for name in names]
         pointers = [
             self._device.send(name, block) for name, block in zip(names, blocks, strict=True)
@@ -86,53 +85,44 @@ class DeviceBatches:
         return pointers
 
 
-def calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> Any:
-    """An `IInt8EntropyCalibrator2`: the algorithm that `trtexec --calib` has too, so that it takes
-    the cache.
-    """
+def entropy_calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> Any:
+    """Return an `IInt8EntropyCalibrator2`, whose caches `trtexec --calib` takes."""
 
     class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[name-defined, misc]
-        """TensorRT calls these."""
+        """TensorRT calls these methods."""
 
         def __init__(self) -> None:
             # Not super(): without the base's own constructor the binding crashes.
             trt.IInt8EntropyCalibrator2.__init__(self)
 
         def get_batch_size(self) -> int:
-            """1, as trtexec's own: the batch is an axis like others since networks have explicit
-            batches.
-            """
+            """Return 1, as trtexec does: explicit batches are an axis like others."""
             return 1
 
         def get_batch(self, names: Sequence[str]) -> list[int]:
-            """Device pointers in the order of `names`; empty at the end."""
+            """Return device pointers in the order of `names`; empty at the end."""
             return batches.pointers(names)
 
         def read_calibration_cache(self) -> bytes | None:
-            """What was written already."""
+            """Return the cache of an earlier call."""
             return cache.read_bytes() if cache.is_file() else None
 
         def write_calibration_cache(self, data: Any) -> None:
-            """Called once all batches are seen."""
+            """Write the cache once all batches are seen."""
             cache.write_bytes(bytes(data))
 
     return EntropyCalibrator()
 
 
-MISSING = 3
-"""Exit code where TensorRT's or CUDA's Python bindings are not installed."""
-LEAST_TUNING = 0
-
-
-def installed() -> tuple[TensorRT, CudaRuntime]:
-    """The bindings of this machine. Raises ImportError."""
+def installed_bindings() -> tuple[TensorRT, CudaRuntime]:
+    """Return the bindings of this machine. Raises ImportError."""
     return tensorrt(), cuda_runtime()
 
 
 def main(
-    arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntime]] = installed
+    arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntime]] = installed_bindings
 ) -> int:
-    """0: the line tells how it went; 3: bindings are missing."""
+    """Return 0 after one JSON line, 3 where bindings are missing."""
     try:
         trt, cuda = bindings()
     except ImportError as error:
@@ -140,92 +130,77 @@ def main(
         return MISSING
     network, feeds, cache = map(Path, arguments)
     begin = time.monotonic()
-    served, reason = calibrated(trt, cuda, network, feeds, cache)
+    batches, reason = write_cache(trt, cuda, network, feeds, cache)
     seconds = round(time.monotonic() - begin, 2)
-    print(
-        json.dumps(
-            {
-                "version": str(trt.__version__),
-                "batches": served,
-                "seconds": seconds,
-                "reason": reason,
-            }
-        )
-    )
+    result = {"version": str(trt.__version__), "batches": batches, "seconds": seconds}
+    print(json.dumps(result | {"reason": reason}))
     return 0
 
 
-def calibrated(
+def write_cache(
     trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cache: Path
 ) -> tuple[int, str | None]:
-    """Writes the cache; tells how many batches TensorRT took, and why there is no cache when there
-    is none.
-    """
+    """Write the cache; return the batches that TensorRT took, and why there is no cache, if so."""
     try:
         device = Device(cuda)
-        batches = DeviceBatches(device, feeds_of(feeds))
-        reason = refusal(trt, network, shapes_of(feeds), batches, cache)
+        batches = DeviceBatches(device, read_feeds(feeds))
+        reason = build_with_calibrator(trt, network, feed_shapes(feeds), batches, cache)
         device.close()
         return batches.served, reason
     except DeviceFault as error:
         return 0, str(error)
 
 
-def refusal(
+def build_with_calibrator(
     trt: TensorRT,
     path: Path,
     shapes: dict[str, tuple[int, ...]],
     batches: DeviceBatches,
     cache: Path,
 ) -> str | None:
-    """Writes the cache; or why not, in the bindings' own words."""
+    """Write the cache; return why there is none in TensorRT's words, or None."""
     logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
-        return (
-            "; ".join(_told(parser.get_error(index)) for index in range(parser.num_errors))
-            or "it does not parse"
-        )
-    missing = sorted(
-        {network.get_input(index).name for index in range(network.num_inputs)} - set(shapes)
-    )
-    if missing:
+        errors = [_parser_error(parser.get_error(index)) for index in range(parser.num_errors)]
+        return "; ".join(errors) or "it does not parse"
+    inputs = {network.get_input(index).name for index in range(network.num_inputs)}
+    if missing := sorted(inputs - set(shapes)):
         return f"the feeds have no input {', '.join(missing)} of the network"
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
     config.builder_optimization_level = LEAST_TUNING
-    # Held here: TensorRT keeps no reference of its own.
-    held = calibrator(trt, batches, cache)
-    config.int8_calibrator = held
+    # The local name keeps the calibrator alive: TensorRT holds no reference of its own.
+    calibrator = entropy_calibrator(trt, batches, cache)
+    config.int8_calibrator = calibrator
     profile = _profile(builder, network, shapes)
     config.add_optimization_profile(profile)
     config.set_calibration_profile(profile)
-    # The plan is of no use, and neither is its absence once the cache is there.
+    # The plan is not used, and its absence does not matter once the cache is there.
     builder.build_serialized_network(network, config)
     if cache.is_file():
         return None
-    return (
-        "; ".join(filter(None, (batches.fault, *logger.errors)))
-        or "TensorRT wrote no cache and says no more"
-    )
+    errors = [error for error in (batches.fault, *logger.errors) if error]
+    return "; ".join(errors) or "TensorRT wrote no cache and gives no reason"
 
 
-def feeds_of(folder: Path) -> Iterator[Feed]:
-    """The batches of a folder, in order."""
+def read_feeds(folder: Path) -> Iterator[Feed]:
+    """Yield the batches of a folder, in order."""
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as file:
             yield {name: file[name] for name in file.files}
 
 
-def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of each input, by the first batch."""
-    return {name: array.shape for name, array in next(feeds_of(folder), {}).items()}
+def feed_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each input, by the first batch."""
+    return {name: array.shape for name, array in next(read_feeds(folder), {}).items()}
 
 
-def _told(error: ParserError) -> str:
-    return f"node {error.node_name()} (operator {error.node_operator()}): {' '.join(error.desc().split())}"
+def _parser_error(error: ParserError) -> str:
+    reason = " ".join(error.desc().split())
+    return f"node {error.node_name()} (operator {error.node_operator()}): {reason}"
 
 
 def _profile(

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from container.tensorrt.device import Device
-from engine_build.quantization import calibrate
-from engine_build.quantization.calibrate import (
+from engine_build.quantization import calibrator
+from engine_build.quantization.calibrator import (
     DeviceBatches,
-    calibrator,
-    feeds_of,
-    refusal,
-    shapes_of,
+    build_with_calibrator,
+    entropy_calibrator,
+    feed_shapes,
+    read_feeds,
 )
 from engine_build.steps.calibrate import save_feeds
 
@@ -164,9 +164,9 @@ def folder(tmp_path) -> Path:
 
 
 def refused(trt, cuda, folder, tmp_path):
-    batches = DeviceBatches(Device(cuda), feeds_of(folder))
-    return refusal(
-        trt, Path("net.onnx"), shapes_of(folder), batches, tmp_path / "made.cache"
+    batches = DeviceBatches(Device(cuda), read_feeds(folder))
+    return build_with_calibrator(
+        trt, Path("net.onnx"), feed_shapes(folder), batches, tmp_path / "made.cache"
     ), batches
 
 
@@ -209,12 +209,12 @@ def test_rows_that_are_no_single_block_are_copied_in_order():
 
 
 def test_feeds_survive_the_way_to_the_child(folder):
-    for found, wanted in zip(feeds_of(folder), FEEDS, strict=True):
+    for found, wanted in zip(read_feeds(folder), FEEDS, strict=True):
         assert all(
             (found[name] == wanted[name]).all() and found[name].dtype == wanted[name].dtype
             for name in wanted
         )
-    assert shapes_of(folder) == {"ids": (2, 4), "mask": (2, 4)}
+    assert feed_shapes(folder) == {"ids": (2, 4), "mask": (2, 4)}
 
 
 @pytest.mark.parametrize("call", ["cudaMalloc", "cudaMemcpyAsync", "cudaStreamSynchronize"])
@@ -264,7 +264,9 @@ def test_refuses_a_build_that_writes_no_cache_with_the_errors_alone(folder, tmp_
 
 
 def test_calibrator_reads_what_it_wrote(tmp_path):
-    made = calibrator(TensorRT(), DeviceBatches(Device(Cuda()), []), tmp_path / "made.cache")
+    made = entropy_calibrator(
+        TensorRT(), DeviceBatches(Device(Cuda()), []), tmp_path / "made.cache"
+    )
     assert made.read_calibration_cache() is None and made.get_batch(["ids"]) == []
     made.write_calibration_cache(bytearray(CACHE))
     assert made.read_calibration_cache() == CACHE
@@ -273,7 +275,7 @@ def test_calibrator_reads_what_it_wrote(tmp_path):
 def test_process_prints_one_line(folder, tmp_path, capsys):
     arguments = ["net.onnx", str(folder), str(tmp_path / "made.cache")]
     cuda = Cuda()
-    assert calibrate.main(arguments, lambda: (TensorRT(), cuda)) == 0
+    assert calibrator.main(arguments, lambda: (TensorRT(), cuda)) == 0
     said = json.loads(capsys.readouterr().out)
     assert said.pop("seconds") >= 0
     assert said == {"version": "10.16.1.11", "batches": 3, "reason": None}
@@ -282,13 +284,14 @@ def test_process_prints_one_line(folder, tmp_path, capsys):
 
 def test_process_tells_a_gpu_that_cannot_be_had(folder, tmp_path, capsys):
     arguments = ["net.onnx", str(folder), str(tmp_path / "made.cache")]
-    assert calibrate.main(arguments, lambda: (TensorRT(), Cuda(fails="cudaSetDevice"))) == 0
+    assert calibrator.main(arguments, lambda: (TensorRT(), Cuda(fails="cudaSetDevice"))) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["batches"] == 0 and "out of memory" in said["reason"]
 
 
 def test_process_says_by_its_code_that_bindings_are_missing(folder, tmp_path, capsys):
     assert (
-        calibrate.main(["net.onnx", str(folder), str(tmp_path / "made.cache")]) == calibrate.MISSING
+        calibrator.main(["net.onnx", str(folder), str(tmp_path / "made.cache")])
+        == calibrator.MISSING
     )
     assert "tensorrt" in capsys.readouterr().err
