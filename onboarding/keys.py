@@ -14,7 +14,7 @@ from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec,
 from onboarding.platform import InstanceType
 from onboarding.values import Precision, QuantizationMode
 
-RECIPE_VERSION = 3
+RECIPE_VERSION = 4
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer,
 compiler option or archive layout.
 """

@@ -18,10 +18,11 @@ from engine_build.machine import return_memory
 from engine_build.networks.network_store import Network, Networks
 from engine_build.networks.reference import keep_reference, kept_reference
 from engine_build.ort import OrtNetwork
-from engine_build.samples.encoder import Encoder
+from engine_build.samples.encoder import Encoder, by_length
 from engine_build.samples.feed import Array
 from engine_build.samples.sample_checks import check_calibration_classes, check_samples
 from engine_build.shop import Shop
+from engine_build.sources.embedding import refuse_other_vectors
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
 from engine_build.sources.opsets import refuse_opset
 from engine_build.sources.source import Checkpoint, Fetching, fetch, intent
@@ -126,13 +127,10 @@ def _from_checkpoint(
 
 
 def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None) -> Array:
-    answer = OrtNetwork(network.path).rows if source is None else source.rows
     with shop.log.step(
         "reference", f"{len(shop.order.validation)} validation samples through the source model"
     ):
-        samples = shop.order.validation.values
-        told = shop.log.counting(answer, -(-len(samples) // REFERENCE_BATCH), "batches")
-        rows = rows_by_length(told, encoder, samples, REFERENCE_BATCH)
+        rows = _reference_rows(shop, network, encoder, source)
         if not np.isfinite(rows).all():
             broken = int((~np.isfinite(rows)).any(axis=1).sum())
             raise SourceFault(
@@ -146,6 +144,33 @@ def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceMod
     if source is not None:
         # What follows needs its answers only; the benchmark loads it again.
         source.release()
+    return rows
+
+
+def _reference_rows(
+    shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None
+) -> Array:
+    """The source's own answers: of an embedding checkpoint, those of sentence-transformers."""
+    samples, longest = shop.order.validation.values, shop.order.longest_sequence
+    batches = -(-len(samples) // REFERENCE_BATCH)
+    if source is None or longest is None or not source.embeds:
+        answer = OrtNetwork(network.path).rows if source is None else source.rows
+        told = shop.log.counting(answer, batches, "batches")
+        return rows_by_length(told, encoder, samples, REFERENCE_BATCH)
+    source.release()
+    embedder = source.reference_embedder(longest)
+    encode = shop.log.counting(embedder.rows, batches, "batches")
+    order = by_length(encoder, samples)
+    sorted_rows = np.concatenate(
+        [
+            encode([samples[place] for place in order[begin : begin + REFERENCE_BATCH]])
+            for begin in range(0, len(order), REFERENCE_BATCH)
+        ]
+    )
+    rows: Array = np.empty_like(sorted_rows)
+    rows[order] = sorted_rows
+    first = encoder.feed(samples[:REFERENCE_BATCH])
+    refuse_other_vectors(OrtNetwork(network.path).rows(first), rows[:REFERENCE_BATCH])
     return rows
 
 

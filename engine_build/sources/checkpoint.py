@@ -8,8 +8,6 @@ from typing import Any
 
 from engine_build.errors import SourceFault
 
-MODULES = {"Transformer", "Pooling", "Normalize"}
-
 
 def configuration(folder: Path) -> dict[str, Any]:
     """config.json; empty when there is none."""
@@ -28,31 +26,6 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
             f"config.json names {len(names)} classes, but not class {missing[0]}; number them from 0."
         )
     return tuple(str(names[str(index)]) for index in range(len(names)))
-
-
-def refuse_other_poolings(folder: Path) -> None:
-    """A sentence-transformers checkpoint says how it pools; another way than ours would be silently
-    wrong.
-    """
-    listed = read_json(folder / "modules.json", [])
-    if not all(isinstance(module, dict) and "type" in module for module in listed):
-        raise SourceFault(
-            "modules.json of the checkpoint has a module without a type; fetch or save it again."
-        )
-    modules = {str(module["type"]).rsplit(".", 1)[-1] for module in listed}
-    if not modules <= MODULES:
-        others, allowed = ", ".join(sorted(modules - MODULES)), ", ".join(sorted(MODULES))
-        raise SourceFault(f"the checkpoint has modules {others}; allowed: {allowed}.")
-    pooling = read_json(folder / "1_Pooling" / "config.json", {})
-    chosen = [
-        name
-        for name, value in pooling.items()
-        if name.startswith("pooling_mode_") and value is True
-    ]
-    if chosen not in ([], ["pooling_mode_mean_tokens"]):
-        raise SourceFault(
-            f"the checkpoint pools by {', '.join(chosen)}; allowed: pooling_mode_mean_tokens."
-        )
 
 
 def read_json(path: Path, default: Any) -> Any:

@@ -29,7 +29,9 @@ CHECKPOINT_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "modules.json",
-    "1_Pooling/config.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "[0-9]_*/config.json",
 )
 """What is taken of a repository: no pickles, no code, no copies in other formats."""
 BESIDE = ("tokenizer.json", "config.json")

@@ -12,7 +12,8 @@ import transformers
 from engine_build.errors import SourceFault
 from engine_build.machine import cores, return_memory
 from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
-from engine_build.sources.checkpoint import configuration, refuse_other_poolings
+from engine_build.sources.checkpoint import configuration
+from engine_build.sources.embedding import EmbeddingPipeline, ReferenceEmbedder, embedding_pipeline
 from engine_build.sources.tokenizer_file import TokenizerFile
 
 if TYPE_CHECKING:
@@ -23,24 +24,31 @@ POOLER = "pooler."
 
 
 class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
-    """An encoder, the mean of its last hidden states over the attention mask, and L2 normalisation:
-    [batch, width].
+    """An encoder and its pipeline: vectors [batch, width].
+
+    Pools the last hidden states by their mean over the attention mask or by the first token.
     """
 
     output = "sentence_embedding"
 
-    def __init__(self, encoder: Any, inputs: tuple[str, ...]) -> None:
+    def __init__(self, encoder: Any, inputs: tuple[str, ...], pipeline: EmbeddingPipeline) -> None:
         super().__init__()
         self.encoder = encoder
         self.inputs = inputs
+        self.pipeline = pipeline
 
     def forward(self, *tensors: Any) -> Any:
         """Takes the inputs in the order of `inputs`."""
         named = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.encoder(**named).last_hidden_state
-        mask = named[ATTENTION_MASK].unsqueeze(-1).to(hidden.dtype)
-        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-        return torch.nn.functional.normalize(mean, p=2, dim=1)
+        if self.pipeline.pooling == "cls":
+            pooled = hidden[:, 0]
+        else:
+            mask = named[ATTENTION_MASK].unsqueeze(-1).to(hidden.dtype)
+            pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
+        if not self.pipeline.normalize:
+            return pooled
+        return torch.nn.functional.normalize(pooled, p=2, dim=1)
 
 
 class Classifier(torch.nn.Module):  # type: ignore[misc]
@@ -68,14 +76,13 @@ class SourceModel:
         torch.set_num_threads(cores())
         self._folder = folder
         self._task = task
-        if task == "text-embedding":
-            refuse_other_poolings(folder)
+        self._pipeline = embedding_pipeline(folder) if task == "text-embedding" else None
         encoder = _encoder(folder, task)
         _refuse_broken_weights(encoder)
         _refuse_long_sequences(encoder, longest)
         self.inputs = _inputs(encoder)
         self.labels = _labels(encoder.config) if task == "text-classification" else None
-        self._module: Any = _module(task, encoder, self.inputs)
+        self._module: Any = self._assembled(encoder)
         self.output = str(self._module.output)
         vocabulary = int(encoder.config.get_text_config().vocab_size)
         self.tokenizer = TokenizerFile(
@@ -86,8 +93,17 @@ class SourceModel:
     def module(self) -> Any:
         """The model as `torch.nn.Module`, in evaluation mode."""
         if self._module is None:
-            self._module = _module(self._task, _encoder(self._folder, self._task), self.inputs)
+            self._module = self._assembled(_encoder(self._folder, self._task))
         return self._module
+
+    @property
+    def embeds(self) -> bool:
+        """True when the answers are vectors, which sentence-transformers gives too."""
+        return self._pipeline is not None
+
+    def reference_embedder(self, longest: int) -> ReferenceEmbedder:
+        """Load sentence-transformers' own reading of the checkpoint."""
+        return ReferenceEmbedder(self._folder, longest=longest)
 
     def release(self) -> None:
         """Forgets the weights."""
@@ -102,10 +118,10 @@ class SourceModel:
             ).numpy()
         return rows
 
-
-def _module(task: Task, encoder: Any, inputs: tuple[str, ...]) -> Any:
-    kind = Classifier if task == "text-classification" else SentenceEmbedder
-    return kind(encoder, inputs).eval()
+    def _assembled(self, encoder: Any) -> Any:
+        if self._pipeline is None:
+            return Classifier(encoder, self.inputs).eval()
+        return SentenceEmbedder(encoder, self.inputs, self._pipeline).eval()
 
 
 def _encoder(folder: Path, task: Task) -> Any:

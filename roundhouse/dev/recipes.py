@@ -122,7 +122,7 @@ def locking(names: Sequence[str], root: Path) -> tuple[Command, ...]:
     """The commands that write requirements/<name>.txt from requirements/<name>.in."""
     compile_command = (
         str(_uv(root)), "pip", "compile", "--quiet", "--generate-hashes", "--upgrade", "--python-version", "3.11",
-        "--custom-compile-command", "make lock",
+        "--excludes", "excludes.txt", "--custom-compile-command", "make lock",
     )  # fmt: skip
     return tuple(
         _command(root / "requirements", *compile_command, f"{name}.in", "-o", f"{name}.txt")
@@ -140,6 +140,7 @@ def _hashed(root: Path, folder: Path, requirements: str) -> Command:
         "--quiet",
         "--python",
         python,
+        "--no-deps",
         "--require-hashes",
         "-r",
         requirements,

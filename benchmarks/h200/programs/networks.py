@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import transformers
 
+from engine_build.sources.embedding import EmbeddingPipeline
 from engine_build.sources.source_model import SentenceEmbedder
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -50,7 +51,9 @@ def embedder(name: str) -> Any:
         attn_implementation="eager",
     )
     encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
-    return SentenceEmbedder(encoder, INPUTS).eval()
+    return SentenceEmbedder(
+        encoder, INPUTS, EmbeddingPipeline(pooling="mean", normalize=True)
+    ).eval()
 
 
 def write_network(name: str, path: Path, *, half: bool) -> None:

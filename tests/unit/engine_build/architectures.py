@@ -14,7 +14,13 @@ import torch
 import transformers
 from tokenizers import processors
 
-from tests.unit.engine_build.tiny import SPECIAL, WORDS, sentences, word_tokenizer
+from tests.unit.engine_build.tiny import (
+    SPECIAL,
+    WORDS,
+    sentences,
+    word_tokenizer,
+    write_tokenizer_config,
+)
 
 CLASSES = ("calm", "glad", "sad")
 VOCABULARY = len(SPECIAL) + len(WORDS)
@@ -70,6 +76,7 @@ def write_text_checkpoint(
         _balance(model, tokenizer)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
+    write_tokenizer_config(folder, "<pad>" if name == "RoBERTa" else "[PAD]")
     return folder
 
 

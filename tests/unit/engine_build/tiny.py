@@ -4,6 +4,7 @@ both, a tree that names it.
 
 from __future__ import annotations
 
+import json
 import random
 import zipfile
 from pathlib import Path
@@ -47,7 +48,14 @@ def write_checkpoint(folder: Path) -> Path:
     )
     transformers.BertModel(config).save_pretrained(folder)
     word_tokenizer().save(str(folder / "tokenizer.json"))
+    write_tokenizer_config(folder)
     return folder
+
+
+def write_tokenizer_config(folder: Path, padding: str = "[PAD]") -> None:
+    """Names the class that reads tokenizer.json as it is."""
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": padding}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def word_tokenizer() -> Tokenizer:

