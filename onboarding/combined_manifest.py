@@ -1,4 +1,4 @@
-"""The passport of an archive that carries one network's engines for several compute capabilities.
+"""The manifest of an archive that carries one network's engines for several compute capabilities.
 
 The archive's files are told by their digests here, the published manifest of each engine among
 them; so the chain holds from the

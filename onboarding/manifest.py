@@ -1,4 +1,4 @@
-"""The passport of one engine: what it is, where it may run, how it was judged.
+"""The manifest of one engine: what it is, where it may run, how it was judged.
 
 Lies in the archive as manifest.json.
 """
@@ -158,7 +158,7 @@ class BuilderRecord(Value):
 
 
 class Manifest(Value):
-    """The passport, whole. `files` maps each path in the archive (but this one) to its sha256."""
+    """The whole manifest. `files` maps each path in the archive (but this one) to its sha256."""
 
     format_version: Literal[1] = 1
     model: str

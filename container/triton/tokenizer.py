@@ -1,12 +1,9 @@
-"""The tokenizer of an ensemble inside Triton: verifies the archive's passport, then turns texts
-into the engine's inputs.
+"""Turns texts into the engine's inputs inside Triton: the tokenizer of an ensemble.
 
-Copied into the engine archive as `<model>_tokenizer/1/model.py`, with `passport.py` beside it. Each
-request's texts are padded
-to the next of a few lengths, whatever its neighbours are: so the engine's batcher can put requests
-together, its CUDA graphs
-fit, and an answer does not depend on who else asked. Never run beside a real plan; only its look at
-the GPU met a real driver.
+Engine archives carry this file as `<model>_tokenizer/1/model.py`, with `manifest_check.py` beside
+it. A request's texts are padded to the next of a few lengths, whatever other requests hold: so
+Triton can batch requests, CUDA graphs fit, and an answer does not depend on other requests. It was
+never run with a real TensorRT plan; only its query of the GPU was run with a real driver.
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import manifest_check  # type: ignore[import-not-found]
 import numpy as np
-import passport  # type: ignore[import-not-found]
 import triton_python_backend_utils as pb_utils
 from tokenizers import Encoding, Tokenizer
 
@@ -31,67 +28,69 @@ READERS = {
 
 
 def refuse_foreign_device(manifest: Mapping[str, Any]) -> None:
-    """A plan is for one TensorRT build and compute capability; the version is checked as far as the
-    library tells it.
-    """
+    """Refuse a TensorRT plan of another TensorRT version or compute capability."""
     if manifest["runtime"]["name"] != TENSORRT:
         return
     wanted = manifest["runtime"]["version"]
-    version = passport.running_tensorrt(wanted)
-    capability = passport.running_compute_capability()
-    passport.refuse_foreign_runtime(
+    version = manifest_check.running_tensorrt(wanted)
+    capability = manifest_check.running_compute_capability()
+    manifest_check.refuse_foreign_runtime(
         manifest, TENSORRT, wanted if version is None else version, capability
     )
 
 
-def row_tokenizer(path: Path, max_tokens: int | None) -> tuple[Tokenizer, int]:
-    """The packaged tokenizer without its padding, and the token that it pads with."""
-    tokenizer = Tokenizer.from_file(str(path))
-    padding = 0 if tokenizer.padding is None else int(tokenizer.padding["pad_id"])
-    tokenizer.no_padding()
-    if max_tokens is not None:
-        tokenizer.enable_truncation(max_length=max_tokens)
-    return tokenizer, padding
-
-
 class TritonPythonModel:
-    """What Triton's python backend calls: one instance of the tokenizer."""
+    """One instance of the tokenizer, as Triton's python backend calls it."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Verifies the whole archive and loads the tokenizer; refuses in one sentence."""
+        """Check the whole archive and load the tokenizer; a refusal is one sentence."""
         config = json.loads(args["model_config"])
         folder = Path(args["model_repository"])
         try:
-            manifest = passport.verified_manifest(folder.parent)
+            manifest = manifest_check.verified_manifest(folder.parent)
             refuse_foreign_device(manifest)
-        except passport.Refused as refusal:
+        except manifest_check.Refused as refusal:
             raise pb_utils.TritonModelException(str(refusal)) from None
         self._types = {
-            each["name"]: pb_utils.triton_string_to_numpy(each["data_type"])
-            for each in config["output"]
+            output["name"]: pb_utils.triton_string_to_numpy(output["data_type"])
+            for output in config["output"]
         }
+        self._buckets = manifest_check.sequence_buckets(manifest)
+        self._longest = manifest_check.longest_sequence(manifest)
+        self._truncates = manifest.get("auto_truncate", True)
         path = folder / args["model_version"] / Path(manifest["tokenizer_file"]).name
-        self._tokenizer, self._padding = row_tokenizer(path, passport.longest_sequence(manifest))
-        self._buckets = passport.sequence_buckets(manifest)
-        self._tokenizer.encode_batch_fast(["warm up"])
+        self._load_tokenizer(path)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """One response per request, in order: all good requests are tokenized together, a bad one
-        fails alone.
+        """Return one response per request, in order: all texts are tokenized in one call.
+
+        A request that cannot be read gets an error response; the others are answered.
         """
-        read = [self._texts(request) for request in requests]
+        inputs = [self._texts(request) for request in requests]
         encodings = iter(
             self._tokenizer.encode_batch_fast(
-                [text for texts in read if isinstance(texts, list) for text in texts]
+                [text for texts in inputs if isinstance(texts, list) for text in texts]
             )
         )
         return [
-            self._response([next(encodings) for _ in each]) if isinstance(each, list) else each
-            for each in read
+            self._response([next(encodings) for _ in texts]) if isinstance(texts, list) else texts
+            for texts in inputs
         ]
 
+    def _load_tokenizer(self, path: Path) -> None:
+        """Load the packaged tokenizer without its padding, and run it once."""
+        self._tokenizer = Tokenizer.from_file(str(path))
+        padding = self._tokenizer.padding
+        self._pad_id = 0 if padding is None else int(padding["pad_id"])
+        self._tokenizer.no_padding()
+        if not self._truncates:
+            self._tokenizer.no_truncation()
+        elif self._longest is not None:
+            self._tokenizer.enable_truncation(max_length=self._longest)
+        self._tokenizer.encode_batch_fast(["warm up"])
+
     def _texts(self, request: Any) -> Any:
-        """The texts of a request, or the error response that it gets."""
+        """Return the texts of a request, or the error response that it gets."""
         tensor = pb_utils.get_input_tensor_by_name(request, "text")
         if tensor is None:
             return _refusal("Input 'text' is missing.")
@@ -106,26 +105,26 @@ class TritonPythonModel:
             )
 
     def _response(self, encodings: Sequence[Encoding]) -> Any:
-        length = self._length(max(map(len, encodings), default=1))
-        tensors = [
-            pb_utils.Tensor(name, self._array(name, encodings, length)) for name in self._types
-        ]
-        return pb_utils.InferenceResponse(tensors)
+        if not self._truncates:
+            sentence = manifest_check.over_long_texts(list(map(len, encodings)), self._longest)
+            if sentence is not None:
+                return _refusal(sentence)
+        length = self._bucket(max(map(len, encodings), default=1))
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(name, self._array(name, encodings, length)) for name in self._types]
+        )
 
     def _array(self, name: str, encodings: Sequence[Encoding], length: int) -> Any:
-        rows = np.full(
-            (len(encodings), length),
-            self._padding if name == "input_ids" else 0,
-            dtype=self._types[name],
-        )
+        fill = self._pad_id if name == "input_ids" else 0
+        rows = np.full((len(encodings), length), fill, dtype=self._types[name])
         for index, encoding in enumerate(encodings):
             rows[index, : len(encoding)] = READERS[name](encoding)
         return rows
 
-    def _length(self, longest: int) -> int:
-        """The next bucket; the text is cut to the last one already."""
-        place = bisect_left(self._buckets, longest)
-        return self._buckets[place] if place < len(self._buckets) else longest
+    def _bucket(self, length: int) -> int:
+        """Return the smallest bucket of at least this length."""
+        place = bisect_left(self._buckets, length)
+        return self._buckets[place] if place < len(self._buckets) else length
 
 
 def _refusal(sentence: str) -> Any:

@@ -29,7 +29,7 @@ class CardFacts:
 
     @property
     def manifest(self) -> Manifest:
-        """The engine's passport."""
+        """The engine's manifest."""
         return self.entry.manifest
 
     @property

@@ -1,3 +1,3 @@
-"""From an engine to a published archive: model repository, passport, deterministic bytes, atomic
+"""From an engine to a published archive: model repository, manifest, deterministic bytes, atomic
 publish.
 """

@@ -17,25 +17,15 @@ from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, engine_archive_path
 
 CARRIED = Path("container/triton")
-CPU_TWIN, TOKENIZER, PASSPORT = "cpu_twin.py", "tokenizer.py", "passport.py"
-"""The files of `container/triton` that archives carry: two Triton models, and what both read the
-manifest with.
-"""
-UNTRUNCATED, OVER_LONG = "untruncated", "over_long.py"
-"""The folder beside them of what else an archive carries whose long texts are refused: both models
-again, and the sentence.
-"""
-CARRIED_FILES = (
-    CPU_TWIN,
-    TOKENIZER,
-    PASSPORT,
-    *(f"{UNTRUNCATED}/{name}" for name in (CPU_TWIN, TOKENIZER, OVER_LONG)),
-)
+ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
+MANIFEST_CHECK = "manifest_check.py"
+CARRIED_FILES = (ONNXRUNTIME_BACKEND, TOKENIZER, MANIFEST_CHECK)
+"""The files of `container/triton` that archives carry: two Triton models, and their manifest check."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
 
-def backend_file(roots: tuple[Path, ...], name: str = CPU_TWIN) -> Path:
+def backend_file(roots: tuple[Path, ...], name: str = ONNXRUNTIME_BACKEND) -> Path:
     """One of the carried files in the source tree, which must hold them all.
 
     Raises InputRefused.

@@ -1,7 +1,7 @@
 """Triton's model configurations of an engine archive, `config.pbtxt`, as pure functions of what is
 served.
 
-On a CPU the archive holds one model, the CPU twin. On a GPU a text task is an ensemble of a
+On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an ensemble of a
 tokenizer and the plan; tensors
 are the plan alone. No configuration has a `name`, so that it loads under any target model's name;
 an ensemble's members keep
@@ -26,7 +26,7 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     check_served(served, is_cpu=is_cpu)
     model = served.model
     if is_cpu:
-        messages = {model: cpu_twin(served)}
+        messages = {model: onnxruntime_model(served)}
     elif served.is_text:
         parts = {
             member(model, "tokenizer"): tokenizer(served),
@@ -38,7 +38,7 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
-def cpu_twin(served: Served) -> Message:
+def onnxruntime_model(served: Served) -> Message:
     """ONNX Runtime through the python backend; it warms itself, by the manifest."""
     return [
         ("backend", "python"),

@@ -1,4 +1,4 @@
-"""The step that turns the chosen engine into an archive with its passport, and into its card."""
+"""The step that turns the chosen engine into an archive with its manifest, and into its card."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def package(
         )
         folder = shop.work.scratch("archive")
         files = model_repository(folder, laid.files)
-        passport = (
+        fields = (
             _manifest(shop, prepared, chosen, judged)
-            | _passport(shown, laid, network)
+            | _served_fields(shown, laid, network)
             | {"files": files}
         )
         packed = shop.work.scratch("packed") / "model.tar.gz"
-        entry = archive(folder, Manifest(**passport, compile_checks=checks), packed)
+        entry = archive(folder, Manifest(**fields, compile_checks=checks), packed)
         shop.kept.upload(packed, engine_archive_path(order.engine_key))
         for name, path in card_files(order, entry, shop.kept, packed.parent):
             shop.kept.upload(path, name)
@@ -82,7 +82,7 @@ def served(order: Order, network: Network) -> Served:
     )
 
 
-def _passport(shown: Served, laid: Repository, network: Network) -> dict[str, Any]:
+def _served_fields(shown: Served, laid: Repository, network: Network) -> dict[str, Any]:
     """What a server reads."""
     return {
         "model": shown.model,

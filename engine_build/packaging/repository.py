@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.packaging.archive import (
-    CPU_TWIN,
-    OVER_LONG,
-    PASSPORT,
+    MANIFEST_CHECK,
+    ONNXRUNTIME_BACKEND,
     TOKENIZER,
-    UNTRUNCATED,
     backend_file,
 )
 from engine_build.packaging.model_configuration import configurations
@@ -45,7 +43,7 @@ def repository(
     texts = configurations(served, is_cpu=is_cpu)
     model = served.model
     if is_cpu:
-        return _cpu_twin(texts, served, engine, tokenizer, code_roots)
+        return _single_model(texts, served, engine, tokenizer, code_roots)
     if tokenizer is None:
         return Repository(
             files={**texts, f"{model}/1/model.plan": engine},
@@ -55,7 +53,7 @@ def repository(
     return _ensemble(texts, served, engine, tokenizer, code_roots)
 
 
-def _cpu_twin(
+def _single_model(
     texts: dict[str, str],
     served: Served,
     engine: Path,
@@ -63,12 +61,7 @@ def _cpu_twin(
     code_roots: tuple[Path, ...],
 ) -> Repository:
     folder = f"{served.model}/1"
-    code = _code(
-        folder,
-        CPU_TWIN,
-        refuses_long_texts=served.is_text and not served.serving.auto_truncate,
-        roots=code_roots,
-    )
+    code = _code(folder, ONNXRUNTIME_BACKEND, code_roots)
     files: dict[str, Path | str] = {**texts, **code, f"{folder}/model.onnx": engine}
     if tokenizer is not None:
         files[f"{folder}/tokenizer.json"] = tokenizer
@@ -91,20 +84,16 @@ def _ensemble(
     files: dict[str, Path | str] = {
         **texts,
         f"{model}/1/ensemble.txt": ENSEMBLE,
-        **_code(
-            before, TOKENIZER, refuses_long_texts=not served.serving.auto_truncate, roots=code_roots
-        ),
+        **_code(before, TOKENIZER, code_roots),
         f"{before}/tokenizer.json": tokenizer,
         plan: engine,
     }
     return Repository(files=files, engine_file=plan, tokenizer_file=f"{before}/tokenizer.json")
 
 
-def _code(
-    folder: str, name: str, *, refuses_long_texts: bool, roots: tuple[Path, ...]
-) -> dict[str, Path]:
-    """A model of the python backend; the one that refuses long texts imports the other by its name."""
-    model = f"{UNTRUNCATED}/{name}" if refuses_long_texts else name
-    more = {name: name, OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}"} if refuses_long_texts else {}
-    named = {"model.py": model, "passport.py": PASSPORT, **more}
-    return {f"{folder}/{each}": backend_file(roots, carried) for each, carried in named.items()}
+def _code(folder: str, name: str, roots: tuple[Path, ...]) -> dict[str, Path]:
+    """A model of the python backend, and the manifest check that it imports."""
+    return {
+        f"{folder}/model.py": backend_file(roots, name),
+        f"{folder}/{MANIFEST_CHECK}": backend_file(roots, MANIFEST_CHECK),
+    }

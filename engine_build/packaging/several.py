@@ -20,7 +20,7 @@ from typing import TextIO
 
 from engine_build.errors import BuildError, InputRefused
 from engine_build.options import Parser
-from engine_build.packaging.archive import CARRIED, PASSPORT, model_repository, pack
+from engine_build.packaging.archive import MANIFEST_CHECK, model_repository, pack
 from engine_build.packaging.model_configuration import CONFIGURATION
 from engine_build.packaging.opened import Opened, opened
 from engine_build.packaging.pbtxt import entry, text
@@ -29,9 +29,6 @@ from engine_build.store import sha256_of
 from onboarding.combined_manifest import CombinedEngine, CombinedManifest
 from onboarding.manifest import MANIFEST_NAME
 
-ROOT = Path(__file__).parents[2]
-ONE_PASSPORT = "one_passport.py"
-SEVERAL_PASSPORT = CARRIED / "several" / PASSPORT
 DEFAULT_FILE = text([("default_model_filename", "model.plan")])
 
 
@@ -44,14 +41,14 @@ class Combined:
     size_bytes: int
 
 
-def several(archives: Sequence[Path], out: Path, *, code_root: Path = ROOT) -> Combined:
+def several(archives: Sequence[Path], out: Path) -> Combined:
     """Writes one archive of several; their order does not matter. Raises InputRefused."""
     with tempfile.TemporaryDirectory() as scratch:
         found = [opened(path, Path(scratch) / str(index)) for index, path in enumerate(archives)]
         check_several(found)
         ordered = sorted(found, key=lambda each: _number(each.manifest.compute_capability))
         folder = Path(scratch) / "combined"
-        digests = model_repository(folder, files(ordered, code_root))
+        digests = model_repository(folder, files(ordered))
         manifest = combined_manifest(ordered, digests)
         (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
         _write(folder, out)
@@ -71,7 +68,7 @@ def _write(folder: Path, out: Path) -> None:
         ) from error
 
 
-def files(archives: Sequence[Opened], code_root: Path) -> dict[str, Path | str]:
+def files(archives: Sequence[Opened]) -> dict[str, Path | str]:
     """What lies where: by archive path, a text as it stands."""
     first = archives[0]
     configuration = f"{_engine_folder(first)}/{CONFIGURATION}"
@@ -81,9 +78,12 @@ def files(archives: Sequence[Opened], code_root: Path) -> dict[str, Path | str]:
         if name != first.manifest.engine_file
     }
     shared[configuration] = for_capabilities((first.folder / configuration).read_text(), archives)
-    for name in [name for name in shared if Path(name).name == PASSPORT]:
-        shared[str(Path(name).with_name(ONE_PASSPORT))] = shared[name]
-        shared[name] = _several_passport(code_root)
+    if first.manifest.tokenizer_file is not None and not any(
+        Path(name).name == MANIFEST_CHECK for name in shared
+    ):
+        raise InputRefused(
+            f"{first.name}: its tokenizer has no {MANIFEST_CHECK} and reads only one engine; build the engine again."
+        )
     for each in archives:
         shared[engine_file(each)] = each.folder / each.manifest.engine_file
         shared[manifest_file(each)] = each.folder / MANIFEST_NAME
@@ -107,7 +107,7 @@ def for_capabilities(configuration: str, archives: Sequence[Opened]) -> str:
 
 
 def combined_manifest(archives: Sequence[Opened], digests: dict[str, str]) -> CombinedManifest:
-    """The passport of them all; what they share is taken of the first."""
+    """The manifest of them all; what they share is taken of the first."""
     first = archives[0].manifest
     engines = {
         each.manifest.compute_capability: CombinedEngine(
@@ -148,15 +148,6 @@ def manifest_file(archive: Opened) -> str:
 
 def _engine_folder(archive: Opened) -> str:
     return Path(archive.manifest.engine_file).parts[0]
-
-
-def _several_passport(code_root: Path) -> Path:
-    path = code_root / SEVERAL_PASSPORT
-    if not path.is_file():
-        raise InputRefused(
-            f"{SEVERAL_PASSPORT} is missing from the source tree; the archive needs it: restore it from git."
-        )
-    return path
 
 
 def _number(capability: str) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def capability_faults(archives: Sequence[Opened]) -> Iterator[str]:
     for index, archive in enumerate(archives):
         capability = archive.manifest.compute_capability
         if archive.manifest.runtime.name != "tensorrt":
-            yield f"{archive.name} holds a CPU twin, which Triton does not choose by compute capability; give TensorRT engines"
+            yield f"{archive.name} holds a CPU engine, which Triton does not choose by compute capability; give TensorRT engines"
         for other in archives[:index]:
             if other.manifest.compute_capability == capability:
                 yield f"{other.name} and {archive.name} are both for compute capability {capability}; give one of them"

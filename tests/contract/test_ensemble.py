@@ -61,7 +61,7 @@ def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
     shutil.copy(STAND_IN, engine / "model.py")
     shutil.copy(HERE / "tokenizer.json", tokenizer)
     shutil.copy(CARRIED / "tokenizer.py", tokenizer / "model.py")
-    shutil.copy(CARRIED / "passport.py", tokenizer)
+    shutil.copy(CARRIED / "manifest_check.py", tokenizer)
     for name, text in configurations(shown, is_cpu=False).items():
         (root / name).write_text(
             on_a_cpu(text) if name.startswith(f"{member(MODEL, 'engine')}/") else text
@@ -91,7 +91,7 @@ def rows(answer):
     return rows_of(answer.body, answer.headers["content-type"], "embedding")
 
 
-def test_ensemble_answers_as_the_cpu_twin_does(served, launched):
+def test_ensemble_answers_as_the_onnxruntime_backend_does(served, launched):
     found = rows(served.ask(json_request(TEXTS)))
     assert found.shape == (len(TEXTS), SIZE)
     assert np.allclose(found, rows(launched("python-server").ask(json_request(TEXTS))), atol=1e-6)

@@ -53,7 +53,7 @@ def test_archive_holds_the_manifest_beside_one_model_folder(built, tmp_path):
         for name in (
             "config.pbtxt",
             "1/model.py",
-            "1/passport.py",
+            "1/manifest_check.py",
             "1/model.onnx",
             "1/tokenizer.json",
         )
@@ -122,7 +122,7 @@ def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(bu
     manifest = result.entry.manifest
     assert (result.status, runner.ran("pip"), manifest.auto_truncate) == ("built", 0, False)
     assert (
-        manifest.files["tiny-fp32/1/cpu_twin.py"]
+        manifest.files["tiny-fp32/1/model.py"]
         == built.result.entry.manifest.files["tiny/1/model.py"]
     )
     known = run(

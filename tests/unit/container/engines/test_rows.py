@@ -20,7 +20,7 @@ FITS, LONGER = "cat " * 6, "cat " * 7
 def _carried():
     """What Triton's models say, as an archive carries it: no package around it."""
     spec = importlib.util.spec_from_file_location(
-        "carried_over_long", CARRIED / "untruncated" / "over_long.py"
+        "carried_manifest_check", CARRIED / "manifest_check.py"
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -83,9 +83,9 @@ def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
 @given(st.lists(st.integers(0, 2 * LONGEST), max_size=3 * TOLD), st.integers(1, LONGEST))
 def test_both_servers_say_the_same_of_the_same_texts(found, most):
     sentence = over_long(found, most)
-    assert CARRIED_TOO.over_long(found, most) == sentence
+    assert CARRIED_TOO.over_long_texts(found, most) == sentence
     assert (sentence is None) == all(length <= most for length in found)
-    assert CARRIED_TOO.over_long(found, None) is None
+    assert CARRIED_TOO.over_long_texts(found, None) is None
 
 
 def test_only_the_first_of_many_are_told_one_by_one():

@@ -16,11 +16,9 @@ from engine_build.networks.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
-    CPU_TWIN,
-    OVER_LONG,
-    PASSPORT,
+    MANIFEST_CHECK,
+    ONNXRUNTIME_BACKEND,
     TOKENIZER,
-    UNTRUNCATED,
     backend_file,
     entry_of,
     model_repository,
@@ -116,7 +114,7 @@ def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
         "embedder/config.pbtxt",
         *(
             f"{folder}/{name}"
-            for name in ("model.py", "passport.py", "model.onnx", "tokenizer.json")
+            for name in ("model.py", "manifest_check.py", "model.onnx", "tokenizer.json")
         ),
     ]
     assert (laid.engine_file, laid.tokenizer_file) == (
@@ -135,7 +133,7 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, 
     assert sorted(laid.files) == sorted([
         "embedder/config.pbtxt", "embedder/1/ensemble.txt",
         "embedder_engine/config.pbtxt", "embedder_engine/1/model.plan",
-        "embedder_tokenizer/config.pbtxt", *(f"embedder_tokenizer/1/{n}" for n in ("model.py", "passport.py", "tokenizer.json")),
+        "embedder_tokenizer/config.pbtxt", *(f"embedder_tokenizer/1/{n}" for n in ("model.py", "manifest_check.py", "tokenizer.json")),
     ])  # fmt: skip
     assert (laid.engine_file, laid.tokenizer_file) == (
         "embedder_engine/1/model.plan",
@@ -151,30 +149,27 @@ def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
     assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
 
 
-def test_archive_that_refuses_long_texts_carries_the_refusing_model_before_the_one_that_cuts(
-    engine, tokenizer, tmp_path
+@pytest.mark.parametrize(
+    ("is_cpu", "folder", "name"),
+    [(True, "embedder/1", ONNXRUNTIME_BACKEND), (False, "embedder_tokenizer/1", TOKENIZER)],
+)
+def test_archive_that_refuses_long_texts_carries_the_same_files(
+    is_cpu, folder, name, engine, tokenizer, tmp_path
 ):
-    refusing = ServingSpec(auto_truncate=False)
-    for is_cpu, folder, name in (
-        (True, "embedder/1", CPU_TWIN),
-        (False, "embedder_tokenizer/1", TOKENIZER),
-    ):
-        plain, laid = (
-            repository(golden.served(**changes), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
-            for changes in ({}, {"serving": refusing})
-        )
-        assert set(laid.files) - set(plain.files) == {f"{folder}/{name}", f"{folder}/{OVER_LONG}"}
-        digests = model_repository(tmp_path / str(is_cpu), laid.files)
-        carried = {
-            "model.py": f"{UNTRUNCATED}/{name}",
-            name: name,
-            OVER_LONG: f"{UNTRUNCATED}/{OVER_LONG}",
-            PASSPORT: PASSPORT,
-        }
-        assert {each: digests[f"{folder}/{each}"] for each in carried} == {
-            each: sha256_of(ROOT / CARRIED / source) for each, source in carried.items()
-        }
-        assert (laid.engine_file, laid.tokenizer_file) == (plain.engine_file, plain.tokenizer_file)
+    laid = repository(
+        golden.served(serving=ServingSpec(auto_truncate=False)),
+        engine,
+        tokenizer,
+        is_cpu=is_cpu,
+        code_roots=ROOTS,
+    )
+    plain = repository(golden.served(), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
+    assert laid == plain
+    digests = model_repository(tmp_path / "laid", laid.files)
+    carried = {"model.py": name, MANIFEST_CHECK: MANIFEST_CHECK}
+    assert {file: digests[f"{folder}/{file}"] for file in carried} == {
+        file: sha256_of(ROOT / CARRIED / source) for file, source in carried.items()
+    }
 
 
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
@@ -239,7 +234,7 @@ def test_refuses_an_archive_of_another_engine(built):
 @pytest.mark.parametrize("missing", CARRIED_FILES)
 def test_refuses_a_source_tree_without_what_archives_carry(tmp_path, missing):
     shutil.copytree(ROOT / CARRIED, tmp_path / CARRIED)
-    assert backend_file((tmp_path / "none", tmp_path), PASSPORT) == tmp_path / CARRIED / PASSPORT
+    assert backend_file((tmp_path / "none", tmp_path), TOKENIZER) == tmp_path / CARRIED / TOKENIZER
     (tmp_path / CARRIED / missing).unlink()
     with pytest.raises(InputRefused, match=f"{CARRIED / missing} is missing from the source tree"):
         backend_file((tmp_path / "none", tmp_path))

@@ -16,7 +16,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import archive, model_repository
 from engine_build.packaging.repository import repository
-from engine_build.packaging.several import DEFAULT_FILE, SEVERAL_PASSPORT, main, several
+from engine_build.packaging.several import DEFAULT_FILE, main, several
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import (
     MANIFEST_NAME,
@@ -83,7 +83,7 @@ def test_archive_holds_an_engine_for_each_capability_and_the_rest_once(two, tmp_
     assert sorted(unpacked(tmp_path / "out.tar.gz")) == sorted([
         "embedder/config.pbtxt", "embedder/1/ensemble.txt", f"{ENGINE}/config.pbtxt",
         f"{ENGINE}/1/model_86.plan", f"{ENGINE}/1/model_89.plan", f"{TOKENIZER}/config.pbtxt",
-        *(f"{TOKENIZER}/1/{name}" for name in ("model.py", "passport.py", "one_passport.py", "tokenizer.json")),
+        *(f"{TOKENIZER}/1/{name}" for name in ("model.py", "manifest_check.py", "tokenizer.json")),
         "manifest.json", "manifest-8.6.json", "manifest-8.9.json",
     ])  # fmt: skip
 
@@ -117,16 +117,10 @@ def test_digests_chain_from_the_pinned_one_to_every_published_file(two, tmp_path
         carried = set(one.files) - {
             one.engine_file,
             f"{ENGINE}/config.pbtxt",
-            f"{TOKENIZER}/1/passport.py",
         }
         assert {name: manifest.files[name] for name in carried} == {
             name: one.files[name] for name in carried
         }
-        assert (
-            manifest.files[f"{TOKENIZER}/1/one_passport.py"]
-            == one.files[f"{TOKENIZER}/1/passport.py"]
-        )
-    assert held[f"{TOKENIZER}/1/passport.py"] == (ROOT / SEVERAL_PASSPORT).read_bytes()
 
 
 def test_bytes_follow_from_the_archives_alone_in_any_order(two, tmp_path):
@@ -147,7 +141,7 @@ def test_archives_that_refuse_long_texts_stay_so_together(tmp_path):
     assert several(paths, tmp_path / "out.tar.gz").manifest.auto_truncate is False
     held = unpacked(tmp_path / "out.tar.gz")
     assert b'"auto_truncate": false' in held[MANIFEST_NAME]
-    carried = {"tokenizer.py", "over_long.py", "model.py", "passport.py", "one_passport.py"}
+    carried = {"model.py", "manifest_check.py"}
     assert {
         name.removeprefix(f"{TOKENIZER}/1/") for name in held if name.endswith(".py")
     } == carried
@@ -211,7 +205,7 @@ def test_refuses_to_mix(changes, words, tmp_path):
     assert not (tmp_path / "out.tar.gz").exists()
 
 
-def test_refuses_one_archive_two_of_one_capability_and_a_cpu_twin(two, tmp_path):
+def test_refuses_one_archive_two_of_one_capability_and_a_cpu_engine(two, tmp_path):
     with pytest.raises(InputRefused, match="1 archive is given; give two or more"):
         several(two[:1], tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match=r"are both for compute capability 8\.9"):
@@ -219,12 +213,30 @@ def test_refuses_one_archive_two_of_one_capability_and_a_cpu_twin(two, tmp_path)
     twin = published(
         tmp_path, "cpu", is_cpu=True, runtime=RuntimeIdentity(name="onnxruntime", version="1.31.1")
     )
-    with pytest.raises(InputRefused, match="holds a CPU twin"):
+    with pytest.raises(InputRefused, match="holds a CPU engine"):
         several((two[0], twin), tmp_path / "out.tar.gz")
+
+
+def test_refuses_an_archive_whose_tokenizer_reads_only_one_engine(two, tmp_path):
+    name = f"{TOKENIZER}/1/manifest_check.py"
+    archives = [
+        spoiled(path, folder, **{name: b"", MANIFEST_NAME: without(path, name)})
+        for path, folder in zip(two, (tmp_path / "a", tmp_path / "b"), strict=True)
+    ]
+    with pytest.raises(InputRefused, match=r"tokenizer has no manifest_check\.py"):
+        several(archives, tmp_path / "out.tar.gz")
+
+
+def without(path: Path, name: str) -> bytes:
+    """The manifest of an archive, one file less."""
+    manifest = Manifest.from_bytes(unpacked(path)[MANIFEST_NAME])
+    files = {file: digest for file, digest in manifest.files.items() if file != name}
+    return manifest.model_copy(update={"files": files}).to_bytes()
 
 
 def spoiled(path: Path, folder: Path, **files: bytes) -> Path:
     """The archive with other files in it; an empty one is left out."""
+    folder.mkdir(exist_ok=True)
     out = folder / "spoiled.tar.gz"
     with tarfile.open(out, "w:gz") as tar:
         for name, data in (unpacked(path) | files).items():

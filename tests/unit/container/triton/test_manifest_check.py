@@ -7,8 +7,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import re
-import sys
 
 import pytest
 
@@ -23,24 +21,21 @@ from tests.fixtures.tiny_embedder.archive import (
 )
 
 
-def _passport(name="passport", path=CARRIED / "passport.py"):
-    """The file as an archive carries it: no package around it."""
-    spec = importlib.util.spec_from_file_location(name, path)
+def carried_module(name):
+    """A file as an archive carries it: no package around it."""
+    spec = importlib.util.spec_from_file_location(name, CARRIED / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
-passport = _passport()
-_passport("one_passport")
-several = _passport("several_passport", CARRIED / "several" / "passport.py")
+manifest_check = carried_module("manifest_check")
 
 
 @pytest.mark.parametrize("tiny", [EMBEDDER, CLASSIFIER, ARITHMETIC], ids=lambda tiny: tiny.model)
 def test_whole_archive_is_verified(tiny, tmp_path):
     manifest = write_archive(tmp_path, tiny)
-    assert passport.verified_manifest(tmp_path)["files"] == manifest.files
+    assert manifest_check.verified_manifest(tmp_path)["files"] == manifest.files
 
 
 def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
@@ -49,14 +44,14 @@ def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
         ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)),
     )
     manifest = write_archive(tmp_path, optimization_profiles=profiles)
-    found = passport.warm_up_sizes(passport.read_manifest(tmp_path, None))
+    found = manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None))
     assert found == warm_up_sizes(manifest) == ((1, 8), (8, 16), (32, 32), (1, 64), (4, 128))
 
 
 def test_nothing_is_warmed_up_when_the_spec_says_so(tmp_path):
     manifest = write_archive(tmp_path, warm_up=False)
     assert (
-        passport.warm_up_sizes(passport.read_manifest(tmp_path, None))
+        manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None))
         == warm_up_sizes(manifest)
         == ()
     )
@@ -64,7 +59,7 @@ def test_nothing_is_warmed_up_when_the_spec_says_so(tmp_path):
 
 def test_warm_up_of_tensors_has_no_sequence(tmp_path):
     write_archive(tmp_path, ARITHMETIC)
-    assert passport.warm_up_sizes(passport.read_manifest(tmp_path, None)) == (
+    assert manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None)) == (
         (1, None),
         (8, None),
         (32, None),
@@ -73,7 +68,7 @@ def test_warm_up_of_tensors_has_no_sequence(tmp_path):
 
 def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
     profiles = [{"sequence": [16, 100, 256]}, {"sequence": [8, 32, 64]}]
-    assert passport.sequence_buckets({"optimization_profiles": profiles}) == (
+    assert manifest_check.sequence_buckets({"optimization_profiles": profiles}) == (
         8,
         16,
         32,
@@ -82,7 +77,7 @@ def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
         128,
         256,
     )
-    assert passport.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
+    assert manifest_check.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
 
 
 class Libraries:
@@ -115,24 +110,24 @@ class Libraries:
 @pytest.mark.parametrize("wanted", ["10.16", "10.16.1", "10.16.1.11"])
 def test_tensorrt_is_asked_for_its_version_as_precisely_as_it_is_wanted(wanted):
     libraries = Libraries()
-    assert passport.running_tensorrt(wanted, libraries) == wanted
+    assert manifest_check.running_tensorrt(wanted, libraries) == wanted
     assert libraries.loaded == ["libnvinfer.so.10"]
-    assert passport.running_tensorrt("10.9.0.34", libraries) == "10.16.1.34"
+    assert manifest_check.running_tensorrt("10.9.0.34", libraries) == "10.16.1.34"
 
 
 def test_tensorrt_that_is_not_there_is_not_known():
-    assert passport.running_tensorrt("999.1.2.3") is None
+    assert manifest_check.running_tensorrt("999.1.2.3") is None
 
 
 def test_driver_is_asked_for_the_compute_capability():
     libraries = Libraries()
-    assert passport.running_compute_capability(libraries) == "8.6"
+    assert manifest_check.running_compute_capability(libraries) == "8.6"
     assert libraries.loaded == ["libcuda.so.1"]
 
 
 @pytest.mark.parametrize("failing", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
 def test_compute_capability_is_not_known_when_the_driver_fails(failing):
-    assert passport.running_compute_capability(Libraries(failing=failing)) is None
+    assert manifest_check.running_compute_capability(Libraries(failing=failing)) is None
 
 
 @pytest.mark.parametrize(
@@ -153,11 +148,11 @@ def test_compute_capability_is_not_known_when_the_driver_fails(failing):
 def test_refuses_a_foreign_tensorrt_or_gpu(version, capability, sentence, tmp_path):
     runtime = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
     write_archive(tmp_path, runtime=runtime, compute_capability="8.6")
-    manifest = passport.read_manifest(tmp_path, None)
-    passport.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", "8.6")
-    passport.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", None)
-    with pytest.raises(passport.Refused, match=sentence):
-        passport.refuse_foreign_runtime(manifest, "tensorrt", version, capability)
+    manifest = manifest_check.read_manifest(tmp_path, None)
+    manifest_check.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", "8.6")
+    manifest_check.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", None)
+    with pytest.raises(manifest_check.Refused, match=sentence):
+        manifest_check.refuse_foreign_runtime(manifest, "tensorrt", version, capability)
 
 
 def test_refuses_a_changed_an_added_and_a_lost_file(tmp_path):
@@ -165,30 +160,29 @@ def test_refuses_a_changed_an_added_and_a_lost_file(tmp_path):
     config = tmp_path / EMBEDDER.model / "config.pbtxt"
     text = config.read_text()
     config.write_text(f"{text}#")
-    with pytest.raises(passport.Refused, match=r"config.pbtxt has sha256"):
-        passport.verified_manifest(tmp_path)
+    with pytest.raises(manifest_check.Refused, match=r"config.pbtxt has sha256"):
+        manifest_check.verified_manifest(tmp_path)
     config.write_text(text)
     (tmp_path / "more").write_text("")
-    with pytest.raises(passport.Refused, match="more is in the archive but not named"):
-        passport.verified_manifest(tmp_path)
+    with pytest.raises(manifest_check.Refused, match="more is in the archive but not named"):
+        manifest_check.verified_manifest(tmp_path)
     (tmp_path / "more").unlink()
     config.unlink()
     with pytest.raises(
-        passport.Refused, match=r"config.pbtxt is named in manifest.json but is not in the archive"
+        manifest_check.Refused,
+        match=r"config.pbtxt is named in manifest.json but is not in the archive",
     ):
-        passport.verified_manifest(tmp_path)
+        manifest_check.verified_manifest(tmp_path)
 
 
 def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
     write_archive(tmp_path)
-    with pytest.raises(passport.Refused, match=f"but the deployment pins {'f' * 64}"):
-        passport.read_manifest(tmp_path, "f" * 64)
+    with pytest.raises(manifest_check.Refused, match=f"but the deployment pins {'f' * 64}"):
+        manifest_check.read_manifest(tmp_path, "f" * 64)
 
 
-def write_several(root):
-    """An archive with an engine for each of two compute capabilities, as far as a passport reads
-    it.
-    """
+def write_multi_architecture(root):
+    """An archive with an engine for each of two compute capabilities, as far as the check reads it."""
     manifest = json.loads(
         write_archive(
             root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")
@@ -211,42 +205,27 @@ def write_several(root):
 
 
 @pytest.mark.parametrize(("capability", "chosen"), [("8.6", "8.6"), ("9.0", "9.0"), (None, "8.6")])
-def test_engine_of_several_is_the_one_for_the_gpu(capability, chosen, tmp_path):
-    write_several(tmp_path)
-    manifest = several.verified_manifest(tmp_path, lambda: capability)
+def test_engine_of_a_multi_architecture_archive_is_the_one_for_the_gpu(
+    capability, chosen, tmp_path
+):
+    write_multi_architecture(tmp_path)
+    manifest = manifest_check.verified_manifest(tmp_path, lambda: capability)
     assert manifest["compute_capability"] == chosen
     assert manifest["engine_file"].endswith(f"model_{chosen.replace('.', '')}.plan")
-    several.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", capability)
+    manifest_check.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", capability)
 
 
-def test_refuses_a_gpu_without_an_engine_among_several(tmp_path):
-    write_several(tmp_path)
+def test_refuses_a_gpu_without_an_engine_in_a_multi_architecture_archive(tmp_path):
+    write_multi_architecture(tmp_path)
     with pytest.raises(
-        several.Refused,
+        manifest_check.Refused,
         match=r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one",
     ):
-        several.verified_manifest(tmp_path, lambda: "8.9")
+        manifest_check.verified_manifest(tmp_path, lambda: "8.9")
 
 
 def test_refuses_a_changed_engine_of_another_gpu(tmp_path):
-    write_several(tmp_path)
+    write_multi_architecture(tmp_path)
     (tmp_path / EMBEDDER.model / "1" / "model_90.plan").write_text("changed")
-    with pytest.raises(several.Refused, match=r"model_90\.plan has sha256"):
-        several.verified_manifest(tmp_path, lambda: "8.6")
-
-
-def test_refuses_several_where_only_one_engine_is_read(tmp_path):
-    write_several(tmp_path)
-    with pytest.raises(
-        passport.Refused, match=r"compute capability 8\.6, 9\.0, this server runs 8\.6"
-    ):
-        passport.refuse_foreign_runtime(
-            passport.verified_manifest(tmp_path), "tensorrt", "10.16.1.11", "8.6"
-        )
-
-
-def test_tokenizer_finds_in_several_all_that_it_asks_of_one():
-    asked = set(re.findall(r"\bpassport\.([A-Za-z_]+)", (CARRIED / "tokenizer.py").read_text())) - {
-        "py"
-    }
-    assert asked == set(several.__all__)
+    with pytest.raises(manifest_check.Refused, match=r"model_90\.plan has sha256"):
+        manifest_check.verified_manifest(tmp_path, lambda: "8.6")

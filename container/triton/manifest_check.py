@@ -1,0 +1,224 @@
+"""Checks an engine archive's manifest inside Triton, before anything of the archive is loaded.
+
+Self-contained: archives carry this file beside each `model.py`, and Triton's python backend runs it
+with no other code of this repository. `manifest.json` lies beside the model folders: both SageMaker
+modes of Triton leave it alone there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MANIFEST_NAME = "manifest.json"
+PIN = "ROUNDHOUSE_MANIFEST_SHA256"
+FIELDS = (
+    *("task", "files", "runtime", "compute_capability", "engine_file", "tokenizer_file", "inputs"),
+    *("outputs", "optimization_profiles", "max_batch_size", "warm_up"),
+)
+CUDA = "libcuda.so.1"
+MAJOR, MINOR = 75, 76
+"""CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR, cuda.h."""
+LISTED_TEXTS = 5
+"""Texts that a refusal names one by one."""
+
+
+class Refused(Exception):
+    """This server must not run the archive; the message is the whole sentence."""
+
+
+def verified_manifest(
+    archive: Path, capability: Callable[[], str | None] | None = None
+) -> dict[str, Any]:
+    """Return the manifest of an archive in which every file has the digest that it names.
+
+    Of a multi-architecture archive it is the manifest of the engine for this GPU; `capability`
+    returns the GPU's compute capability, by default the first GPU's. Raises Refused.
+    """
+    manifest = read_manifest(archive, os.environ.get(PIN) or None)
+    refuse_changed_files(archive, manifest["files"])
+    if "engines" not in manifest:
+        return manifest
+    running = (running_compute_capability if capability is None else capability)()
+    return manifest | _engine_of(manifest["engines"], running)
+
+
+def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
+    """Return the manifest of an archive, its own files unchecked.
+
+    `expected` is the sha256 that the deployment pins, `None` when it pins none. Raises Refused.
+    """
+    path = archive / MANIFEST_NAME
+    if not path.is_file():
+        raise Refused(
+            f"Refused: {MANIFEST_NAME} is missing beside the model; "
+            "only archives that roundhouse built are served."
+        )
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    if expected is not None and digest != expected:
+        raise Refused(
+            f"Refused: {MANIFEST_NAME} has sha256 {digest}, but the deployment pins {expected}; "
+            "deploy the archive the lock names."
+        )
+    try:
+        manifest = json.loads(data)
+        fields = {field: manifest[field] for field in FIELDS}
+    except (ValueError, KeyError, TypeError) as fault:
+        raise Refused(
+            f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
+        ) from fault
+    optional = ("auto_truncate", "engines")
+    return fields | {field: manifest[field] for field in optional if field in manifest}
+
+
+def refuse_foreign_runtime(
+    manifest: Mapping[str, Any], name: str, version: str, capability: str | None
+) -> None:
+    """Refuse an engine that was made for another runtime version or compute capability.
+
+    A `capability` of `None` is not known, and not compared. Raises Refused.
+    """
+    made = (manifest["runtime"].get("name"), manifest["runtime"].get("version"))
+    if made != (name, version):
+        raise Refused(
+            f"Refused: the engine was made for {made[0]} {made[1]}, this server runs {name} "
+            f"{version}; build it for this platform."
+        )
+    wanted = manifest["compute_capability"]
+    if capability is not None and wanted != capability:
+        raise Refused(
+            f"Refused: the engine was made for compute capability {wanted}, this server runs "
+            f"{capability}; build it for this target."
+        )
+
+
+def refuse_changed_files(archive: Path, files: Mapping[str, str]) -> None:
+    """Refuse an archive whose files are not exactly those of its manifest. Raises Refused."""
+    paths = (
+        path for path in archive.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
+    present = {path.relative_to(archive).as_posix() for path in paths} - {MANIFEST_NAME}
+    again = "publish the archive again."
+    for name in sorted(set(files) - present):
+        sentence = f"{name} is named in {MANIFEST_NAME} but is not in the archive"
+        raise Refused(f"Refused: {sentence}; {again}")
+    for name in sorted(present - set(files)):
+        sentence = f"{name} is in the archive but not named in {MANIFEST_NAME}"
+        raise Refused(f"Refused: {sentence}; {again}")
+    for name, expected in sorted(files.items()):
+        with (archive / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != expected:
+            sentence = f"{name} has sha256 {digest}, but {MANIFEST_NAME} says {expected}"
+            raise Refused(f"Refused: {sentence}; {again}")
+
+
+def running_tensorrt(wanted: str, load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
+    """Return the version of the TensorRT library that Triton loads; `None` where none answers.
+
+    It is as precise as `wanted`. `getInferLibVersion` has no build number, so the fourth part of a
+    version is taken from `wanted`: TensorRT itself refuses a plan of another build.
+    """
+    parts = wanted.split(".")
+    try:
+        number = int(load(f"libnvinfer.so.{parts[0]}").getInferLibVersion())
+    except (OSError, AttributeError):
+        return None
+    version = (number // 10000, number // 100 % 100, number % 100)
+    return ".".join([*map(str, version[: len(parts)]), *parts[3:]])
+
+
+def running_compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
+    """Return the first GPU's compute capability, as its driver says; `None` without a driver."""
+    try:
+        driver = load(CUDA)
+    except OSError:
+        return None
+    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+        return None
+    for number, attribute in ((major, MAJOR), (minor, MINOR)):
+        if driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device):
+            return None
+    return f"{major.value}.{minor.value}"
+
+
+def longest_sequence(manifest: Mapping[str, Any]) -> int | None:
+    """Return the most tokens of a row; `None` when no optimization profile has a sequence axis."""
+    return max((sizes[2] for sizes in _sequences(manifest)), default=None)
+
+
+def sequence_buckets(manifest: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the lengths that rows are padded to: each profile's, and powers of two between them.
+
+    Triton batches only rows of one length, and a CUDA graph has one length, so there are few.
+    """
+    ends = {size for sizes in _sequences(manifest) for size in sizes}
+    if not ends:
+        return ()
+    between = {1 << power for power in range(31) if min(ends) < 1 << power < max(ends)}
+    return tuple(sorted(ends | between))
+
+
+def warm_up_sizes(manifest: Mapping[str, Any]) -> tuple[tuple[int, int | None], ...]:
+    """Return (batch, sequence) of every profile's minimum, optimum and maximum, each once.
+
+    There are none when the model file turns warm-up off.
+    """
+    if not manifest["warm_up"]:
+        return ()
+    sizes: dict[tuple[int, int | None], None] = {}
+    for profile in manifest["optimization_profiles"]:
+        for place in range(3):
+            batch = min(profile["batch"][place], manifest["max_batch_size"])
+            sizes[(batch, profile["sequence"][place] if profile["sequence"] else None)] = None
+    return tuple(sizes)
+
+
+def over_long_texts(lengths: Sequence[int], longest: int | None) -> str | None:
+    """Return the refusal of texts of more than `longest` tokens; `None` where there is none.
+
+    `lengths` are the texts' tokens, special tokens included. The Python server says the same.
+    """
+    if longest is None:
+        return None
+    longer = [
+        f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > longest
+    ]
+    if not longer:
+        return None
+    rest = len(longer) - LISTED_TEXTS
+    more = f" and {rest} more are too long" if rest > 0 else ""
+    return (
+        f"The request holds text of more than the {longest} tokens that the model takes, special "
+        f"tokens included: {', '.join(longer[:LISTED_TEXTS])}{more}; "
+        "shorten or split what is longer."
+    )
+
+
+def _engine_of(engines: Mapping[str, Any], capability: str | None) -> dict[str, str]:
+    """Return what the manifest of one of several engines has of its own.
+
+    Without a driver there is nothing to compare, and any engine's values serve.
+    """
+    if capability is None:
+        capability = min(engines)
+    if capability not in engines:
+        held = " and ".join(sorted(engines, key=lambda name: tuple(map(int, name.split(".")))))
+        raise Refused(
+            f"Refused: the archive holds engines for compute capability {held}, this server runs "
+            f"{capability}; add one for this target, or deploy on those."
+        )
+    return {"compute_capability": capability, "engine_file": engines[capability]["engine_file"]}
+
+
+def _sequences(manifest: Mapping[str, Any]) -> list[Sequence[int]]:
+    """Return (min, opt, max) of the sequence axis of each profile that has one."""
+    profiles = manifest["optimization_profiles"]
+    return [profile["sequence"] for profile in profiles if profile.get("sequence")]

@@ -1,0 +1,309 @@
+"""Runs an engine in ONNX Runtime on the CPU inside Triton, on texts or on tensors.
+
+Engine archives carry this file as `<model>/1/model.py`, with `manifest_check.py` beside it; Triton's
+python backend runs both with no other code of this repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import manifest_check  # type: ignore[import-not-found]
+import numpy as np
+import onnxruntime
+import triton_python_backend_utils as pb_utils
+from tokenizers import Encoding, Tokenizer
+
+RUNTIME_NAME = "onnxruntime"
+COMPUTE_CAPABILITY = "cpu"
+READERS = {
+    "input_ids": lambda encoding: encoding.ids,
+    "attention_mask": lambda encoding: encoding.attention_mask,
+    "token_type_ids": lambda encoding: encoding.type_ids,
+}
+Array = np.ndarray[Any, Any]
+Feed = dict[str, Array]
+
+
+class Texts:
+    """Requests of texts: tokenized in one call, padded to the longest of the batch."""
+
+    def __init__(
+        self,
+        path: Path,
+        inputs: Mapping[str, type],
+        output: str,
+        *,
+        longest: int | None,
+        truncates: bool,
+    ) -> None:
+        """Load the packaged tokenizer without its padding; a text over `longest` is cut or refused."""
+        self._tokenizer = Tokenizer.from_file(str(path))
+        padding = self._tokenizer.padding
+        self._pad_id = 0 if padding is None else int(padding["pad_id"])
+        self._tokenizer.no_padding()
+        if not truncates:
+            self._tokenizer.no_truncation()
+        elif longest is not None:
+            self._tokenizer.enable_truncation(max_length=longest)
+        self._limit = None if truncates else longest
+        self._inputs = inputs
+        self.outputs = (output,)
+
+    def read(self, requests: Sequence[Any]) -> list[list[Encoding] | ValueError]:
+        """Return each request's tokenized texts, or the fault that its client gets."""
+        inputs = [_decoded_texts(request) for request in requests]
+        encodings = iter(
+            self._tokenizer.encode_batch_fast(
+                [text for texts in inputs if isinstance(texts, list) for text in texts]
+            )
+        )
+        return [
+            self._checked([next(encodings) for _ in texts]) if isinstance(texts, list) else texts
+            for texts in inputs
+        ]
+
+    def rows(self, encodings: Sequence[Encoding]) -> int:
+        """Return the rows of a request."""
+        return len(encodings)
+
+    def feed(self, requests: Sequence[Sequence[Encoding]]) -> Feed:
+        """Return the network's inputs for the texts of all requests."""
+        encodings = [encoding for request in requests for encoding in request]
+        shape = (len(encodings), max(map(len, encodings), default=1))
+        feed: Feed = {}
+        for name, dtype in self._inputs.items():
+            feed[name] = np.full(shape, self._pad_id if name == "input_ids" else 0, dtype=dtype)
+            for place, encoding in enumerate(encodings):
+                feed[name][place, : len(encoding)] = READERS[name](encoding)
+        return feed
+
+    def blank(self, batch: int, sequence: int | None) -> Feed:
+        """Return a batch of one size for warm-up: unmasked, all of token 0."""
+        shape = (batch, 1 if sequence is None else sequence)
+        return {
+            name: np.full(shape, name == "attention_mask", dtype=dtype)
+            for name, dtype in self._inputs.items()
+        }
+
+    def answers(self, outputs: Sequence[Array]) -> list[Array]:
+        """Return the first output as float32."""
+        return [np.asarray(outputs[0], dtype=np.float32)]
+
+    def _checked(self, encodings: list[Encoding]) -> list[Encoding] | ValueError:
+        sentence = manifest_check.over_long_texts(list(map(len, encodings)), self._limit)
+        return encodings if sentence is None else ValueError(sentence)
+
+
+class Tensors:
+    """Requests of the network's own inputs; Triton batches only those of one shape."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, type],
+        shapes: Mapping[str, Sequence[Any]],
+        outputs: Sequence[str],
+    ) -> None:
+        """Take shapes as ONNX Runtime has them: a dynamic axis is a name or None."""
+        self._inputs = inputs
+        self._shapes = shapes
+        self.outputs = tuple(outputs)
+
+    def read(self, requests: Sequence[Any]) -> list[Feed | ValueError]:
+        """Return each request's arrays, or the fault that its client gets."""
+        return [self._arrays(request) for request in requests]
+
+    def rows(self, feed: Feed) -> int:
+        """Return the rows of a request."""
+        return len(next(iter(feed.values())))
+
+    def feed(self, requests: Sequence[Feed]) -> Feed:
+        """Return the rows of all requests."""
+        if len(requests) == 1:
+            return requests[0]
+        return {
+            name: np.concatenate([request[name] for request in requests]) for name in self._inputs
+        }
+
+    def blank(self, batch: int, sequence: int | None) -> Feed:
+        """Return a batch of zeros for warm-up; an axis of unknown size has length 1."""
+        known = 1 if sequence is None else sequence
+        feed: Feed = {}
+        for name, dtype in self._inputs.items():
+            row = [
+                size if isinstance(size, int) else (known if axis == 0 else 1)
+                for axis, size in enumerate(self._shapes[name][1:])
+            ]
+            feed[name] = np.zeros((batch, *row), dtype=dtype)
+        return feed
+
+    def answers(self, outputs: Sequence[Array]) -> list[Array]:
+        """Return every output as it is."""
+        return list(outputs)
+
+    def _arrays(self, request: Any) -> Feed | ValueError:
+        feed: Feed = {}
+        for name in self._inputs:
+            tensor = pb_utils.get_input_tensor_by_name(request, name)
+            if tensor is None:
+                return ValueError(f"Input {name!r} is missing.")
+            feed[name] = tensor.as_numpy()
+        return feed
+
+
+class TritonPythonModel:
+    """One instance of the engine, as Triton's python backend calls it."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Check the archive, load the engine and run every profile's sizes once.
+
+        A refusal is one sentence.
+        """
+        config = json.loads(args["model_config"])
+        model_folder = Path(args["model_repository"])
+        try:
+            manifest = manifest_check.read_manifest(
+                model_folder.parent, os.environ.get(manifest_check.PIN) or None
+            )
+            manifest_check.refuse_foreign_runtime(
+                manifest, RUNTIME_NAME, onnxruntime.__version__, COMPUTE_CAPABILITY
+            )
+            manifest_check.refuse_changed_files(model_folder.parent, manifest["files"])
+        except manifest_check.Refused as refusal:
+            raise pb_utils.TritonModelException(str(refusal)) from None
+        folder = model_folder / args["model_version"]
+        self._engine = load_engine(folder / Path(manifest["engine_file"]).name, threads(config))
+        self._requests = self._request_kind(manifest, config, folder)
+        self._names = list(self._requests.outputs)
+        if isinstance(self._requests, Texts):
+            self._names = [self._engine.get_outputs()[0].name]
+        for batch, sequence in manifest_check.warm_up_sizes(manifest):
+            self._run(self._requests.blank(batch, sequence), batch)
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """Return one response per request, in order: all readable requests share one run.
+
+        When that run fails, each request runs alone, so that only the faulty one fails.
+        """
+        responses: list[Any] = [None] * len(requests)
+        readable: list[tuple[int, Any]] = []
+        for index, value in enumerate(self._requests.read(requests)):
+            if isinstance(value, ValueError):
+                responses[index] = _error(str(value), pb_utils.TritonError.INVALID_ARG)
+            else:
+                readable.append((index, value))
+        for index, response in self._run_together(readable):
+            responses[index] = response
+        return responses
+
+    def _request_kind(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any], folder: Path
+    ) -> Texts | Tensors:
+        """Return how requests are read: as texts when the archive has a tokenizer."""
+        outputs = [output["name"] for output in config["output"]]
+        if manifest["tokenizer_file"] is None:
+            types = {
+                tensor["name"]: pb_utils.triton_string_to_numpy(tensor["data_type"])
+                for tensor in config["input"]
+            }
+            shapes = {tensor.name: tensor.shape for tensor in self._engine.get_inputs()}
+            return Tensors(input_types(self._engine, types), shapes, outputs)
+        return Texts(
+            folder / Path(manifest["tokenizer_file"]).name,
+            input_types(self._engine, {}),
+            outputs[0],
+            longest=manifest_check.longest_sequence(manifest),
+            truncates=manifest.get("auto_truncate", True),
+        )
+
+    def _run_together(self, readable: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
+        """Return the response to each request, from one run of all of them where that succeeds."""
+        if not readable:
+            return []
+        bounds = np.cumsum([0, *(self._requests.rows(value) for _, value in readable)])
+        try:
+            feed = self._requests.feed([value for _, value in readable])
+            answers = self._run(feed, int(bounds[-1]))
+        except Exception:
+            return [(index, self._run_alone(value)) for index, value in readable]
+        return [
+            (index, self._response([answer[start:stop] for answer in answers]))
+            for (index, _), start, stop in zip(readable, bounds[:-1], bounds[1:], strict=True)
+        ]
+
+    def _run_alone(self, value: Any) -> Any:
+        """Return the response to one request, an error when the engine fails on it."""
+        try:
+            answers = self._run(self._requests.feed([value]), self._requests.rows(value))
+        except Exception as fault:
+            sentence = f"The engine failed on this request: {fault}"
+            return _error(sentence, pb_utils.TritonError.INTERNAL)
+        return self._response(answers)
+
+    def _run(self, feed: Feed, rows: int) -> list[Array]:
+        """Return the answers, rows on axis 0."""
+        answers = self._requests.answers(self._engine.run(self._names, feed))
+        for name, answer in zip(self._requests.outputs, answers, strict=True):
+            if not answer.ndim or len(answer) != rows:
+                raise RuntimeError(
+                    f"output {name!r} has shape {list(answer.shape)} for {rows} rows"
+                )
+        return answers
+
+    def _response(self, answers: Sequence[Array]) -> Any:
+        pairs = zip(self._requests.outputs, answers, strict=True)
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(name, np.ascontiguousarray(answer)) for name, answer in pairs]
+        )
+
+
+def threads(model_config: Mapping[str, Any]) -> int:
+    """Return the intra-op threads of one instance: this process' cores shared by its instances."""
+    groups = model_config.get("instance_group", [])
+    instances = sum(int(group.get("count", 1)) for group in groups) or 1
+    return max(1, len(os.sched_getaffinity(0)) // instances)
+
+
+def load_engine(path: Path, intra_op_threads: int) -> onnxruntime.InferenceSession:
+    """Load the engine on the CPU."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = intra_op_threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def input_types(
+    session: onnxruntime.InferenceSession, configured: Mapping[str, type]
+) -> dict[str, type]:
+    """Return the array type of each input: the configured one, or int64 unless it is int32."""
+    tokens = {
+        tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64
+        for tensor in session.get_inputs()
+    }
+    return {name: configured.get(name, dtype) for name, dtype in tokens.items()}
+
+
+def _decoded_texts(request: Any) -> list[str] | ValueError:
+    """Return the texts of a request, or the fault that its client gets."""
+    tensor = pb_utils.get_input_tensor_by_name(request, "text")
+    if tensor is None:
+        return ValueError("Input 'text' is missing.")
+    try:
+        return [
+            item.decode("utf-8") if isinstance(item, bytes) else str(item)
+            for item in tensor.as_numpy().reshape(-1)
+        ]
+    except UnicodeDecodeError as fault:
+        return ValueError(
+            f"Input 'text' holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
+        )
+
+
+def _error(sentence: str, code: int) -> Any:
+    """Return an error response: 400 for INVALID_ARG, 500 for INTERNAL."""
+    return pb_utils.InferenceResponse([], pb_utils.TritonError(sentence, code))
