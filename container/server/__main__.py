@@ -7,7 +7,7 @@ import sys
 # without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from container.server.ending import end, end_on_termination, open_standard_streams
+from container.server.process import end, end_on_termination, open_standard_streams
 
 end_on_termination()
 open_standard_streams()
@@ -16,7 +16,7 @@ from container.server.settings import spare_libraries
 
 spare_libraries()
 
-from container.server.starting import main
+from container.server.app import main
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

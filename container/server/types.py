@@ -159,3 +159,8 @@ class TextRequest(NamedTuple):
     def rows(self) -> tuple[str, ...]:
         """One text a row."""
         return self.texts
+
+
+def first_line(fault: BaseException) -> str:
+    """The first line that says something, or the fault's type where it says nothing."""
+    return next(filter(str.strip, str(fault).splitlines()), type(fault).__name__)

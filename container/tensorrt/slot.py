@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from container.tensorrt.context import Lane, Loaded
 from container.tensorrt.device import Array, Device
-from container.tensorrt.lane import Lane, Loaded
-from container.tensorrt.ranges import Shapes
+from container.tensorrt.plan import Shapes
 from container.tensorrt.surface import CudaRuntime
 
 DECLARED, OTHER = "declared", "other"

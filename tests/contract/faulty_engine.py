@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from container.archive import EngineArchive
-from container.server.batching.costs import Costs
-from container.server.ending import end
-from container.server.engines.engine import Engine, EngineOutOfMemory
-from container.server.engines.opening import open_engine
+from container.server.app import main
+from container.server.engines.engine import Costs, Engine, EngineOutOfMemory
+from container.server.engines.loading import open_engine
+from container.server.process import end
 from container.server.settings import Settings
-from container.server.starting import main
 from container.server.types import Arrays
 from tests.contract.engine_faults import (
     FAILS,

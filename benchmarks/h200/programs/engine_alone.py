@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from container.archive import verified_archive
-from container.server.engines.opening import open_engine, running
-from container.server.engines.rows import TextEncoder, Tokens
-from container.server.engines.sizes import longest_sequence
+from container.server.engines.engine import longest_sequence
+from container.server.engines.loading import open_engine, running
+from container.server.engines.tokens import TextEncoder, Tokens
 
 WINDOW = 512
 """Rows that are sorted together: no fewer than any load here has waiting."""

@@ -17,16 +17,14 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from container.server.batching.costs import Costs, LinearCosts
-from container.server.composition.front import Front
-from container.server.composition.one_process import serve_one_process
-from container.server.composition.several_processes import serve_several_processes
-from container.server.engines.rows import Tokens
-from container.server.processes.owner import FrontSpec
-from container.server.serving.failure_log import FailureLog, stderr
-from container.server.serving.model import Model
-from container.server.serving.served_model import platform_of, signature_of
+from container.server.app import serve_one_process, serve_several_processes
+from container.server.data_plane.model import Model, platform_of, signature_of
+from container.server.engines.engine import Costs, LinearCosts
+from container.server.engines.tokens import Tokens
+from container.server.processes.http_worker import Front
+from container.server.processes.supervisor import FrontSpec
 from container.server.settings import Settings, process_environment, process_settings
+from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.types import Arrays, Encoded
 from onboarding.manifest import (
     BuilderRecord,

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from container.server.engines.rows import Tokens
+from container.server.engines.tokens import Tokens
 from container.server.processes import frames
-from container.server.processes.answerer import Answerer
-from container.server.processes.link import Link
+from container.server.processes.channel import Link
+from container.server.processes.worker_session import Answerer
 from container.server.types import Arrays
 
 SIZE = 384

@@ -1,13 +1,126 @@
-"""One batch: rows out of the queue, and the way of their answers home."""
+"""A request in the batcher, and a batch: rows of several requests that run together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from container.server.batching.job import Job, signature
-from container.server.batching.shelf import Place
-from container.server.types import Arrays
+import numpy as np
+
+from container.server.observers import Drop
+from container.server.types import Arrays, EngineRefused, RequestFault
+
+Signature = list[tuple[tuple[int, ...], np.dtype[Any]]]
+"""What rows look like: of every output one row's shape, and the type."""
+
+
+Leave = Callable[["Job", Drop | None], None]
+_future = asyncio.Future.__init__
+"""`super()` and keywords would take as long again as all the rest of making a job (0.64 against
+0.36 microseconds).
+"""
+
+
+class Job(asyncio.Future[Arrays]):
+    """The future that the client awaits; however it ends, its rows leave the queue in the same
+    moment.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_leave",
+        "_missing",
+        "_signature",
+        "base",
+        "left_at",
+        "queued",
+        "rows",
+        "size",
+        "submitted_at",
+    )
+    _missing: int
+    _signature: Signature
+    left_at: float
+    """When its latest row left the queue."""
+
+    def __init__(
+        self,
+        rows: Sequence[Any],
+        base: int,
+        now: float,
+        leave: Leave,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`base`: the number of its first row among all rows ever; `leave` is called once, when it
+        ends.
+        """
+        _future(self, loop=loop)
+        self.rows = rows
+        self.base = base
+        self.size = self.queued = len(rows)
+        self.submitted_at = now
+        self._leave = leave
+        self._answers: Arrays | None = None
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Ends without an answer because nobody waits for one."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self._over("cancelled")
+        return cancelled
+
+    def fail(self, fault: RequestFault, reason: Drop) -> None:
+        """Ends without an answer, unless it has ended."""
+        if not self.done():
+            self.set_exception(fault)
+            self._over(reason)
+
+    def finish(self, answers: Arrays) -> None:
+        """Ends with the answers to all of its rows."""
+        self.set_result(answers)
+        self._over(None)
+
+    def put(self, places: Sequence[int], answers: Arrays, like: Signature) -> None:
+        """Takes the answers to some of its rows, given by ascending place; ends with the last."""
+        if self._answers is None:
+            self._answers = tuple([np.empty((self.size, *shape), dtype) for shape, dtype in like])
+            self._missing, self._signature = self.size, like
+        if like != self._signature:
+            self.fail(EngineRefused(_differing(self._signature, like)), "refused")
+            return
+        contiguous = places[-1] - places[0] == len(places) - 1
+        where = slice(places[0], places[-1] + 1) if contiguous else places
+        for whole, answer in zip(self._answers, answers, strict=True):
+            whole[where] = answer
+        self._missing -= len(places)
+        if self._missing == 0:
+            self.finish(self._answers)
+
+    def _over(self, reason: Drop | None) -> None:
+        self._leave(self, reason)
+        self.rows = ()
+        self._answers = None
+
+
+def signature(answers: Arrays) -> Signature:
+    """What the rows of these answers look like."""
+    return [(answer.shape[1:], answer.dtype) for answer in answers]
+
+
+def _differing(one: Signature, other: Signature) -> str:
+    """Why answers that look so unlike cannot be one request's."""
+    written = [
+        ", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)
+    ]
+    return (
+        f"The engine's answers to the rows of this request do not fit together: {written[0]} for some rows, "
+        f"{written[1]} for others; send such rows in requests of their own."
+    )
+
+
+Place = tuple[int, int, Job]
+"""A waiting row: its tag (lower runs first), its number among all rows ever, its request."""
 
 
 class Batch:

@@ -12,8 +12,19 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from container.server.batching.batch import Batch
-from container.server.batching.choice import (
+from container.server.batching.batch import Batch, Job
+from container.server.batching.failures import (
+    BROKEN,
+    CLOSED,
+    Blamed,
+    Isolation,
+    hung,
+    is_shortage,
+    obstacle,
+    refusal,
+)
+from container.server.batching.fair_queue import FairQueue, Head
+from container.server.batching.selection import (
     Pick,
     Room,
     choice,
@@ -22,18 +33,10 @@ from container.server.batching.choice import (
     row_edges,
     total_rows,
 )
-from container.server.batching.costs import Costs, LinearCosts
-from container.server.batching.deadlines import Deadlines
-from container.server.batching.fair_queue import FairQueue, Head
-from container.server.batching.inline import runs_inline
-from container.server.batching.isolation import Blamed, Isolation
-from container.server.batching.job import Job
-from container.server.batching.observer import Drop, Observer, Unobserved
-from container.server.batching.refusals import BROKEN, CLOSED, hung, is_shortage, obstacle, refusal
-from container.server.batching.slot_thread import Thread
-from container.server.batching.slots import Landed, Outcome, Slots
-from container.server.batching.watch import Watch
-from container.server.engines.engine import Engine
+from container.server.batching.slots import Landed, Outcome, Slots, Thread, runs_inline
+from container.server.batching.timers import Deadlines, Watch
+from container.server.engines.engine import Costs, Engine, LinearCosts
+from container.server.observers import BatchObserver, Drop, NullBatchObserver
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -76,7 +79,7 @@ class Batcher:
         limits: Limits,
         costs: Costs | None = None,
         kind: Callable[[Any], Hashable] | None = None,
-        observer: Observer | None = None,
+        observer: BatchObserver | None = None,
         threads: Sequence[Thread] | None = None,
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
@@ -90,7 +93,7 @@ class Batcher:
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
-        self._observer: Observer = Unobserved() if observer is None else observer
+        self._observer: BatchObserver = NullBatchObserver() if observer is None else observer
         self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
         longest = (
             limits.max_tokens // engine.max_rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from container.server.batching.costs import BucketCosts
+from container.server.engines.engine import BucketCosts
 from onboarding.manifest import ProfileRecord
 
 MOST = 64

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from container.server.batching.costs import Costs, LinearCosts
 from container.server.codecs.tensors import TensorRow
-from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.rows import Tokens, padded
+from container.server.engines.engine import Costs, EngineOutOfMemory, LinearCosts
 from container.server.engines.shaping import zeros
+from container.server.engines.tokens import Tokens, padded
 from container.server.types import Array, Arrays
 from container.tensorrt.faults import say_short_of_memory
 from onboarding.manifest import RuntimeIdentity, TensorRecord

@@ -12,7 +12,7 @@ import numpy as np
 
 from container.server.codecs.tensors import DATATYPES, TensorRow
 from container.server.engines.buckets import Bucket, Buckets
-from container.server.engines.rows import Tokens, padded
+from container.server.engines.tokens import Tokens, padded
 from container.server.types import Array, Arrays
 from onboarding.manifest import TensorRecord
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
+from container.tensorrt.context import Loaded
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
-from container.tensorrt.lane import Loaded
-from container.tensorrt.plan import Plan
-from container.tensorrt.ranges import nearest
+from container.tensorrt.plan import Plan, nearest
 from container.tensorrt.slot import Slot
 from container.tensorrt.surface import CudaRuntime, TensorRT
 

@@ -11,12 +11,18 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from container.server.codecs.envelope import JSON_TYPE, json_bytes, kind, opened_document, shown
-from container.server.http.content_encoding import plain_body
-from container.server.http.dispatch import Answer, Route, dispatching
-from container.server.http.inference import Plane, infer
-from container.server.http.message import Answering, Request, Response
-from container.server.http.observer import Deaf, Observer
-from container.server.http.routes import EMPTY, Metrics, always, common_routes
+from container.server.http.inference import Plane, infer, plain_body
+from container.server.http.messages import Answering, Request, Response
+from container.server.http.routes import (
+    EMPTY,
+    Answer,
+    Metrics,
+    Route,
+    always,
+    common_routes,
+    dispatching,
+)
+from container.server.observers import NullRequestObserver, RequestObserver
 from container.server.types import RequestFault
 
 DEFAULT_PAGE = 100
@@ -66,7 +72,7 @@ def multi_model_answering(
     deadline_seconds: float,
     metrics: Metrics,
     failed: Callable[[BaseException], None],
-    observer: Observer | None = None,
+    observer: RequestObserver | None = None,
 ) -> Answering:
     """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults
     that are no client's.
@@ -113,7 +119,10 @@ def multi_model_answering(
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
     return dispatching(
-        found, elsewhere=elsewhere, observer=Deaf() if observer is None else observer, failed=failed
+        found,
+        elsewhere=elsewhere,
+        observer=NullRequestObserver() if observer is None else observer,
+        failed=failed,
     )
 
 

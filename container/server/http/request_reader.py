@@ -9,9 +9,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from container.server.http.limits import HttpLimits
-from container.server.http.message import Request
-from container.server.http.response_bytes import Ending
+from container.server.http.messages import Ending, HttpLimits, Request
 from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096

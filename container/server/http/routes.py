@@ -1,17 +1,130 @@
-"""The paths of a server of one model: SageMaker's, KServe v2's, and the metrics."""
+"""Dispatches requests by path, and the paths of a server of one model."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
 
-from container.server.codecs.envelope import JSON_TYPE
-from container.server.http.dispatch import Answer, Route, dispatching
+from container.server.codecs.envelope import JSON_TYPE, json_bytes
 from container.server.http.inference import Plane, infer
-from container.server.http.message import Answering, Request, Response
-from container.server.http.metadata import model_metadata, server_metadata
-from container.server.http.observer import Deaf, Observer
-from container.server.types import Unavailable
+from container.server.http.messages import Answering, Request, Response, fault_response, our_fault
+from container.server.observers import CLIENT_LEFT, NullRequestObserver, RequestObserver
+from container.server.types import RequestFault, Signature, TensorSignature, Unavailable
+from onboarding.manifest import TensorRecord
+
+Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
+"""Answers a request and writes down the seconds of its stages. Raises RequestFault."""
+
+
+class Route(NamedTuple):
+    """A path: `kind` is its name in metrics, `methods` who answers which method, `model` the name
+    in it.
+    """
+
+    kind: str
+    methods: Mapping[str, Answer]
+    model: str | None = None
+
+
+Found = Callable[[str], Route | None]
+"""The route of a path."""
+
+
+def dispatching(
+    found: Found,
+    *,
+    elsewhere: str,
+    observer: RequestObserver,
+    failed: Callable[[BaseException], None],
+) -> Answering:
+    """Answers by route; `elsewhere` is the sentence of every other path, `failed` hears of faults
+    that are no client's.
+    """
+
+    async def answer(request: Request) -> Response:
+        begun = perf_counter()
+        stages: dict[str, float] = {}
+        route = found(request.path)
+        kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
+        how = None if route is None else route.methods.get(request.method)
+        try:
+            response = (
+                _refused(route, request, elsewhere) if how is None else await how(request, stages)
+            )
+        except RequestFault as fault:
+            response = fault_response(fault)
+        except asyncio.CancelledError:
+            observer.request_over(kind, CLIENT_LEFT, perf_counter() - begun, stages, model=model)
+            raise
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as fault:  # a panic in a library of Rust is no Exception
+            failed(fault)
+            response = our_fault()
+        observer.request_over(kind, response.status, perf_counter() - begun, stages, model=model)
+        return response
+
+    return answer
+
+
+def _refused(route: Route | None, request: Request, elsewhere: str) -> Response:
+    if route is None:
+        return _refusal(404, f"There is no {request.path[:60]!r} here; {elsewhere}")
+    allowed = ", ".join(route.methods)
+    response = _refusal(405, f"{request.path[:60]} takes {allowed}, not {request.method}.")
+    return response._replace(headers=((b"allow", allowed.encode()),))
+
+
+def _refusal(status: int, sentence: str) -> Response:
+    fault = RequestFault(sentence)
+    fault.status = status
+    return fault_response(fault)
+
+
+VERSION = "0.1.0"
+
+
+def server_metadata() -> Response:
+    """The server's name, version and extensions of the protocol."""
+    return _document(
+        {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
+    )
+
+
+def model_metadata(signature: Signature | TensorSignature, platform: str) -> Response:
+    """A model's inputs and outputs; -1 is any size.
+
+    `platform` is the engine's name in Triton's words.
+    """
+    if isinstance(signature, TensorSignature):
+        inputs, outputs = (
+            [_tensor(each) for each in signature.inputs],
+            [_tensor(each) for each in signature.outputs],
+        )
+    else:
+        inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]
+        outputs = [{"name": signature.output_name, "datatype": "FP32", "shape": [-1, -1]}]
+    return _document(
+        {
+            "name": signature.model,
+            "versions": [signature.version],
+            "platform": platform,
+            "inputs": inputs,
+            "outputs": outputs,
+        }
+    )
+
+
+def _tensor(record: TensorRecord) -> dict[str, Any]:
+    return {"name": record.name, "datatype": record.datatype, "shape": list(record.shape)}
+
+
+def _document(document: dict[str, Any]) -> Response:
+    return Response(200, json_bytes(document), JSON_TYPE)
+
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
@@ -27,7 +140,7 @@ def answering(
     platform: str,
     metrics: Metrics,
     failed: Callable[[BaseException], None],
-    observer: Observer | None = None,
+    observer: RequestObserver | None = None,
 ) -> Answering:
     """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of
     faults that are no client's.
@@ -56,7 +169,7 @@ def answering(
     return dispatching(
         routes.get,
         elsewhere=elsewhere,
-        observer=Deaf() if observer is None else observer,
+        observer=NullRequestObserver() if observer is None else observer,
         failed=failed,
     )
 

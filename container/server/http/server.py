@@ -1,13 +1,247 @@
-"""The HTTP server of one process: listens, watches the clock, drains."""
+"""The HTTP server of one process: its connections, their timeouts, and draining."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from container.server.http.connection import Connection, Shared
-from container.server.http.limits import HttpLimits
-from container.server.http.message import Answering
+from container.server.http.messages import (
+    CONTINUE,
+    Answering,
+    Ending,
+    HttpLimits,
+    Response,
+    fault_response,
+    our_fault,
+    response_bytes,
+)
+from container.server.http.request_reader import Arrival, RequestReader
+from container.server.types import RequestFault, TooSlow, Unavailable
+
+
+@dataclass(kw_only=True, slots=True)
+class Shared:
+    """What all connections of a server have in common."""
+
+    answering: Answering
+    limits: HttpLimits
+    clock: Callable[[], float]
+    closed: Callable[[], None] = lambda: None
+    """Told after a connection is gone."""
+    connections: set[Connection] = field(default_factory=set)
+    draining: bool = False
+
+
+class Connection(asyncio.Protocol):
+    """Reads while it answers, but no further than one request ahead; memory is bounded by two
+    bodies and one read.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_ending",
+        "_loop",
+        "_reader",
+        "_reading",
+        "_shared",
+        "_since",
+        "_stuck",
+        "_task",
+        "_transport",
+    )
+
+    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared = shared
+        self._loop = loop
+        self._transport: Any = None
+        self._reader = RequestReader(shared.limits, shared.clock)
+        self._task: asyncio.Task[None] | None = None
+        self._backlog: bytes = b""
+        self._reading = True
+        self._ending = False
+        """Whether the last answer is written; what still comes is thrown away."""
+        self._stuck = False
+        """Whether the client does not read its answers."""
+        self._since = shared.clock()
+        """When the present wait began: for a request, for the client to read, or for it to leave.
+        """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Joins the others, or is refused when they are too many."""
+        self._transport = transport
+        connections, most = self._shared.connections, self._shared.limits.max_connections
+        full = len(connections) >= most
+        connections.add(self)
+        if full:
+            self._say_last(
+                fault_response(
+                    Unavailable(f"The server has {most} connections, as many as it takes.")
+                )
+            )
+        if len(connections) > 2 * most:
+            transport.abort()  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on and begins to answer."""
+        if self._ending:
+            return
+        self._backlog = self._backlog + data if self._backlog else data
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """A client that closes its side has left: its work stops and the connection closes."""
+        self._stop_work()
+        return False
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        """Leaves nothing behind."""
+        self._stop_work()
+        self._reader.arrived.clear()
+        self._shared.connections.discard(self)
+        self._shared.closed()
+
+    def pause_writing(self) -> None:
+        """The client does not read: its next request is not begun."""
+        self._stuck, self._since = True, self._shared.clock()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._stuck, self._since = False, self._shared.clock()
+        self._advance()
+
+    def drain(self) -> None:
+        """Closes at once when idle; otherwise what is under way is answered first."""
+        if self._idle:
+            self._say_nothing_more()
+
+    def abort(self) -> None:
+        """Closes without waiting for anything."""
+        self._stop_work()
+        self._transport.abort()
+
+    def look_at_the_clock(self, now: float) -> None:
+        """Ends what lasts too long; called every now and then."""
+        limits, reader = self._shared.limits, self._reader
+        if self._ending:
+            if now - self._since > limits.linger_seconds:
+                self.abort()
+        elif self._stuck:
+            if now - self._since > limits.request_seconds:
+                self.abort()
+        elif self._task is not None:
+            return
+        elif reader.begun is not None:
+            if now - reader.begun > limits.request_seconds:
+                reader.refuse(
+                    TooSlow(
+                        f"The request did not arrive whole within {limits.request_seconds:g} seconds."
+                    )
+                )
+                self._advance()
+        elif now - self._since > limits.idle_seconds:
+            self._say_nothing_more()
+
+    @property
+    def _idle(self) -> bool:
+        return (
+            self._task is None
+            and self._reader.begun is None
+            and not self._reader.arrived
+            and not self._backlog
+        )
+
+    def _advance(self) -> None:
+        """Answers in order, and reads as long as no request waits behind the one that is answered."""
+        arrived = self._reader.arrived
+        while not self._ending:
+            if arrived and self._task is None and not self._stuck:
+                self._begin(arrived.popleft())
+            elif self._backlog and not arrived:
+                self._feed()
+            else:
+                break
+        if self._reader.expects and self._task is None and not arrived and not self._ending:
+            self._reader.expects = False
+            self._transport.write(CONTINUE)
+        self._read_while(self._ending or not arrived)
+
+    def _feed(self) -> None:
+        data, size = self._backlog, self._reader.appetite
+        self._backlog = b"" if len(data) <= size else data[size:]
+        self._reader.feed(data if len(data) <= size else data[:size])
+
+    def _read_while(self, wanted: bool) -> None:
+        if wanted is self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _begin(self, arrival: Arrival | RequestFault) -> None:
+        if isinstance(arrival, RequestFault):
+            self._say_last(fault_response(arrival))
+        else:
+            self._task = self._loop.create_task(self._answer(arrival))
+
+    async def _answer(self, arrival: Arrival) -> None:
+        try:
+            response = await self._shared.answering(arrival.request)
+        except asyncio.CancelledError:
+            if self._ending:
+                raise
+            self._say(
+                fault_response(
+                    Unavailable("The server stopped working on this request; try again.")
+                ),
+                arrival,
+            )
+        except Exception:
+            self._say(our_fault(), arrival)
+            raise
+        else:
+            self._say(response, arrival)
+
+    def _say(self, response: Response, arrival: Arrival) -> None:
+        """Writes an answer and goes on to the next request."""
+        self._task = None
+        if self._ending:
+            return
+        ending = Ending.CLOSE if self._shared.draining else arrival.ending
+        self._since = self._shared.clock()
+        self._transport.write(
+            response_bytes(response, ending, with_body=arrival.request.method != "HEAD")
+        )
+        if ending is Ending.CLOSE:
+            self._say_nothing_more()
+        else:
+            self._advance()
+
+    def _say_last(self, response: Response) -> None:
+        """Writes an answer, after which the client may read but no longer ask."""
+        self._transport.write(response_bytes(response, Ending.CLOSE))
+        self._end()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _say_nothing_more(self) -> None:
+        self._end()
+        self._transport.close()
+
+    def _end(self) -> None:
+        self._ending, self._since, self._backlog = True, self._shared.clock(), b""
+        self._reader.close()
+
+    def _stop_work(self) -> None:
+        self._end()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
 
 LOOKS_EACH_LIMIT = 4
 LONGEST_LOOK_SECONDS = 1.0

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from container.server import types
-from container.server.engines.rows import Tokens
+from container.server.engines.tokens import Tokens
 from container.server.types import Array, Arrays, RequestFault, TooLarge, Unavailable
 
 HEADER = struct.Struct("=IBBHIQd4x")

@@ -6,8 +6,15 @@ import asyncio
 
 import numpy as np
 
-from container.server.batching.costs import BucketCosts
-from tests.unit.container.batching.bench import Bench, HeldEngine, expected, read, scenario, settle
+from container.server.engines.engine import BucketCosts
+from tests.unit.container.batching.harness import (
+    Bench,
+    HeldEngine,
+    expected,
+    read,
+    scenario,
+    settle,
+)
 
 
 def sizes(bench: Bench) -> list[int]:

@@ -10,9 +10,16 @@ import weakref
 
 import pytest
 
-from container.server.batching.refusals import CLOSED
+from container.server.batching.failures import CLOSED
 from container.server.types import DeadlinePassed, QueueFull, RequestFault, TooLarge, Unavailable
-from tests.unit.container.batching.bench import Bench, HeldEngine, expected, read, scenario, settle
+from tests.unit.container.batching.harness import (
+    Bench,
+    HeldEngine,
+    expected,
+    read,
+    scenario,
+    settle,
+)
 
 
 @scenario

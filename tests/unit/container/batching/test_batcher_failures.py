@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from container.server.batching.costs import LinearCosts
-from container.server.batching.refusals import BROKEN
-from container.server.engines.engine import EngineOutOfMemory
+from container.server.batching.failures import BROKEN
+from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.types import EngineRefused, MemoryShort, OutOfMemory, Unavailable
-from tests.unit.container.batching.bench import (
+from tests.unit.container.batching.harness import (
     PROBE,
     Bench,
     HeldEngine,

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container.server.batching.batcher import USUAL_LENGTH
-from container.server.batching.choice import least_reach
-from container.server.batching.costs import BucketCosts, LinearCosts
+from container.server.batching.selection import least_reach
+from container.server.engines.engine import BucketCosts, LinearCosts
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
-from tests.unit.container.batching.bench import (
+from tests.unit.container.batching.harness import (
     PROBE,
     Bench,
     HeldEngine,

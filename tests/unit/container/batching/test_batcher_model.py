@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.costs import LinearCosts
-from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -25,7 +24,15 @@ from container.server.types import (
     TooLarge,
     Unavailable,
 )
-from tests.unit.container.batching.bench import Bench, HeldEngine, Row, expected, read, run, settle
+from tests.unit.container.batching.harness import (
+    Bench,
+    HeldEngine,
+    Row,
+    expected,
+    read,
+    run,
+    settle,
+)
 
 QUEUE_ROWS, RUN_SECONDS = 16, 60.0
 FAULTS = {

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.choice import Room, choice
-from container.server.batching.costs import LinearCosts
-from container.server.batching.fair_queue import UNIT, FairQueue
-from container.server.batching.job import Job
-from container.server.batching.shelf import Place
-from tests.unit.container.batching.bench import Row, run
+from container.server.batching.batch import Job
+from container.server.batching.fair_queue import UNIT, FairQueue, Place
+from container.server.batching.selection import Room, choice
+from container.server.engines.engine import LinearCosts
+from tests.unit.container.batching.harness import Row, run
 
 ROOM = Room(max_rows=4, max_tokens=400)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from container.archive import EngineArchive
-from container.server.engines.opening import open_engine
-from container.server.engines.rows import Tokens
+from container.server.engines.loading import open_engine
+from container.server.engines.tokens import Tokens
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, answers, written

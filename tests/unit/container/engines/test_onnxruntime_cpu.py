@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from container.server.batching.costs import LinearCosts
-from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
     TensorEngine,
     TokenEngine,
@@ -19,7 +18,7 @@ from container.server.engines.onnxruntime_cpu import (
     warmed,
     warming,
 )
-from container.server.engines.rows import Tokens
+from container.server.engines.tokens import Tokens
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, HERE
 
 

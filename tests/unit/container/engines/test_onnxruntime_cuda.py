@@ -13,11 +13,10 @@ import pytest
 from container.archive import EngineArchive
 from container.server.engines import onnxruntime_cuda
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.onnxruntime_cuda import OnnxRunner
-from container.server.engines.onnxruntime_lane import Lane, check_rows, run_options
-from container.server.engines.opening import cpu_engine, cuda_engine
-from container.server.engines.rows import Tokens
+from container.server.engines.loading import cpu_engine, cuda_engine
+from container.server.engines.onnxruntime_cuda import Lane, OnnxRunner, check_rows, run_options
 from container.server.engines.shaping import Part
+from container.server.engines.tokens import Tokens
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, HERE, write_archive
 
 

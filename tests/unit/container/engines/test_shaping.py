@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from container.server.engines.buckets import Bucket, Buckets, ladder
-from container.server.engines.rows import Tokens
 from container.server.engines.shaping import Tensor, TensorShaping, TokenShaping
+from container.server.engines.tokens import Tokens
 from onboarding.manifest import ProfileRecord, TensorRecord
 
 PROFILE = ProfileRecord(batch=(2, 4, 4), sequence=(4, 8, 8))

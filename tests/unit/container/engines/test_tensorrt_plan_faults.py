@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from container.server.batching.batcher import Batcher, Limits
-from container.server.batching.refusals import BROKEN
+from container.server.batching.failures import BROKEN
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import Unavailable
 from container.tensorrt.faults import DeviceFault, PlanRefused

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import wraps
 
-from container.server.http.connection import Connection, Shared
-from container.server.http.limits import HttpLimits
-from container.server.http.message import Response
+from container.server.http.messages import HttpLimits, Response
+from container.server.http.server import Connection, Shared
 
 LIMITS = HttpLimits(
     body_bytes=1000,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from container.server.http.message import Request
+from container.server.http.messages import Request
 from container.server.http.multi_model_routes import multi_model_answering
 from container.server.types import Conflict, OutOfMemory, UnknownPath
 from tests.unit.container.http.test_routes import ASK, FAILED, Observer, Plane, numbers, sentence

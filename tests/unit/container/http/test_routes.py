@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from container.server.codecs.envelope import BINARY_TYPE
-from container.server.http.message import Request
-from container.server.http.metadata import VERSION
-from container.server.http.routes import answering
+from container.server.http.messages import Request
+from container.server.http.routes import VERSION, answering
 from container.server.types import DeadlinePassed, Signature, TensorSignature, TooLarge
 from onboarding.manifest import TensorRecord
 

@@ -8,8 +8,7 @@ import socket
 
 import pytest
 
-from container.server.http.limits import HttpLimits
-from container.server.http.message import Response
+from container.server.http.messages import HttpLimits, Response
 from container.server.http.server import HttpServer
 
 ASK = b"GET /x HTTP/1.1\r\n\r\n"

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from container.server.batching.batcher import Batcher, Limits
-from container.server.batching.costs import LinearCosts
-from container.server.engines.rows import Tokens
+from container.server.engines.engine import LinearCosts
+from container.server.engines.tokens import Tokens
 
 POISON = 13
 """Rows of so many tokens make the engine fail."""

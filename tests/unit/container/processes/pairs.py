@@ -10,8 +10,8 @@ from typing import Any
 import uvloop
 
 from container.server.processes import frames
-from container.server.processes.answerer import Answerer
-from container.server.processes.link import Link
+from container.server.processes.channel import Link
+from container.server.processes.worker_session import Answerer
 
 
 class Held:

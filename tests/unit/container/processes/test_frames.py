@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.server.engines.rows import Tokens
+from container.server.engines.tokens import Tokens
 from container.server.processes import frames
 from container.server.processes.frames import Broken, Splitter
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable

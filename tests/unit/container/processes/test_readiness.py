@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from container.server.processes.owner import HUNG_BEATS
+from container.server.processes.supervisor import HUNG_BEATS
 from tests.unit.container.processes.echo import Client, batcher, close_clients
-from tests.unit.container.processes.owning import (
+from tests.unit.container.processes.supervised import (
     SECONDS,
     Server,
     children,
@@ -192,7 +192,7 @@ def test_engine_that_hangs_makes_every_process_unhealthy(archive):
 
 def test_owner_that_hangs_makes_every_process_unhealthy_until_it_goes_on(archive):
     async def run() -> None:
-        program = str(Path(__file__).with_name("owning.py"))
+        program = str(Path(__file__).with_name("supervised.py"))
         owner = await asyncio.create_subprocess_exec(
             sys.executable,
             program,

@@ -9,10 +9,10 @@ import sys
 
 import uvloop
 
-from container.server.processes.owner import FrontSpec, Owner
-from container.server.serving.failure_log import FailureLog
-from container.server.serving.metrics import counter
-from container.server.serving.samples import Samples, parsed
+from container.server.processes.supervisor import FrontSpec, Owner
+from container.server.telemetry.failure_log import FailureLog
+from container.server.telemetry.metric_values import Samples, parsed
+from container.server.telemetry.metrics import counter
 
 MUTE = (sys.executable, "-c", "import time; time.sleep(60)")
 REQUESTS = ("roundhouse_requests", ("infer", "m", "200"))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.tensorrt.layout import ALIGNMENT, layout
+from container.tensorrt.context import ALIGNMENT, layout
 
 TYPES = st.sampled_from([np.int64, np.int32, np.float16, np.bool_])
 SHAPES = st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container.tensorrt.ranges import Range, allowed, nearest, taking
+from container.tensorrt.plan import Range, allowed, nearest, taking
 
 WIDE = dict.fromkeys(("ids", "mask"), Range(smallest=(1, 4), opt=(8, 64), largest=(16, 128)))
 TIGHT = dict.fromkeys(("ids", "mask"), Range(smallest=(1, 8), opt=(1, 16), largest=(2, 32)))

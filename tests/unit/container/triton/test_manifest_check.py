@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from container.server.engines.sizes import warm_up_sizes
+from container.server.engines.engine import warm_up_sizes
 from onboarding.manifest import ProfileRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import (
     ARITHMETIC,

@@ -1,0 +1,365 @@
+"""Starts the Python server by its environment.
+
+Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or
+the port cannot be used;
+5 its HTTP processes die all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import uvloop
+
+from container.archive import ArchiveRefused, EngineArchive, verified_archive
+from container.server.data_plane.model import (
+    Model,
+    batcher_of,
+    count_truncated,
+    model_of,
+    opened,
+    plane_of,
+)
+from container.server.data_plane.multi_model import ModelBackend, Models, Opened
+from container.server.data_plane.plane import Backend, DataPlane
+from container.server.engines.engine import Engine
+from container.server.engines.loading import open_engine, running
+from container.server.http.application import limits_of, model_answering, models_answering
+from container.server.http.server import HttpServer
+from container.server.process import (
+    allow_connections,
+    free_mib,
+    hear_no_more,
+    share_interpreter,
+    without_waiting,
+)
+from container.server.processes.supervisor import FrontSpec, own
+from container.server.settings import (
+    Settings,
+    SettingsFault,
+    available_cores,
+    process_environment,
+    process_settings,
+)
+from container.server.telemetry.failure_log import FailureLog, stderr
+from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
+from container.server.types import first_line
+
+SETTING, ARCHIVE, ENGINE = 2, 3, 4
+OpenEngine = Callable[[EngineArchive, Settings], Engine]
+
+
+class CannotListen(Exception):
+    """The port or the address cannot be had; the message is the whole sentence."""
+
+
+def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
+    """The exit code of the whole server; `opened` opens engines, by default as their manifests say."""
+    if arguments not in ([], ["serve"]):
+        return _refused(
+            SETTING,
+            f"Unknown arguments {arguments}; use `serve` or none, and set the server by environment variables.",
+        )
+    try:
+        settings = process_settings()
+        allow_connections(settings.max_connections)
+        with _listener(settings) as listener:
+            return _served(settings, listener, _engine if opened is None else opened)
+    except CannotListen as fault:
+        return _refused(ENGINE, str(fault))
+    except SettingsFault as fault:
+        return _refused(SETTING, str(fault))
+    except ArchiveRefused as fault:
+        return _refused(ARCHIVE, str(fault))
+    except Unloadable as fault:
+        return _refused(ENGINE, str(fault))
+    except OSError as fault:
+        return _refused(
+            ARCHIVE,
+            f"Refused: {fault.filename or settings.model_dir} cannot be read ({fault.strerror}).",
+        )
+
+
+def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> int:
+    here = running()
+    if settings.multi_model:
+
+        def verify(root: Path) -> EngineArchive:
+            return verified_archive(root, running=here, manifest_sha256=None)
+
+        log = FailureLog(stderr)
+        serving = serve_many_models(
+            settings,
+            listener,
+            verify=verify,
+            load=lambda archive: opened(archive, settings),
+            log=log,
+            say=_say,
+        )
+        return _run(serving, log)
+    archive = verified_archive(
+        settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256
+    )
+    model, log = _model(archive, settings, opened), FailureLog(stderr, model=archive.manifest.model)
+    try:
+        if settings.http_processes == 1:
+            return _run(serve_one_process(settings, model, listener, log=log, say=_say), log)
+        fronts = FrontSpec(count=settings.http_processes, environment=process_environment())
+        return _run(
+            serve_several_processes(settings, model, listener, fronts, log=log, say=_say), log
+        )
+    except Unloadable as fault:
+        raise Unloadable(
+            f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
+        ) from fault
+
+
+def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
+    """The exit code of what runs on the event loop."""
+    try:
+        code: int | None = uvloop.run(without_waiting(serving))
+    except StoppedLoading:
+        _say("Stopped while the engine was loading.")
+        return 0
+    finally:
+        hear_no_more()
+        log.close()
+    return 0 if code is None else code
+
+
+def _model(archive: EngineArchive, settings: Settings, opened: OpenEngine) -> Model:
+    try:
+        return model_of(archive, settings, lambda: opened(archive, settings))
+    except Exception as fault:
+        raise Unloadable(
+            f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
+        ) from fault
+
+
+def _engine(archive: EngineArchive, settings: Settings) -> Engine:
+    return open_engine(
+        archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
+    )
+
+
+def _listener(settings: Settings) -> socket.socket:
+    """The listening socket, bound before anything is loaded so that a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    try:
+        return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
+    except (UnicodeError, TypeError) as fault:  # no name that could be looked up
+        shown = settings.address.encode(errors="backslashreplace").decode()[:60]
+        raise CannotListen(
+            f"Cannot listen on {shown!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0."
+        ) from fault
+    except OSError as fault:
+        reason = str(fault.strerror).partition(" (while")[0]
+        is_about_port = fault.errno in (errno.EADDRINUSE, errno.EACCES)
+        remedy = (
+            "SAGEMAKER_BIND_TO_PORT to a free port"
+            if is_about_port
+            else "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
+        )
+        raise CannotListen(
+            f"Cannot listen on {place_of(settings)} ({reason}); set {remedy}."
+        ) from fault
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # nobody reads it, and the server serves all the same
+        print(sentence, flush=True)
+
+
+def _refused(code: int, sentence: str) -> int:
+    with suppress(OSError):
+        print(sentence, file=sys.stderr, flush=True)
+    return code
+
+
+Say = Callable[[str], object]
+T = TypeVar("T")
+
+
+class Unloadable(Exception):
+    """The engine cannot be loaded; the message is the reason."""
+
+
+class StoppedLoading(Exception):
+    """A signal came while the engine was loading, in a thread that nothing can end."""
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT; a second one changes nothing."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """What loading comes to.
+
+    Raises StoppedLoading, and Unloadable with the first line of whatever loading raises.
+    """
+    coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not coming.done():
+        raise StoppedLoading
+    return await loaded(coming)
+
+
+async def loaded(coming: Awaitable[T]) -> T:
+    """What loading comes to. Raises Unloadable."""
+    try:
+        return await coming
+    except Exception as fault:
+        raise Unloadable(first_line(fault)) from fault
+
+
+def place_of(settings: Settings) -> str:
+    """Address and port."""
+    address = f"[{settings.address}]" if ":" in settings.address else settings.address
+    return f"{address}:{settings.port}"
+
+
+async def serve_one_process(
+    settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
+) -> None:
+    """Serves until a signal drains it: /ping answers 503 while the engine loads.
+
+    Raises Unloadable and StoppedLoading.
+    """
+    share_interpreter()
+    samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
+    count_truncated(plane, model, samples)
+    server = HttpServer(
+        model_answering(plane, model, settings, samples, log), limits=limits_of(settings)
+    )
+    gauge(samples, "roundhouse_connections", lambda: server.connections)
+    gauge(samples, "roundhouse_models_loaded", lambda: int(plane.ready))
+    await server.start(listener)
+    try:
+        batcher = await unless_stopped(opened(model, settings, samples, log), stop)
+    except BaseException as fault:
+        plane.drain()
+        await server.drain(settings.drain_seconds if isinstance(fault, StoppedLoading) else 0)
+        raise
+    plane.open(batcher)
+    say(f"Serving {model.name} on {place_of(settings)}.")
+    await stop.wait()
+    plane.drain()
+    await server.drain(settings.drain_seconds)
+    batcher.close()
+
+
+async def serve_several_processes(
+    settings: Settings,
+    model: Model,
+    listener: socket.socket,
+    fronts: FrontSpec,
+    *,
+    log: FailureLog,
+    say: Say,
+) -> int:
+    """The exit code: serves until a signal drains it, or its HTTP processes die all the time.
+
+    Raises Unloadable.
+    """
+    samples, stop, batchers = Samples(), stop_on_signals(), ExitStack()
+    gauge(samples, "roundhouse_models_loaded", lambda: int(bool(serving) and not serving[0].broken))
+    serving: list[Backend] = []
+
+    async def load() -> Backend:
+        batcher = await loaded(opened(model, settings, samples, log))
+        batchers.callback(batcher.close)
+        serving.append(batcher)
+        say(f"Serving {model.name} on {place_of(settings)} from {fronts.count} HTTP processes.")
+        return batcher
+
+    with batchers:
+        return await own(
+            listener=listener,
+            fronts=fronts,
+            load=load,
+            stop=stop,
+            drain_seconds=settings.drain_seconds,
+            samples=samples,
+            log=log,
+            say=say,
+        )
+
+
+Verify = Callable[[Path], EngineArchive]
+Load = Callable[[EngineArchive], Engine]
+
+
+async def serve_many_models(
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    verify: Verify,
+    load: Load,
+    log: FailureLog,
+    say: Say,
+) -> None:
+    """Serves whatever models requests load, until a signal drains it; healthy from the start, as
+    SageMaker wants it.
+    """
+    share_interpreter()
+    samples, stop = Samples(), stop_on_signals()
+    models = _models(settings, samples, verify=verify, load=load, log=log)
+    server = HttpServer(
+        models_answering(models, settings, samples, log), limits=limits_of(settings)
+    )
+    gauge(samples, "roundhouse_connections", lambda: server.connections)
+    gauge(samples, "roundhouse_models_loaded", lambda: len(models))
+    await server.start(listener)
+    say(f"Serving the models that requests load on {place_of(settings)}.")
+    await stop.wait()
+    await server.drain(settings.drain_seconds)
+    await models.close()
+
+
+def _models(
+    settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog
+) -> Models:
+    known: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
+
+    def planned(archive: EngineArchive) -> DataPlane:
+        try:
+            model = model_of(archive, settings, lambda: load(archive))
+        except Exception as fault:
+            raise ArchiveRefused(
+                f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
+            ) from fault
+        plane = plane_of(model, settings)
+        known[plane] = model
+        return plane
+
+    def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
+        count_truncated(plane, known[plane], samples, name=name)
+        return batcher_of(
+            known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log)
+        )
+
+    return Models(
+        verify=verify,
+        open_engine=load,
+        plane=planned,
+        backend=backend,
+        free_mib=free_mib,
+        log=log,
+        unloaded=partial(forget_model, samples),
+    )

@@ -1,0 +1,131 @@
+"""Finds which request of a failed batch is at fault, and words its refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from container.server.batching.batch import Alone, Batch, Job
+from container.server.batching.slots import Landed, Outcome
+from container.server.engines.engine import EngineOutOfMemory
+from container.server.observers import Drop
+from container.server.types import (
+    DeadlinePassed,
+    EngineRefused,
+    MemoryShort,
+    OutOfMemory,
+    QueueFull,
+    RequestFault,
+    TooLarge,
+    Unavailable,
+)
+
+BROKEN = "The engine fails on every request; this server waits to be replaced."
+CLOSED = "This server is stopping; try again in a second."
+LATE = "The request's time was over before it could wait for the engine; try again in a second."
+REFUSED = "The engine cannot run this request; others are not affected."
+SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
+
+
+def obstacle(
+    rows: int, *, waiting: int, most: int, broken: bool, closed: bool
+) -> tuple[Drop, RequestFault]:
+    """What keeps a request of so many rows out of a queue where `waiting` of at most `most` rows
+    wait; at last its deadline.
+    """
+    if broken:
+        return "broken", Unavailable(BROKEN)
+    if closed:
+        return "closing", Unavailable(CLOSED)
+    if rows > most:
+        return "too_large", TooLarge(
+            f"The request has {rows} rows and at most {most} may wait; send it in parts."
+        )
+    if waiting + rows > most:
+        full = f"{waiting} rows wait already, this request has {rows}, and at most {most} may wait; try again in a second."
+        return "queue_full", QueueFull(full)
+    return "deadline", DeadlinePassed(LATE)
+
+
+def refusal(
+    fault: Exception, *, broken: bool, shortage: type[MemoryShort | OutOfMemory]
+) -> tuple[Drop, RequestFault]:
+    """What a request hears that the engine fails on, alone or, where it is broken, like on all
+    others.
+    """
+    if broken:
+        return "broken", Unavailable(BROKEN)
+    if is_shortage(fault):
+        return "memory", shortage(SHORT)
+    return "refused", EngineRefused(REFUSED)
+
+
+def is_shortage(fault: Exception) -> bool:
+    """Whether an engine failed for lack of memory."""
+    return isinstance(fault, EngineOutOfMemory | MemoryError)
+
+
+def hung(seconds: float) -> TimeoutError:
+    """What the log hears of an engine that does not come back."""
+    return TimeoutError(
+        f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits to be replaced."
+    )
+
+
+Blamed = tuple[Job, Exception]
+"""A request that failed alone, and how."""
+
+
+class Isolation:
+    """Finds out who is to blame; while it lasts, it has the slot on which the batch failed."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        fault: Exception,
+        *,
+        run: Callable[[Sequence[Any], Landed, Callable[[], bool]], None],
+        probe: Sequence[Any],
+        failed: Callable[[Exception, int], None],
+        over: Callable[[Sequence[Blamed], Exception | None], None],
+    ) -> None:
+        """`fault` is the batch's; `failed` is called for every failure on the way, with its rows.
+
+        `over` is called once, at the end, with the requests that failed alone, and the probe's
+        fault, if it failed too.
+        """
+        alone = batch.alone()
+        self._run, self._probe, self._failed, self._over = run, probe, failed, over
+        self._to_run = alone[::-1] if len(alone) > 1 else []
+        self._blamed: list[Blamed] = (
+            [(part.job, fault) for part in alone] if len(alone) == 1 else []
+        )
+        self._answered = False
+
+    def proceed(self) -> None:
+        """Runs the next request alone, the probe, or ends."""
+        while self._to_run:
+            part = self._to_run.pop()
+            if not part.job.done():
+                self._run(part.rows, partial(self._ran, part), part.job.done)
+                return
+        if self._blamed and not self._answered:
+            self._run(self._probe, self._probed, bool)
+        else:
+            self._over(self._blamed, None)
+
+    def _ran(self, part: Alone, outcome: Outcome, _: float) -> None:
+        if isinstance(outcome, Exception):
+            self._blamed.append((part.job, outcome))
+            self._failed(outcome, len(part.rows))
+        elif outcome is not None:
+            self._answered = True
+            part.deliver(outcome)
+        self.proceed()
+
+    def _probed(self, outcome: Outcome, _: float) -> None:
+        fault = outcome if isinstance(outcome, Exception) else None
+        if fault is not None:
+            self._failed(fault, len(self._probe))
+        self._over(self._blamed, fault)

@@ -1,0 +1,122 @@
+"""Timers of the event loop: deadlines of waiting requests, and a watchdog of hanging engines."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heappush
+
+from container.server.batching.batch import Job
+
+
+class Deadlines:
+    """A heap of deadlines; those of requests that are over are swept out before they outnumber the
+    others.
+    """
+
+    def __init__(self, passed: Callable[[Job], None]) -> None:
+        """`passed` is called for every request that is not over at its deadline."""
+        self._passed = passed
+        self._jobs: dict[int, Job] = {}
+        self._heap: list[tuple[float, int]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = math.inf
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, deadline: float, job: Job) -> None:
+        """`deadline` is a time of the running event loop."""
+        self._jobs[job.base] = job
+        heappush(self._heap, (deadline, job.base))
+        if len(self._heap) > 2 * len(self._jobs) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self._jobs]
+            heapify(self._heap)
+        if deadline < self._rings_at:
+            self._arm()
+
+    def forget(self, job: Job) -> None:
+        """A request is over."""
+        self._jobs.pop(job.base, None)
+
+    def close(self) -> None:
+        """Takes the timer off the event loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._rings_at = None, math.inf
+
+    def _arm(self) -> None:
+        """Sets the timer to the first deadline that still matters."""
+        self.close()
+        while self._heap and self._heap[0][1] not in self._jobs:
+            heappop(self._heap)
+        if self._heap:
+            self._rings_at = self._heap[0][0]
+            self._timer = asyncio.get_running_loop().call_at(self._rings_at, self._ring)
+
+    def _ring(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._heap and self._heap[0][0] <= now:
+            job = self._jobs.get(heappop(self._heap)[1])
+            if job is not None:
+                self._passed(job)
+        self._arm()
+
+
+SECOND_LOOK_SECONDS = 1.0
+"""A whole process may have stood still, and its timers ring first: a batch that is done has this
+long to say so.
+"""
+
+
+class Watch:
+    """One timer while anything runs; a batch costs it nothing."""
+
+    def __init__(
+        self,
+        under_way: Callable[[], Mapping[int, int]],
+        *,
+        seconds: float,
+        hangs: Callable[[], None],
+    ) -> None:
+        """`under_way`: by busy slot, how many runs it has ended; infinite seconds: nobody looks.
+
+        `hangs` is called once, when a run has lasted `seconds`, or up to twice as long.
+        """
+        self._under_way, self._seconds, self._hangs = under_way, seconds, hangs
+        self._seen: Mapping[int, int] = {}
+        self.resting = seconds < math.inf
+        """Whether `begin` is wanted."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Looks after a while, and again for as long as anything runs."""
+        self.resting, self._seen = False, self._under_way()
+        self._look_in(self._seconds, self._look)
+
+    def close(self) -> None:
+        """Takes the timer off the event loop for good."""
+        self.resting = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_in(self, seconds: float, look: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, look)
+
+    def _look(self) -> None:
+        now = self._under_way()
+        if now.items() & self._seen.items():
+            self._look_in(SECOND_LOOK_SECONDS, self._look_again)
+            return
+        self._seen = now
+        if now:
+            self._look_in(self._seconds, self._look)
+        else:
+            self.resting = True
+
+    def _look_again(self) -> None:
+        if self._under_way().items() & self._seen.items():
+            self._hangs()
+        else:
+            self._look()

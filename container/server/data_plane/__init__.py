@@ -1,0 +1,1 @@
+"""What the server does with a request, whatever carried it: refuse, tokenize, submit."""

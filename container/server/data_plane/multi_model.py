@@ -1,0 +1,261 @@
+"""The models of a multi-model server: loaded, listed, asked and unloaded as SageMaker tells it.
+
+Every model has a batcher and slot threads of its own: a thread that waits costs nothing, the
+scheduler shares the cores fairly
+among models that work, and unloading one touches no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from container.archive import ArchiveRefused, EngineArchive
+from container.server.data_plane.plane import Backend, DataPlane
+from container.server.engines.engine import Costs, Engine, EngineOutOfMemory
+from container.server.telemetry.failure_log import FailureLog
+from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath, first_line
+
+LAST_SECONDS = 1.0
+"""How long engines may take to end once nobody waits for them."""
+
+
+class ModelBackend(Backend, Protocol):
+    """A backend that can be waited for and ended; the batcher is one."""
+
+    async def drained(self) -> None:
+        """Returns when nothing waits and nothing runs."""
+        ...
+
+    def close(self) -> None:
+        """Refuses what comes, and ends its threads."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A model on its way: its engine runs and is warm."""
+
+    archive: EngineArchive
+    engine: Engine
+    costs: Costs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A loaded model: the name that requests use, and where its archive lies."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loaded:
+    entry: Entry
+    engine: Engine
+    backend: ModelBackend
+    plane: DataPlane
+
+
+class Models:
+    """The loaded models; every method is called on the event loop, and loading happens beside it."""
+
+    def __init__(
+        self,
+        *,
+        verify: Callable[[Path], EngineArchive],
+        open_engine: Callable[[EngineArchive], Engine],
+        plane: Callable[[EngineArchive], DataPlane],
+        backend: Callable[[str, Opened, DataPlane], ModelBackend],
+        free_mib: Callable[[], float | None],
+        log: FailureLog,
+        unloaded: Callable[[str], object] = bool,
+    ) -> None:
+        """`verify` raises ArchiveRefused, `open_engine` EngineOutOfMemory; both, and warming up,
+        run in a thread.
+
+        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane,
+        on the event loop;
+        `unloaded` hears the name of a model that is gone.
+        """
+        self._verify, self._open_engine, self._plane, self._backend = (
+            verify,
+            open_engine,
+            plane,
+            backend,
+        )
+        self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
+        self._models: dict[str, _Loaded] = {}
+        self._claimed: dict[str, float] = {}
+        """MiB that are spoken for, by the name of a model that comes or goes."""
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    async def load(self, name: str, url: str) -> None:
+        """Loads the archive at a path and warms its engine up; other models go on answering.
+
+        Raises Conflict, OutOfMemory, RequestFault.
+        """
+        if name in self._models or name in self._claimed:
+            state = (
+                "loaded already" if name in self._models else "being loaded, or unloaded, already"
+            )
+            raise Conflict(f"Model {name!r} is {state}.")
+        self._claimed[name] = 0.0
+        loading = asyncio.ensure_future(self._load(name, url))
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(loading)
+
+    async def _load(self, name: str, url: str) -> None:
+        """Goes on when its client leaves: the thread that loads cannot be stopped, and the next
+        client finds the model.
+        """
+        try:
+            self._models[name] = await self._loaded(name, url)
+        except ArchiveRefused as fault:
+            self._report("load_refused", fault, name, 400)
+            raise RequestFault(str(fault)) from fault
+        except RequestFault as fault:
+            self._report("load_refused", fault, name, fault.status)
+            raise
+        except Exception as fault:
+            if not _is_shortage(fault):
+                raise
+            self._report("load_out_of_memory", fault, name, 507)
+            raise OutOfMemory(
+                f"Model {name!r} does not fit the memory that is left; unload others first."
+            ) from fault
+        finally:
+            del self._claimed[name]
+
+    def listed(self, token: str | None, limit: int) -> tuple[list[Entry], str | None]:
+        """A page of models by name, and the next page's token, which is that page's first name."""
+        names = sorted(self._models)
+        if token is not None:
+            names = [name for name in names if name >= token]
+        following = names[limit] if len(names) > limit else None
+        return [self._models[name].entry for name in names[:limit]], following
+
+    def described(self, name: str) -> Entry:
+        """Raises UnknownPath."""
+        return self._found(name).entry
+
+    def plane(self, name: str) -> DataPlane:
+        """Raises UnknownPath."""
+        return self._found(name).plane
+
+    async def unload(self, name: str) -> None:
+        """Refuses new requests at once, waits for those that run, then gives memory back.
+
+        Raises UnknownPath.
+        """
+        model = self._found(name)
+        del self._models[name]
+        model.plane.drain()
+        self._claimed[name] = 0.0
+        await asyncio.shield(asyncio.ensure_future(self._end(model)))
+
+    async def close(self) -> None:
+        """Unloads every model; an engine that does not end in time is left to the end of the
+        process.
+        """
+        ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ends, LAST_SECONDS)
+
+    def _found(self, name: str) -> _Loaded:
+        model = self._models.get(name)
+        if model is None:
+            raise UnknownPath(f"Model {name[:60]!r} is not loaded; POST /models loads it.")
+        return model
+
+    async def _loaded(self, name: str, url: str) -> _Loaded:
+        archive = await asyncio.to_thread(self._verify, _folder(url))
+        self._claim(name, archive.manifest.host_memory_mib)
+        opened, plane = await asyncio.to_thread(self._opened, archive)
+        try:
+            opened.engine.warm_up_inline()
+            backend = self._backend(name, opened, plane)
+        except BaseException:
+            opened.engine.close()
+            raise
+        plane.open(backend)
+        return _Loaded(
+            entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane
+        )
+
+    def _claim(self, name: str, wanted: float) -> None:
+        """Memory that other loads have claimed and not yet taken is not free."""
+        free = self._free_mib()
+        if free is not None and wanted > free - sum(self._claimed.values()):
+            raise OutOfMemory(
+                f"Model {name!r} takes {wanted:.0f} MiB and {max(0.0, free - sum(self._claimed.values())):.0f} MiB are left; "
+                "unload others first."
+            )
+        self._claimed[name] = wanted
+
+    def _opened(self, archive: EngineArchive) -> tuple[Opened, DataPlane]:
+        """In a thread: reads the tokenizer, opens the engine and warms it up.
+
+        Raises EngineOutOfMemory, RequestFault.
+        """
+        try:
+            plane = self._plane(archive)
+            engine = self._open_engine(archive)
+        except (RequestFault, ArchiveRefused):
+            raise
+        except Exception as fault:
+            if _is_shortage(fault):
+                raise
+            raise _unloadable(archive, fault) from fault
+        try:
+            return Opened(archive=archive, engine=engine, costs=engine.warm_up()), plane
+        except Exception as fault:
+            engine.close()
+            if _is_shortage(fault):
+                raise
+            raise _unloadable(archive, fault) from fault
+
+    def _report(self, event: str, fault: BaseException, name: str, status: int) -> None:
+        self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
+
+    async def _end(self, model: _Loaded) -> None:
+        """Goes on when its client leaves."""
+        try:
+            await model.plane.drained()
+            await model.backend.drained()
+            model.backend.close()
+            await asyncio.to_thread(model.engine.close)
+        finally:
+            del self._claimed[model.entry.name]
+            self._unloaded(model.entry.name)
+
+
+def _is_shortage(fault: Exception) -> bool:
+    """Whether a load failed for lack of memory, or of the threads that a control group or an
+    address space allows.
+    """
+    return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(
+        fault
+    )
+
+
+def _folder(url: str) -> Path:
+    """The directory that a url names. Raises RequestFault."""
+    path = Path(url.removeprefix("file://"))
+    if not path.is_absolute() or not path.is_dir():
+        raise RequestFault(
+            f'"url" is {url[:200]!r}; it must be the directory of an unpacked archive, such as /opt/ml/models/NAME/model.'
+        )
+    return path
+
+
+def _unloadable(archive: EngineArchive, fault: Exception) -> RequestFault:
+    return RequestFault(
+        f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}"
+    )

@@ -1,0 +1,274 @@
+"""What the server does with a request, whatever carried it: refuse, tokenize, submit; and when it
+is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+from container.server.types import (
+    Arrays,
+    DeadlinePassed,
+    Encoded,
+    RequestFault,
+    Signature,
+    TensorSignature,
+    TooLarge,
+    Unavailable,
+)
+
+
+class Backend(Protocol):
+    """Takes rows, gives the answers to come."""
+
+    @property
+    def broken(self) -> bool:
+        """True when no request will be answered any more."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Rows that no batch holds yet."""
+        ...
+
+    def refuse(self, rows: int) -> None:
+        """Raises what `submit` would raise now of so many rows, which need not be made yet."""
+        ...
+
+    def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
+        """One array per output, rows in order; cancelling takes the rows out. `deadline` is a time
+        of the event loop.
+
+        Raises QueueFull and Unavailable; the future may fail with any RequestFault.
+        """
+        ...
+
+
+CHARACTERS_AT_ONCE = 1_000_000
+
+Result = TypeVar("Result")
+
+
+class EncodingBudget:
+    """Runs what encodes texts in threads, as many characters at once as fit, first come first
+    served; more than all go alone.
+
+    Every method is called on one event loop.
+    """
+
+    def __init__(self, characters: int = CHARACTERS_AT_ONCE) -> None:
+        self._characters = characters
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def run(self, characters: int, encode: Callable[[], Result]) -> Result:
+        """What `encode` returns or raises.
+
+        Who is cancelled gives its characters back when its thread has ended, not before.
+        """
+        await self._turn(characters)
+        work = asyncio.get_running_loop().run_in_executor(None, encode)
+        work.add_done_callback(lambda ended: self._over(characters, ended))
+        return await asyncio.shield(work)
+
+    async def _turn(self, characters: int) -> None:
+        if not self._waiting and self._fits(characters):
+            self._taken += characters
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((characters, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if (
+                turn.done() and not turn.cancelled()
+            ):  # the turn came in the moment of the cancellation
+                self._taken -= characters
+            else:
+                self._waiting.remove((characters, turn))
+            self._let_in()
+            raise
+
+    def _fits(self, characters: int) -> bool:
+        return not self._taken or self._taken + characters <= self._characters
+
+    def _over(self, characters: int, ended: asyncio.Future[Result]) -> None:
+        if not ended.cancelled():
+            ended.exception()  # nobody may be left to hear of it
+        self._taken -= characters
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            characters, turn = self._waiting.popleft()
+            self._taken += characters
+            turn.set_result(None)
+
+
+SHARED = EncodingBudget()
+"""Of all models of a process: they share its memory."""
+
+
+INLINE_CHARACTERS = 4096
+"""Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
+thousand characters).
+"""
+DRAINING = "The server is draining; try again in a second."
+LOADING = "The server is still loading its engine; try again in a second."
+
+
+class Encoder(Protocol):
+    """Turns texts into the engine's rows."""
+
+    def encode(self, texts: Sequence[Any]) -> Encoded:
+        """One row per text, in order. Raises RequestFault."""
+        ...
+
+    def cost(self, texts: Sequence[Any]) -> int:
+        """How long encoding takes, in characters."""
+        ...
+
+
+class DataPlane:
+    """One served model, from loading to draining."""
+
+    def __init__(
+        self,
+        *,
+        signature: Signature | TensorSignature,
+        encoder: Encoder | None,
+        max_request_rows: int,
+        deadline_seconds: float,
+        budget: EncodingBudget = SHARED,
+    ) -> None:
+        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the
+        longest that a request may take.
+
+        `budget` bounds what is tokenized at once.
+        """
+        self.signature = signature
+        self._encoder = encoder
+        self._max_request_rows = max_request_rows
+        self._deadline_seconds = deadline_seconds
+        self._budget = budget
+        self._backend: Backend | None = None
+        self._draining = False
+        self._truncated: Callable[[int], object] = lambda _: None
+        self._encoding = 0
+        self._encoded_all: asyncio.Future[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """True when a request would be answered now."""
+        return self._backend is not None and not self._backend.broken and not self._draining
+
+    def watch_truncated(self, told: Callable[[int], object]) -> None:
+        """Has the number of texts told that were cut, of each request that the backend took."""
+        self._truncated = told
+
+    def open(self, backend: Backend) -> None:
+        """Begins to answer: the engine is loaded and warm."""
+        self._backend = backend
+
+    def drain(self) -> None:
+        """Refuses requests from now on; those taken get their answers."""
+        self._draining = True
+
+    async def drained(self) -> None:
+        """Drains, and returns when the backend has every taken request; its own `drained` says when
+        they are answered.
+        """
+        self.drain()
+        if self._encoding:
+            if self._encoded_all is None:
+                self._encoded_all = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._encoded_all)
+
+    def submit_short(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays] | None:
+        """As `submit`, at once; None for texts that take too long to tokenize on the event loop.
+
+        Raises RequestFault.
+        """
+        backend = self._open_backend()
+        self._refuse_size(len(rows))
+        if self._encoder is None:
+            return backend.submit(rows, deadline=self._bounded(deadline))
+        backend.refuse(len(rows))
+        if self._encoder.cost(rows) <= INLINE_CHARACTERS:
+            return self._submitted(backend, self._encoder.encode(rows), self._bounded(deadline))
+        return None
+
+    async def submit(
+        self, rows: Sequence[Any], *, deadline: float | None = None
+    ) -> asyncio.Future[Arrays]:
+        """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling
+        it stops the work.
+
+        `deadline` is a time of the event loop, bounded by the server's own. What awaiting this
+        takes is the tokenizing,
+        what awaiting the answer takes are queue and engine. Raises RequestFault.
+        """
+        coming = self.submit_short(rows, deadline=deadline)
+        if coming is not None:
+            return coming
+        assert self._encoder is not None
+        backend, deadline = self._open_backend(), self._bounded(deadline)
+        self._encoding += 1
+        try:
+            encoded = await self._encoded(self._encoder, rows, deadline)
+            return self._submitted(backend, encoded, deadline)
+        finally:
+            self._encoding -= 1
+            if (
+                self._encoding == 0
+                and self._encoded_all is not None
+                and not self._encoded_all.done()
+            ):
+                self._encoded_all.set_result(None)
+
+    async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
+        def encode() -> Encoded | None:
+            return encoder.encode(rows) if monotonic() < deadline else None
+
+        encoded = await self._budget.run(encoder.cost(rows), encode)
+        if encoded is None or monotonic() >= deadline:
+            raise DeadlinePassed(
+                "The request's time passed while its texts were tokenized; send fewer, or try again."
+            )
+        return encoded
+
+    def _bounded(self, deadline: float | None) -> float:
+        latest = monotonic() + self._deadline_seconds
+        return latest if deadline is None or deadline > latest else deadline
+
+    def _submitted(
+        self, backend: Backend, encoded: Encoded, deadline: float
+    ) -> asyncio.Future[Arrays]:
+        coming = backend.submit(encoded.rows, deadline=deadline)
+        if encoded.truncated:
+            self._truncated(encoded.truncated)
+        return coming
+
+    def _open_backend(self) -> Backend:
+        if self._draining:
+            raise Unavailable(DRAINING)
+        if self._backend is None:
+            raise Unavailable(LOADING)
+        return self._backend
+
+    def _refuse_size(self, rows: int) -> None:
+        if not rows:
+            raise RequestFault(f"The request holds no {self.signature.rows}.")
+        if rows > self._max_request_rows:
+            held = f"{rows} {self.signature.rows}"
+            raise TooLarge(
+                f"The request holds {held}; at most {self._max_request_rows} are taken at once."
+            )

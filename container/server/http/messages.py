@@ -1,0 +1,113 @@
+"""HTTP requests and responses, their limits, and a response as HTTP/1.1 bytes."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from container.server.codecs.envelope import JSON_TYPE, encoded_fault
+from container.server.types import RequestFault
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpLimits:
+    """Bytes, seconds and connections; whatever is beyond them is refused in one sentence and
+    closed.
+    """
+
+    body_bytes: int
+    """Of one request's body, as it comes over the wire."""
+    header_bytes: int = 16 * 1024
+    """Of request line, header and trailer."""
+    request_seconds: float = 30.0
+    """From a request's first byte to its last; also how long an answer may lie unread."""
+    idle_seconds: float = 75.0
+    """Between an answer and the next request's first byte."""
+    linger_seconds: float = 2.0
+    """How long a closing connection still swallows what its client sends, so that the client reads
+    the last answer.
+    """
+    max_connections: int = 2048
+
+
+class Request(NamedTuple):
+    """A request; header names are lower case, `path` has no query and no percent escapes."""
+
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    query: str = ""
+
+
+class Response(NamedTuple):
+    """An answer; its length and content type are not among `headers`."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Answering = Callable[[Request], Awaitable[Response]]
+"""Answers a whole request; cancelled when the client leaves.
+
+Never raises RequestFault: a fault is a response too.
+"""
+
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Ending(Enum):
+    """What becomes of the connection after an answer, and how its header says so."""
+
+    KEEP = b""
+    KEEP_OLD = b"connection: keep-alive\r\n"
+    """HTTP/1.0 clients that asked for it must be told."""
+    CLOSE = b"connection: close\r\n"
+
+
+def response_bytes(response: Response, ending: Ending, *, with_body: bool = True) -> bytes:
+    """Status line, header and body; a HEAD request is answered without the body."""
+    head = _head(response.status, response.content_type, ending)
+    extra = (
+        b"".join(b"%b: %b\r\n" % header for header in response.headers) if response.headers else b""
+    )
+    return b"%b%d\r\n%b\r\n%b" % (
+        head,
+        len(response.body),
+        extra,
+        response.body if with_body else b"",
+    )
+
+
+@lru_cache(maxsize=256)
+def _head(status: int, content_type: str, ending: Ending) -> bytes:
+    """Everything before the length; content types that hold a length themselves make this a bounded
+    cache.
+    """
+    phrase = http.HTTPStatus(status).phrase
+    start = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {content_type}\r\n".encode("latin-1")
+    return start + ending.value + b"content-length: "
+
+
+OUR_FAULT = "The server failed on this request; its log says why, and other requests are answered."
+
+
+def fault_response(fault: RequestFault) -> Response:
+    """The answer of a request that gets none."""
+    wait = fault.retry_after_seconds
+    headers = () if wait is None else ((b"retry-after", b"%d" % wait),)
+    return Response(fault.status, encoded_fault(str(fault)), JSON_TYPE, headers)
+
+
+def our_fault() -> Response:
+    """The answer to a request on which this server itself failed: 500, never by anything that a
+    client sends.
+    """
+    return Response(500, encoded_fault(OUR_FAULT), JSON_TYPE)

@@ -1,0 +1,196 @@
+"""The owner's end of a link: hands what one HTTP process asks to the engine's backend, and the
+answers back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, cast
+
+from container.server.data_plane.plane import Backend
+from container.server.processes import frames
+from container.server.processes.frames import Broken, Frame, Splitter
+from container.server.types import Arrays, RequestFault, TooLarge, Unavailable
+
+MAX_UNREAD_BYTES = 16 * 1024 * 1024
+"""Answers that the front has not read yet; with more of them the owner stops listening to it."""
+LOADING = "The server is still loading its engine; try again in a second."
+OUR_FAULT = "The server failed on this request; try again in a second."
+
+
+class Answerer(asyncio.Protocol):
+    """One HTTP process, as the owner sees it."""
+
+    def __init__(
+        self,
+        *,
+        state: int,
+        backend: Backend | None,
+        knows: Callable[[int], None],
+        broke: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        samples_of_all: Callable[[], Awaitable[bytes]],
+    ) -> None:
+        """`knows` hears what the front knows the owner to be, again and again once it serves.
+
+        `broke` is called when the backend turns out broken, `failed` with our own faults.
+        """
+        self.lost = asyncio.Event()
+        """Set when the link has ended."""
+        self.known: int | None = None
+        """The owner's last state that the front has heard of; `None` while it does not serve."""
+        self.missed_beats = 0
+        """Beats since the front last said anything."""
+        self.samples = b""
+        """The front's metrics, as it last told them."""
+        self._state = state
+        self._backend = backend
+        self._knows = knows
+        self._broke = broke
+        self._failed = failed
+        self._samples_of_all = samples_of_all
+        self._running: dict[int, asyncio.Future[Arrays]] = {}
+        self._wanted: dict[int, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last = 0
+        self._splitter = Splitter()
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def running(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._running)
+
+    def tell(self, state: int, backend: Backend | None) -> None:
+        """Tells the front what the owner is, and who answers from now on."""
+        self._state, self._backend = state, backend
+        self._send(frames.signal(frames.STATE, detail=state))
+
+    def beat(self) -> None:
+        """Has a front that serves say something, by telling it once more what the owner is."""
+        self.missed_beats += 1
+        self._send(frames.signal(frames.STATE, detail=self._state))
+
+    def abort(self) -> None:
+        """Ends the link, if it lives."""
+        self._transport.abort()
+
+    async def ask_samples(self) -> None:
+        """Renews `samples`."""
+        self._last += 1
+        wanted = self._wanted[self._last] = self._loop.create_future()
+        self._send(frames.signal(frames.SNAPSHOT_WANTED, identity=self._last))
+        await wanted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop; the front hears the state at once."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+        self._send(frames.signal(frames.STATE, detail=self._state))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The front is gone: its rows leave the queue."""
+        self.known = None
+        unfinished: list[asyncio.Future[Any]] = [
+            *self._running.values(),
+            *self._wanted.values(),
+            *self._tasks,
+        ]
+        self._running = {}
+        for future in unfinished:
+            future.cancel()
+        self.lost.set()
+
+    def pause_writing(self) -> None:
+        """The front reads too slowly: it is not heard until it has."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The front has read."""
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Serves every whole frame; bytes that are none end the link."""
+        self.missed_beats = 0
+        try:
+            for frame in self._splitter.split(data):
+                if frame.kind <= frames.TENSORS:
+                    self._submit(frame)
+                else:
+                    self._told(frame)
+        except Broken as fault:
+            self._failed(fault)
+            self._transport.abort()
+
+    def _submit(self, frame: Frame) -> None:
+        identity = frame.id
+        try:
+            if self._backend is None:
+                raise Unavailable(LOADING)
+            rows = frames.rows_asked(frame)
+            future = self._backend.submit(rows, deadline=self._loop.time() + frame.number)
+        except RequestFault as fault:
+            self._send_fault(identity, fault)
+            return
+        self._running[identity] = future
+        future.add_done_callback(partial(self._answer, identity))
+
+    def _answer(self, identity: int, future: asyncio.Future[Arrays]) -> None:
+        if self._running.pop(identity, None) is None:
+            return
+        if future.cancelled():
+            self._send(frames.failed(identity, Unavailable(OUR_FAULT)))
+            return
+        fault = future.exception()
+        if fault is None:
+            waiting = 0 if self._backend is None else self._backend.waiting
+            try:
+                self._send(frames.answered(identity, future.result(), waiting))
+            except TooLarge as too_large:
+                self._send_fault(identity, too_large)
+        else:
+            self._send_fault(identity, fault)
+
+    def _send_fault(self, identity: int, fault: BaseException) -> None:
+        if not isinstance(fault, RequestFault):
+            self._failed(fault)
+            fault = Unavailable(OUR_FAULT)
+        self._send(frames.failed(identity, fault))
+        if self._backend is not None and self._backend.broken:
+            self._broke()
+
+    def _told(self, frame: Frame) -> None:
+        """Anything but a request."""
+        if frame.kind == frames.CANCEL:
+            future = self._running.pop(frame.id, None)
+            if future is not None:
+                future.cancel()
+        elif frame.kind == frames.SNAPSHOT:
+            self.samples = frames.words_of(frame)
+            wanted = self._wanted.pop(frame.id, None)
+            if wanted is not None and not wanted.done():
+                wanted.set_result(None)
+        elif frame.kind == frames.STATE:
+            self.known = frame.detail
+            self._knows(frame.detail)
+        elif frame.kind == frames.SNAPSHOT_WANTED:
+            task = self._loop.create_task(self._tell_samples(frame.id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _tell_samples(self, identity: int) -> None:
+        self._send(frames.snapshot(identity, await self._samples_of_all()))
+
+    def _send(self, frame: bytes) -> None:
+        """Everything of one turn of the event loop leaves in one write."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        if not self.lost.is_set():
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()

@@ -1,0 +1,1 @@
+"""What operators see: metrics in Prometheus' text format, and one JSON line per failure."""

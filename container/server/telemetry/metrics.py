@@ -1,0 +1,278 @@
+"""What the server counts, and how Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from container.server.observers import Drop
+from container.server.telemetry.failure_log import FailureLog
+from container.server.telemetry.metric_values import Counter, Histogram, Samples, parsed
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (
+    *(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)),
+    10.0,
+    30.0,
+    60.0,
+)
+"""Bounds from 10 microseconds to a request's longest time."""
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+STAGES = ("decode", "tokenize", "wait", "encode")
+"""As HTTP tells them; the wait is for queue, engine and the way to them."""
+INFER, HEALTH = "infer", "health"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One metric; a histogram has bounds."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+FAMILIES = {
+    "roundhouse_requests": Family(
+        kind="counter", help="HTTP requests, by kind of path.", labels=("path", "model", "status")
+    ),
+    "roundhouse_request_seconds": Family(
+        kind="histogram", help="Seconds of an inference request, answered or not.", bounds=SECONDS
+    ),
+    "roundhouse_stage_seconds": Family(
+        kind="histogram",
+        help="Seconds of an inference request's stages; wait: for queue, engine and the way to them.",
+        labels=("stage",),
+        bounds=SECONDS,
+    ),
+    "roundhouse_queue_seconds": Family(
+        kind="histogram",
+        help="Seconds that an answered request's last row waited.",
+        labels=("model",),
+        bounds=SECONDS,
+    ),
+    "roundhouse_engine_seconds": Family(
+        kind="histogram", help="Seconds of a batch.", labels=("model",), bounds=SECONDS
+    ),
+    "roundhouse_batch_rows": Family(
+        kind="histogram", help="Rows of a batch.", labels=("model",), bounds=ROWS
+    ),
+    "roundhouse_tokens": Family(
+        kind="counter",
+        help="Tokens that the engine ran: real, or padding.",
+        labels=("model", "kind"),
+    ),
+    "roundhouse_truncated_texts": Family(
+        kind="counter", help="Texts cut to the engine's longest sequence.", labels=("model",)
+    ),
+    "roundhouse_dropped_rows": Family(
+        kind="counter", help="Rows without an answer.", labels=("model", "reason")
+    ),
+    "roundhouse_engine_failures": Family(
+        kind="counter", help="Batches on which the engine failed.", labels=("model",)
+    ),
+    "roundhouse_queue_rows": Family(
+        kind="gauge", help="Rows that no batch holds yet.", labels=("model",)
+    ),
+    "roundhouse_models_loaded": Family(kind="gauge", help="Models that would answer now."),
+    "roundhouse_connections": Family(kind="gauge", help="Open HTTP connections."),
+    "roundhouse_http_processes": Family(kind="gauge", help="HTTP processes that take connections."),
+    "roundhouse_http_process_deaths": Family(
+        kind="counter", help="HTTP processes that ended unasked."
+    ),
+}
+GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "gauge")
+"""What a process that has ended no longer has."""
+
+
+class BatchMetrics:
+    """The samples of one model's batches, each looked up once: what its batcher tells."""
+
+    def __init__(self, samples: Samples, model: str, *, log: FailureLog | None = None) -> None:
+        """`log` gets a line for every batch on which the engine fails."""
+        self._samples, self._model, self._log = samples, model, log
+        self._rows = histogram(samples, "roundhouse_batch_rows", model)
+        self._engine = histogram(samples, "roundhouse_engine_seconds", model)
+        self._queue = histogram(samples, "roundhouse_queue_seconds", model)
+        self._real = counter(samples, "roundhouse_tokens", model, "real")
+        self._padding = counter(samples, "roundhouse_tokens", model, "padding")
+        self._failures = counter(samples, "roundhouse_engine_failures", model)
+        self._dropped: dict[Drop, Counter] = {}
+
+    def batch_ran(
+        self,
+        *,
+        rows: int,
+        tokens: int,
+        padded_tokens: int,
+        engine_seconds: float,
+        queue_seconds: float,
+    ) -> None:
+        """A batch came back."""
+        self._rows.observe(rows)
+        self._real.value += tokens
+        self._padding.value += padded_tokens - tokens
+        self._engine.observe(engine_seconds)
+
+    def request_over(self, *, queue_seconds: float) -> None:
+        """A request is answered."""
+        self._queue.observe(queue_seconds)
+
+    def dropped(self, *, reason: Drop, rows: int) -> None:
+        """Rows end without an answer."""
+        found = self._dropped.get(reason)
+        if found is None:
+            found = self._dropped[reason] = counter(
+                self._samples, "roundhouse_dropped_rows", self._model, reason
+            )
+        found.value += rows
+
+    def engine_failed(self, *, fault: Exception, rows: int) -> None:
+        """The engine failed on a batch."""
+        self._failures.value += 1
+        if self._log is not None:
+            self._log.report("engine_failed", fault, stage="engine", model=self._model, rows=rows)
+
+    def watch_queue(self, waiting: Callable[[], int]) -> None:
+        """Has the queue's length read with the samples."""
+        gauge(self._samples, "roundhouse_queue_rows", waiting, self._model)
+
+
+class RequestMetrics:
+    """The samples of one process' HTTP requests: what its routes tell."""
+
+    def __init__(self, samples: Samples, *, model: str = "", log: FailureLog | None = None) -> None:
+        """`model`: the only one; `log` gets a line for every request that this server cannot answer
+        now.
+        """
+        self._samples, self._model, self._log = samples, model, log
+        self._seconds = histogram(samples, "roundhouse_request_seconds")
+        self._stages = {
+            stage: histogram(samples, "roundhouse_stage_seconds", stage) for stage in STAGES
+        }
+        self._requests: dict[tuple[str, str, int], Counter] = {}
+        self._forgets = samples.forgets
+
+    def request_over(
+        self,
+        path_kind: str,
+        status: int,
+        seconds: float,
+        stages: Mapping[str, float],
+        *,
+        model: str | None = None,
+    ) -> None:
+        """A request is over, answered or not."""
+        # Only a request that was decoded has found its model: other names are whatever clients
+        # write.
+        known = model if model is not None and "decode" in stages else self._model
+        if self._forgets != self._samples.forgets:
+            self._forgets = self._samples.forgets
+            self._requests.clear()
+        found = self._requests.get((path_kind, known, status))
+        if found is None:
+            found = counter(self._samples, "roundhouse_requests", path_kind, known, str(status))
+            self._requests[path_kind, known, status] = found
+        found.value += 1
+        if path_kind == INFER:
+            self._seconds.observe(seconds)
+            for stage, taken in stages.items():
+                self._stages[stage].observe(taken)
+        if status in (503, 507) and path_kind != HEALTH and self._log is not None:
+            self._log.report("request_unanswered", stage="http", level="warning", status=status)
+
+
+def counter(samples: Samples, name: str, *labels: str) -> Counter:
+    """A counter of a known family."""
+    _refuse_unknown(name, "counter", labels)
+    return samples.counter(name, *labels)
+
+
+def histogram(samples: Samples, name: str, *labels: str) -> Histogram:
+    """A histogram of a known family."""
+    _refuse_unknown(name, "histogram", labels)
+    return samples.histogram(name, FAMILIES[name].bounds, *labels)
+
+
+def gauge(samples: Samples, name: str, value: Callable[[], float], *labels: str) -> None:
+    """Has a gauge of a known family read with the samples."""
+    _refuse_unknown(name, "gauge", labels)
+    samples.gauge(name, value, *labels)
+
+
+def forget_model(samples: Samples, model: str) -> None:
+    """Drops the series of a model that is unloaded: a server through which thousands pass tells
+    those that it has.
+
+    Loaded again, a model begins at zero, which Prometheus knows as a reset.
+    """
+
+    def gone(name: str, labels: tuple[str, ...]) -> bool:
+        return ("model", model) in zip(FAMILIES[name].labels, labels, strict=True)
+
+    samples.forget(gone)
+
+
+def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
+    """Raises KeyError and ValueError for a mistake of ours."""
+    family = FAMILIES[name]
+    if family.kind != kind or len(family.labels) != len(labels):
+        raise ValueError(
+            f"{name} is a {family.kind} with labels {family.labels}, not a {kind} with {labels}."
+        )
+
+
+def exposition(snapshot: bytes) -> bytes:
+    """A snapshot as Prometheus reads it, of content type CONTENT_TYPE."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Told(snapshot))
+    text: bytes = generate_latest(registry)
+    return text
+
+
+class _Told:
+    """Gives prometheus_client the samples of a snapshot."""
+
+    def __init__(self, snapshot: bytes) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> list[Metric]:
+        """One metric per family that has samples."""
+        metrics: dict[str, Metric] = {}
+        for (name, labels), values in sorted(parsed(self._snapshot).items()):
+            metric = metrics[name] if name in metrics else metrics.setdefault(name, _metric(name))
+            if isinstance(metric, HistogramMetricFamily):
+                metric.add_metric(labels, _buckets(FAMILIES[name].bounds, values), values[-1])
+            elif isinstance(metric, CounterMetricFamily | GaugeMetricFamily):
+                metric.add_metric(labels, values[0])
+        return list(metrics.values())
+
+
+def _metric(name: str) -> Metric:
+    family = FAMILIES[name]
+    made = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }[family.kind]
+    metric: Metric = made(name, family.help, labels=family.labels)
+    return metric
+
+
+def _buckets(bounds: tuple[float, ...], values: list[float]) -> list[tuple[str, float]]:
+    """Cumulative counts by bound, as Prometheus has them."""
+    total, buckets = 0.0, []
+    for bound, count in zip((*(f"{bound:g}" for bound in bounds), "+Inf"), values, strict=False):
+        total += count
+        buckets.append((bound, total))
+    return buckets

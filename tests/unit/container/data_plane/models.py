@@ -1,0 +1,110 @@
+"""Models whose engines, memory and faults a test has in its hands."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from container.archive import ArchiveRefused, EngineArchive
+from container.server.batching.batcher import Batcher, Limits
+from container.server.data_plane.model import signature_of
+from container.server.data_plane.multi_model import Models, Opened
+from container.server.data_plane.plane import DataPlane
+from container.server.engines.engine import LinearCosts
+from container.server.engines.tokens import Tokens
+from container.server.telemetry.failure_log import FailureLog
+from tests.fixtures.tiny_embedder.archive import write_archive
+
+ROWS = [Tokens(np.arange(3, dtype=np.int32))]
+
+
+class Engine:
+    slots, max_rows, sequence_buckets = 1, 8, None
+    inline_rows = 0
+
+    def __init__(self) -> None:
+        self.go_on, self.running, self.closed = threading.Event(), threading.Event(), False
+        self.go_on.set()
+
+    def prepare(self, rows):
+        return list(rows)
+
+    def run(self, prepared, slot):
+        self.running.set()
+        self.go_on.wait(20)
+        assert not self.closed
+        return (np.array([[len(row)] for row in prepared], np.float32),)
+
+    def warm_up(self):
+        self.run(ROWS, 0)
+        return LinearCosts()
+
+    def warm_up_inline(self) -> None:
+        pass
+
+    def close(self):
+        self.closed = True
+
+
+class Bench:
+    """Models whose engines, memory and faults the test has in its hands."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.engines: list[Engine] = []
+        self.free: float | None = 100.0
+        self.fault: Exception | None = None
+        self.opening, self.may_open = threading.Event(), threading.Event()
+        self.may_open.set()
+        self.lines: list[bytes] = []
+        self.gone: list[str] = []
+        self.log = FailureLog(self.lines.append)
+        self.models = Models(
+            verify=self.verify,
+            open_engine=self.open,
+            plane=lambda archive: DataPlane(
+                signature=signature_of(archive.manifest),
+                encoder=None,
+                max_request_rows=9,
+                deadline_seconds=20,
+            ),
+            backend=self.backend,
+            free_mib=lambda: self.free,
+            log=self.log,
+            unloaded=self.gone.append,
+        )
+
+    def archive(self, name: str, mib: float = 10.0) -> str:
+        write_archive(self.root / name, host_memory_mib=mib)
+        return str(self.root / name)
+
+    def verify(self, root: Path) -> EngineArchive:
+        if "refused" in root.name:
+            raise ArchiveRefused("Refused: it is foreign.")
+        from onboarding.manifest import Manifest
+
+        return EngineArchive(
+            root=root, manifest=Manifest.from_bytes((root / "manifest.json").read_bytes())
+        )
+
+    def open(self, archive: EngineArchive) -> Engine:
+        self.opening.set()
+        self.may_open.wait(20)
+        if self.fault is not None:
+            raise self.fault
+        self.engines.append(Engine())
+        return self.engines[-1]
+
+    def backend(self, name: str, opened: Opened, plane: DataPlane) -> Batcher:
+        return Batcher(
+            engine=opened.engine,
+            probe=ROWS,
+            limits=Limits(max_tokens=100, queue_rows=50),
+            costs=opened.costs,
+        )
+
+    async def ask(self, name: str) -> Any:
+        return await (await self.models.plane(name).submit(ROWS))

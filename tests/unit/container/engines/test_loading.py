@@ -1,0 +1,168 @@
+"""Which engines a process says it can serve, and which engine a manifest gets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import onnxruntime
+import pytest
+
+from container.archive import ArchiveRefused, EngineArchive, verified_archive
+from container.server.engines.loading import Gpu, cuda_engine, first_gpu, open_engine, running
+from container.tensorrt.faults import NoBindings
+from onboarding.manifest import RuntimeIdentity
+from tests.fixtures.recorded_gpu.tensorrt import embedder
+from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_archive
+from tests.unit.container.engines.plan_archives import GpuMachine, plan_record, text_archive
+
+ONNX = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
+TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+H200 = Gpu(name="NVIDIA H200", compute_capability="9.0")
+PROFILE = ((1, 2, 4), (4, 8, 16))
+
+
+def installed():
+    return SimpleNamespace(__version__="10.16.1.11"), SimpleNamespace()
+
+
+def absent():
+    raise NoBindings("cuda")
+
+
+def on(gpu, *, providers=("CUDAExecutionProvider", "CPUExecutionProvider"), bindings=installed):
+    return running(lambda: gpu, providers=lambda: providers, installed=bindings)
+
+
+def opened(archive, **more):
+    return open_engine(archive, **({"slots": None, "threads": None, "cores": 3} | more))
+
+
+def test_machine_without_a_gpu_serves_cpu_engines_and_looks_for_no_bindings():
+    def fail():
+        raise AssertionError("TensorRT is imported where there is no GPU")
+
+    found = on(None, bindings=fail)
+    assert found.pairs == ((ONNX, "cpu"),)
+    assert set(found.absences.values()) == {"there is no NVIDIA GPU"}
+
+
+def test_gpu_machine_serves_what_it_has():
+    assert on(H200).pairs == ((ONNX, "cpu"), (ONNX, "9.0"), (TENSORRT, "9.0"))
+    assert on(H200).absences == {}
+
+
+def test_gpu_machine_says_what_it_lacks():
+    found = on(H200, providers=("CPUExecutionProvider",), bindings=absent)
+    assert found.pairs == ((ONNX, "cpu"),)
+    assert found.absences == {
+        "onnxruntime": "this build has no CUDAExecutionProvider",
+        "tensorrt": "this Python has no cuda",
+    }
+
+
+@pytest.mark.parametrize(
+    ("running_here", "reason"),
+    [
+        (
+            on(None),
+            r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform",
+        ),
+        (
+            on(H200, bindings=absent),
+            r"this server runs onnxruntime \S+ \(this Python has no cuda\)",
+        ),
+        (
+            on(Gpu(name="A10G", compute_capability="8.6")),
+            r"made for compute capability 9\.0, this server runs 8\.6;",
+        ),
+    ],
+)
+def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, reason):
+    text_archive(tmp_path, embedder([PROFILE]), PROFILE)
+    with pytest.raises(ArchiveRefused, match=reason):
+        verified_archive(tmp_path, running=running_here, manifest_sha256=None)
+
+
+def test_plan_is_taken_where_it_belongs(tmp_path):
+    archive = text_archive(
+        tmp_path, embedder([PROFILE]), PROFILE, plan=plan_record("--versionCompatible")
+    )
+    assert verified_archive(tmp_path, running=on(H200), manifest_sha256=None) == archive
+    assert archive.runs_host_code
+
+
+@pytest.mark.parametrize("tiny", [EMBEDDER, ARITHMETIC])
+def test_cpu_engine_has_a_slot_a_core(tmp_path, tiny):
+    archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path, tiny))
+    assert opened(archive).slots == 3
+    assert opened(archive, slots=1, threads=2).slots == 1
+
+
+def test_plan_has_two_slots(tmp_path):
+    machine = GpuMachine()
+    archive = text_archive(tmp_path, embedder([PROFILE]), PROFILE)
+    assert opened(archive, installed=machine.installed).slots == 2
+    assert opened(archive, slots=1, installed=machine.installed).slots == 1
+
+
+def test_onnx_engine_of_a_gpu_has_one_slot_and_the_manifests_buckets(tmp_path):
+    archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path))
+    engine = cuda_engine(archive, device="cpu")
+    assert (engine.slots, engine.max_rows, engine.sequence_buckets) == (1, 32, (8, 16, 32))
+
+
+def test_refuses_an_onnx_engine_of_a_gpu_where_onnxruntime_has_none(tmp_path):
+    archive = EngineArchive(
+        root=tmp_path, manifest=write_archive(tmp_path, compute_capability="9.0")
+    )
+    with (
+        pytest.raises(ValueError, match="has no CUDAExecutionProvider here"),
+        pytest.warns(UserWarning),
+    ):
+        opened(archive)
+
+
+class Driver:
+    """libcuda: each call answers 0, but one."""
+
+    def __init__(self, *, fails=None):
+        self.fails = fails
+
+    def _end(self, call):
+        return int(call == self.fails)
+
+    def cuInit(self, flags):
+        return self._end("cuInit")
+
+    def cuDeviceGet(self, device, ordinal):
+        device._obj.value = 5
+        return self._end("cuDeviceGet")
+
+    def cuDeviceGetName(self, name, length, device):
+        assert device.value == 5
+        name.value = b"NVIDIA H200"[:length]
+        return self._end("cuDeviceGetName")
+
+    def cuDeviceGetAttribute(self, number, attribute, device):
+        assert device.value == 5
+        number._obj.value = {75: 9, 76: 0}[attribute]
+        return self._end("cuDeviceGetAttribute")
+
+
+def test_gpu_is_the_drivers_first():
+    assert first_gpu(lambda name: Driver()) == Gpu(name="NVIDIA H200", compute_capability="9.0")
+
+
+@pytest.mark.parametrize(
+    "call", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute"]
+)
+def test_gpu_that_the_driver_cannot_use_is_none(call):
+    assert first_gpu(lambda name: Driver(fails=call)) is None
+
+
+def test_machine_without_a_driver_has_no_gpu():
+    def load(name):
+        assert name == "libcuda.so.1"
+        raise OSError("cannot open shared object file")
+
+    assert first_gpu(load) is None

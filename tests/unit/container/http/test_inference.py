@@ -1,0 +1,58 @@
+"""Packed answers; packed requests are in test_routes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import tracemalloc
+
+import pytest
+
+from container.server.http.inference import PACKED_FROM_BYTES, packed, plain_body, reads_gzip
+from container.server.http.messages import Response
+from container.server.types import TooLarge
+
+LARGE = b"[" + b"0.123," * (PACKED_FROM_BYTES // 6 + 1) + b"1]"
+
+
+def answer(body=LARGE, content_type="application/json"):
+    return Response(200, body, content_type)
+
+
+def test_large_json_is_packed_for_clients_that_read_gzip():
+    found = asyncio.run(packed(answer(), b"deflate, gzip;q=0.5"))
+    assert gzip.decompress(found.body) == LARGE and len(found.body) < len(LARGE) / 2
+    assert dict(found.headers)[b"content-encoding"] == b"gzip"
+
+
+@pytest.mark.parametrize(
+    ("response", "accepted"),
+    [
+        (answer(), None),
+        (answer(), b"br"),
+        (answer(b"[]"), b"gzip"),
+        (answer(content_type="application/octet-stream"), b"gzip"),
+    ],
+)
+def test_everything_else_stays_as_it_is(response, accepted):
+    assert asyncio.run(packed(response, accepted)) is response
+
+
+@pytest.mark.parametrize(
+    ("accepted", "found"),
+    [(b"gzip", True), (b"GZIP;q=1.0", True), (b"*", True), (b"br, x-gzip", True), (b"gzip;q=0", False), (b"gzip; q=0.000", False),
+     (b"gzipped", False), (b"", False)],
+)  # fmt: skip
+def test_client_says_whether_it_reads_gzip(accepted, found):
+    assert reads_gzip(accepted) is found
+
+
+def test_refuses_a_bomb_without_inflating_it():
+    bomb = gzip.compress(bytes(50_000_000), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="more than 1000 bytes once unpacked"):
+            asyncio.run(plain_body(bomb, b"gzip", 1000))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

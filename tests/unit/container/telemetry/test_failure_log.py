@@ -1,0 +1,133 @@
+"""The failure log's lines, with a clock and a writer of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from container.server.telemetry.failure_log import BACKLOG_LINES, LINES_PER_SECOND, FailureLog
+from container.server.types import EngineRefused, RequestFault, Unavailable
+
+SECRET = "a client's text"
+
+
+class Written:
+    """A log and what it has written."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.raw: list[bytes] = []
+        self.log = FailureLog(self.raw.append, model="m", clock=lambda: self.now)
+
+    def lines(self) -> list[dict]:
+        self.log.close()
+        assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in self.raw)
+        return [json.loads(line) for line in self.raw]
+
+
+def raised(fault: Exception) -> Exception:
+    try:
+        raise fault
+    except Exception as caught:
+        return caught
+
+
+def test_line_says_what_failed_where():
+    written = Written()
+    written.log.report(
+        "engine_failed",
+        raised(RuntimeError("CUDA error")),
+        stage="engine",
+        status=503,
+        request_id="7",
+        rows=4,
+    )
+    (line,) = written.lines()
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "error", "model": "m", "event": "engine_failed", "status": 503, "request_id": "7", "stage": "engine",
+        "exception": "RuntimeError", "message": "CUDA error", "rows": 4,
+    }  # fmt: skip
+
+
+def test_our_own_bug_has_its_places_and_no_values():
+    written = Written()
+    written.log.report("request_failed", raised(KeyError(SECRET)), stage="decode")
+    (line,) = written.lines()
+    assert "test_failure_log.py" in line["traceback"][0] and line["traceback"][0].endswith(
+        " raised"
+    )
+    assert SECRET not in json.dumps(line) and "message" not in line
+
+
+@pytest.mark.parametrize("fault", [RequestFault(SECRET), EngineRefused(SECRET)])
+def test_sentences_that_may_quote_a_client_are_not_logged(fault):
+    written = Written()
+    written.log.report("refused", raised(fault), stage="http")
+    (line,) = written.lines()
+    assert (
+        SECRET not in json.dumps(line)
+        and line["exception"] == type(fault).__name__
+        and "traceback" not in line
+    )
+
+
+def test_sentences_of_the_server_are_logged():
+    written = Written()
+    written.log.report("refused", Unavailable("The engine is gone."), stage="process")
+    assert written.lines()[0]["message"] == "The engine is gone."
+
+
+def test_each_event_has_so_many_lines_a_second_and_the_rest_are_counted():
+    written = Written()
+    for _ in range(LINES_PER_SECOND + 5):
+        written.log.report("one", stage="http")
+    written.log.report("other", stage="http")
+    lines = written.lines()
+    assert [line["event"] for line in lines].count("other") == 1
+    assert (
+        sum(1 for line in lines if line["event"] == "one" and "suppressed" not in line)
+        == LINES_PER_SECOND
+    )
+    assert [line["suppressed"] for line in lines if "suppressed" in line] == [5]
+
+
+def test_next_second_has_lines_again():
+    written = Written()
+    for _ in range(2 * LINES_PER_SECOND):
+        written.log.report("one", stage="http")
+    written.now += 1
+    written.log.report("one", stage="http")
+    assert sum(1 for line in written.lines() if "suppressed" not in line) == LINES_PER_SECOND + 1
+
+
+def test_reporting_never_waits_for_a_reader_that_is_stuck():
+    go_on, begun, lines = threading.Event(), threading.Event(), []
+
+    def write(line: bytes) -> None:
+        begun.set()
+        go_on.wait(20)
+        lines.append(line)
+
+    log = FailureLog(write)
+    log.report("first", stage="http")
+    begun.wait(20)
+    for number in range(BACKLOG_LINES + 50):
+        log.report(f"event {number}", stage="http")
+    go_on.set()
+    log.close()
+    kept = [json.loads(line) for line in lines]
+    assert sum(1 for line in kept if "suppressed" not in line) == BACKLOG_LINES + 1
+    assert sum(line.get("suppressed", 0) for line in kept) == 50
+
+
+def test_log_outlives_a_reader_that_has_gone():
+    def write(line: bytes) -> None:
+        raise BrokenPipeError
+
+    log = FailureLog(write)
+    log.report("one", stage="http")
+    log.report("two", stage="http")
+    log.close()

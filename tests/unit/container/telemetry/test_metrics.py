@@ -1,0 +1,156 @@
+"""What is counted, summed and told to Prometheus."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from container.server.telemetry.metric_values import Histogram, Samples, parsed, summed
+from container.server.telemetry.metrics import (
+    FAMILIES,
+    GAUGES,
+    BatchMetrics,
+    RequestMetrics,
+    counter,
+    exposition,
+    forget_model,
+    gauge,
+    histogram,
+)
+
+STAGES = {"decode": 1e-4, "tokenize": 2e-4, "wait": 3e-3, "encode": 1e-5}
+
+
+def told(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every sample as Prometheus's own parser reads it."""
+    families = text_string_to_metric_families(exposition(snapshot).decode())
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): each.value
+        for family in families
+        for each in family.samples
+    }
+
+
+def filled(samples: Samples) -> Samples:
+    batches, requests = BatchMetrics(samples, "m"), RequestMetrics(samples, model="m")
+    batches.batch_ran(
+        rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001
+    )
+    batches.request_over(queue_seconds=0.001)
+    batches.dropped(reason="deadline", rows=2)
+    batches.engine_failed(fault=RuntimeError("x"), rows=1)
+    batches.watch_queue(lambda: 7)
+    requests.request_over("infer", 200, 0.0034, STAGES)
+    requests.request_over("health", 200, 1e-5, {})
+    gauge(samples, "roundhouse_connections", lambda: 4)
+    return samples
+
+
+def test_every_observation_reaches_prometheus():
+    found = told(filled(Samples()).snapshot())
+    model = ("model", "m")
+    assert found["roundhouse_tokens_total", (("kind", "real"), model)] == 30
+    assert found["roundhouse_tokens_total", (("kind", "padding"), model)] == 18
+    assert found["roundhouse_batch_rows_bucket", (("le", "4"), model)] == 1
+    assert found["roundhouse_batch_rows_bucket", (("le", "2"), model)] == 0
+    assert found["roundhouse_dropped_rows_total", (model, ("reason", "deadline"))] == 2
+    assert found["roundhouse_engine_failures_total", (model,)] == 1
+    assert found["roundhouse_queue_rows", (model,)] == 7
+    assert found["roundhouse_connections", ()] == 4
+    assert found["roundhouse_requests_total", (model, ("path", "infer"), ("status", "200"))] == 1
+    assert found["roundhouse_request_seconds_count", ()] == 1
+    assert found["roundhouse_request_seconds_sum", ()] == pytest.approx(0.0034)
+    for stage, seconds in STAGES.items():
+        assert found["roundhouse_stage_seconds_sum", (("stage", stage),)] == pytest.approx(seconds)
+    assert found["roundhouse_engine_seconds_bucket", (("le", "+Inf"), model)] == 1
+
+
+def test_bounds_are_inclusive_as_prometheus_has_them():
+    made = Histogram((1, 2))
+    for value in (0.5, 1, 1.5, 2, 3):
+        made.observe(value)
+    assert made.values() == [2, 2, 1, 8]
+
+
+def test_sum_of_processes_is_sample_by_sample():
+    one, other = filled(Samples()), filled(Samples())
+    counter(other, "roundhouse_http_process_deaths").add()
+    alone, together = told(one.snapshot()), told(summed((one.snapshot(), b"", other.snapshot())))
+    for key, value in alone.items():
+        assert together[key] == pytest.approx(2 * value)
+    assert together["roundhouse_http_process_deaths_total", ()] == 1
+
+
+def test_process_that_ended_leaves_its_counts_and_no_gauges():
+    names = {name for name, _ in parsed(summed((filled(Samples()).snapshot(),), without=GAUGES))}
+    assert "roundhouse_tokens" in names and not names & GAUGES
+
+
+def test_models_that_clients_invent_make_no_series():
+    samples = Samples()
+    requests = RequestMetrics(samples)
+    requests.request_over("infer", 404, 0.1, {}, model="invented")
+    requests.request_over("infer", 200, 0.1, STAGES, model="real")
+    models = {
+        labels[1] for name, labels in parsed(samples.snapshot()) if name == "roundhouse_requests"
+    }
+    assert models == {"", "real"}
+
+
+def series(samples: Samples) -> set[str]:
+    """The models that have any."""
+    return {
+        value
+        for name, labels in parsed(samples.snapshot())
+        for label, value in zip(FAMILIES[name].labels, labels, strict=True)
+        if label == "model"
+    }
+
+
+def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
+    samples = filled(Samples())
+    for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
+        BatchMetrics(samples, name).batch_ran(
+            rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0
+        )
+    before = told(samples.snapshot())
+    for name in ("infer", "real", "wait"):
+        forget_model(samples, name)
+    assert series(samples) == {"m"}
+    after = told(samples.snapshot())
+    assert after == {
+        key: value
+        for key, value in before.items()
+        if ("model", "m") in key[1] or "model" not in dict(key[1])
+    }
+    forget_model(samples, "m")
+    assert series(samples) == set() and told(samples.snapshot())["roundhouse_connections", ()] == 4
+
+
+def test_model_that_is_loaded_again_is_counted_from_zero():
+    samples = Samples()
+    requests = RequestMetrics(samples)
+    for _ in range(2):
+        requests.request_over("infer", 200, 0.1, STAGES, model="m")
+        forget_model(samples, "m")
+        BatchMetrics(samples, "m").request_over(queue_seconds=0.1)
+    requests.request_over("infer", 200, 0.1, STAGES, model="m")
+    assert (
+        told(samples.snapshot())[
+            "roundhouse_requests_total", (("model", "m"), ("path", "infer"), ("status", "200"))
+        ]
+        == 1
+    )
+
+
+def test_nothing_counted_is_nothing_told():
+    assert exposition(Samples().snapshot()) == b""
+
+
+def test_refuses_families_and_labels_that_are_not_declared():
+    for made in (counter, histogram):
+        with pytest.raises(KeyError):
+            made(Samples(), "roundhouse_unknown")
+        with pytest.raises(ValueError, match="labels"):
+            made(Samples(), "roundhouse_connections", "too", "many")
+    assert {family.kind for family in FAMILIES.values()} == {"counter", "gauge", "histogram"}
