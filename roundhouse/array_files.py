@@ -18,7 +18,7 @@ ALLOWED = "allowed: .npz (an array per input, rows on axis 0), .npy (the only in
 
 def read(path: Path, target: Target) -> dict[str, Array]:
     """The arrays of a file by input. Raises RoundhouseError."""
-    from roundhouse.load_test.requests.inputs import arrays_in
+    from roundhouse.load_test.inputs import arrays_in
 
     try:
         data = path.read_bytes()

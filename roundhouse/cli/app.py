@@ -6,8 +6,9 @@ import errno
 
 import typer
 
-from roundhouse import bench_command, interruption
+from roundhouse import interruption
 from roundhouse.cli import (
+    bench,
     build,
     card,
     check,
@@ -26,7 +27,7 @@ from roundhouse.templates import command as template_command
 EXIT_CODES = (
     "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not "
     "built · 4 a deployment was refused or rolled back · 5 this machine or the cloud is not ready "
-    "· 6 a wrong answer · 130 Ctrl-C"
+    "· 6 a wrong answer, or a missed SLO · 130 Ctrl-C"
 )
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -48,7 +49,7 @@ for function, example in (
     (build.build, build.EXAMPLE),
     (deploy.deploy, deploy.EXAMPLE),
     (invoke.invoke, invoke.EXAMPLE),
-    (bench_command.bench, bench_command.EXAMPLE),
+    (bench.bench, bench.EXAMPLE),
     (card.card, card.EXAMPLE),
     (local_cloud.up, local_cloud.UP_EXAMPLE),
     (local_cloud.down, local_cloud.DOWN_EXAMPLE),

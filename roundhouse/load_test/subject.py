@@ -1,4 +1,4 @@
-"""What is loaded: a deployed endpoint or a server's URL, with the inputs and the SLO of its model."""
+"""What is loaded: a deployed endpoint or a server's URL, with its model's inputs and SLO."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from roundhouse.errors import RoundhouseError
-from roundhouse.load_test.asked import Asked
-from roundhouse.load_test.report.circumstances import cores
-from roundhouse.load_test.requests.destination import Destination, server_url
-from roundhouse.load_test.requests.inputs import inputs
-from roundhouse.load_test.traffic import latency_stop
-from roundhouse.load_test.wishes import Wishes, phases, require_sound
+from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
+from roundhouse.load_test.destination import Destination, Requests, server_url, signer
+from roundhouse.load_test.inputs import read_inputs
+from roundhouse.load_test.load_test import LoadTest
+from roundhouse.load_test.numbers import refusal
+from roundhouse.load_test.options import LoadOptions, parse_latency_stop
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.text import choices
@@ -24,109 +23,143 @@ if TYPE_CHECKING:
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
-def asked(at: Paths, report: Report, wishes: Wishes) -> Asked:
-    """The whole load test. Raises RoundhouseError, NotReadyError, FaultsError."""
-    require_sound(wishes)
-    made = phases(wishes)
-    stop = None if wishes.stop is None else latency_stop(wishes.stop)
-    subject, destination, model, slo = (
-        _server(at, wishes) if wishes.url is not None else _endpoint(at, report, wishes)
+def load_test(paths: Paths, report: Report, options: LoadOptions) -> LoadTest:
+    """Return the load test that the options describe. Raises RoundhouseError, FaultsError."""
+    options.require_consistent()
+    phases = options.phases()
+    stop = None if options.stop is None else parse_latency_stop(options.stop)
+    subject, destination, model, slo_ms = (
+        _endpoint(paths, report, options) if options.url is None else _server(paths, options)
     )
-    slo = slo if wishes.slo_ms is None else wishes.slo_ms
-    if slo is None and not made:
+    slo_ms = slo_ms if options.slo is None else options.slo
+    if slo_ms is None and not phases:
         raise RoundhouseError(
-            "The search for the saturation point needs an SLO; give --slo MILLISECONDS, or a load with --rate."
+            "The search for the saturation point needs an SLO; give --slo MILLISECONDS, "
+            "or a load with --rate."
         )
-    return Asked(
+    return LoadTest(
         subject=subject,
         destination=destination,
-        inputs=inputs(
-            _input_file(at, wishes, model),
-            rows_per_request=wishes.rows_per_request,
-            binary=wishes.binary,
+        inputs=read_inputs(
+            _input_file(paths, options, model),
+            rows_per_request=options.texts_per_request,
+            binary=options.binary,
         ),
-        slo_ms=slo,
-        phases=made,
-        first_rate=wishes.first_rate,
-        step_seconds=wishes.step_seconds,
-        warm_up_seconds=wishes.warm_up_seconds,
+        slo_ms=slo_ms,
+        phases=phases,
         stop=stop,
-        most_requests=wishes.most_requests,
-        arrivals=wishes.arrivals,
-        seed=wishes.seed,
-        workers=wishes.workers,
-        most_workers=max(1, cores() - 1),
-        most_connections=wishes.most_connections,
-        timeout_seconds=wishes.timeout_seconds,
-        expected_interval_ms=wishes.expected_interval_ms,
-        command=wishes.command,
+        options=options,
     )
+
+
+def _input_file(paths: Paths, options: LoadOptions, model: ModelSpec | None) -> Path:
+    """Return the file given, else the model's accuracy dataset: a real mix of lengths."""
+    if options.input is not None:
+        return options.input
+    if model is None:
+        raise RoundhouseError(
+            "--url: has no inputs; give --input FILE, or --model NAME for those of "
+            "models/NAME.yaml."
+        )
+    return paths.tree / model.accuracy.dataset
 
 
 def _endpoint(
-    at: Paths, report: Report, wishes: Wishes
+    paths: Paths, report: Report, options: LoadOptions
 ) -> tuple[str, Destination, ModelSpec, float | None]:
-    """A SageMaker endpoint's address is boto3's own, so that the local cloud and VPC endpoints are
-    found as boto3 finds them.
-    """
+    """Return a SageMaker endpoint at boto3's own address, which the local cloud has too."""
     from roundhouse import invocation
     from roundhouse.session import open_session
 
-    assert wishes.endpoint is not None and wishes.environment is not None
-    session = open_session(at, report, wishes.environment)
+    session = open_session(paths, report, str(options.env))
     deployments = session.deployments()
-    to, target = invocation.address(deployments, wishes.endpoint, wishes.model)
-    slo = next(each.endpoint.latency_slo_ms for each in deployments if target in each.targets)
-    url = f"{session.clients('sagemaker-runtime').meta.endpoint_url}/endpoints/{to.endpoint}/invocations"
-    headers = () if to.target_model is None else ((TARGET_MODEL, to.target_model),)
-    subject = to.endpoint if to.target_model is None else f"{to.endpoint}, {target.model.name}"
-    return (
-        subject,
-        Destination(url=url, headers=headers, region=session.environment.region),
-        target.model,
-        slo,
+    to, target = invocation.address(deployments, str(options.endpoint), options.model)
+    slo_ms = next(d.endpoint.latency_slo_ms for d in deployments if target in d.targets)
+    runtime_url = session.clients("sagemaker-runtime").meta.endpoint_url
+    destination = Destination(
+        url=f"{runtime_url}/endpoints/{to.endpoint}/invocations",
+        headers={} if to.target_model is None else {TARGET_MODEL: to.target_model},
+        region=session.environment.region,
     )
+    subject = to.endpoint if to.target_model is None else f"{to.endpoint}, {target.model.name}"
+    return subject, destination, target.model, slo_ms
 
 
-def _server(at: Paths, wishes: Wishes) -> tuple[str, Destination, ModelSpec | None, float | None]:
-    assert wishes.url is not None
-    url = server_url(wishes.url)
-    if wishes.model is None:
-        return urlsplit(url).netloc, Destination(url=url), None, None
+def _server(
+    paths: Paths, options: LoadOptions
+) -> tuple[str, Destination, ModelSpec | None, float | None]:
     from roundhouse.session import valid_tree
 
-    tree = valid_tree(at)
-    if wishes.model not in tree.models:
-        raise RoundhouseError(
-            f"--model {wishes.model}: no such model; {choices(wishes.model, sorted(tree.models))}"
-        )
-    model = tree.models[wishes.model]
-    return f"{model.name} at {urlsplit(url).netloc}", Destination(url=url), model, _slo(tree, model)
+    url = server_url(str(options.url))
+    destination, host = Destination(url=url), urlsplit(url).netloc
+    if options.model is None:
+        return host, destination, None, None
+    tree = valid_tree(paths)
+    model = tree.models.get(options.model)
+    if model is None:
+        allowed = choices(options.model, sorted(tree.models))
+        raise RoundhouseError(f"--model {options.model}: no such model; {allowed}")
+    return f"{model.name} at {host}", destination, model, _slo_ms(tree, model)
 
 
-def _slo(tree: Tree, model: ModelSpec) -> float | None:
-    """Of the endpoint that the model answers behind: its own, a shared one, or that of the model it
-    joins.
-    """
+def _slo_ms(tree: Tree, model: ModelSpec) -> float | None:
+    """Return the SLO of the model's own endpoint, the shared one, or that of the model it joins."""
     from onboarding.model_spec import JoinSpec
 
-    place = (
-        tree.models[model.endpoint.joins].endpoint
-        if isinstance(model.endpoint, JoinSpec)
-        else model.endpoint
-    )
-    if isinstance(place, str):
-        shared = tree.endpoints.get(place)
-        return None if shared is None else shared.latency_slo_ms
-    return None if isinstance(place, JoinSpec) else place.latency_slo_ms
+    endpoint = model.endpoint
+    if isinstance(endpoint, JoinSpec):
+        endpoint = tree.models[endpoint.joins].endpoint
+    shared = tree.endpoints.get(endpoint) if isinstance(endpoint, str) else endpoint
+    return None if shared is None or isinstance(shared, JoinSpec) else shared.latency_slo_ms
 
 
-def _input_file(at: Paths, wishes: Wishes, model: ModelSpec | None) -> Path:
-    """What was given, else the samples that the model is judged by: a real mix of lengths."""
-    if wishes.input is not None:
-        return wishes.input
-    if model is None:
-        raise RoundhouseError(
-            "--url: knows no inputs; give --input FILE, or --model NAME for those of models/NAME.yaml."
+async def require_answer(test: LoadTest) -> None:
+    """Send the first body and read the answer's arrays: what fails every request is raised here.
+
+    Raises NotReadyError when nothing answers or a server is not ready, RoundhouseError when the request
+    is refused, WrongAnswerError when the answer is not KServe v2's.
+    """
+    import aiohttp
+    from yarl import URL
+
+    from container.wire import AnswerFault, arrays_of
+
+    destination = test.destination
+    requests = Requests(destination, test.inputs.bodies[:1], 0, signer(destination))
+    data, headers = requests.next()
+    timeout = aiohttp.ClientTimeout(total=test.options.timeout)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+            session.post(URL(destination.url, encoded=True), data=data, headers=headers) as answer,
+        ):
+            status, content_type = answer.status, answer.headers.get("Content-Type", "")
+            body = await answer.read()
+    except (aiohttp.ClientError, TimeoutError) as fault:
+        parts = urlsplit(destination.url)
+        os_error = fault.os_error if isinstance(fault, aiohttp.ClientConnectorError) else None
+        reason = (os_error and os_error.strerror) or str(fault) or repr(fault)
+        raise NotReadyError(
+            f"{parts.scheme}://{parts.netloc}: does not answer ({reason}); "
+            "is the server, or the cloud, up?"
+        ) from fault
+    if status != 200:
+        raise _refused(test, status, body)
+    try:
+        arrays_of(body, content_type)
+    except AnswerFault as fault:
+        raise WrongAnswerError(f"{test.subject}: {fault}") from fault
+
+
+def _refused(test: LoadTest, status: int, body: bytes) -> RoundhouseError:
+    message = f"{test.subject}: refused the first request with {refusal(status, body).rstrip('.')}"
+    if test.destination.region is not None:
+        return RoundhouseError(
+            f"{message}; `roundhouse status` shows what is deployed, "
+            "`roundhouse deploy` deploys it."
         )
-    return at.tree / model.accuracy.dataset
+    if status >= 500:
+        return NotReadyError(f"{message}; is the server ready (/ping)?")
+    return RoundhouseError(
+        f"{message}; give the path, --model, --input and --binary that this server takes."
+    )

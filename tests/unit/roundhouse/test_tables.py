@@ -9,8 +9,8 @@ from rich.console import Console
 from onboarding.fault import Fault
 from roundhouse.cli.check import faults_table
 from roundhouse.cli.invoke import arrays_table, cosine_table
-from roundhouse.load_test.report.table import load_table
-from tests.unit.roundhouse.load_test.seconds import measured, searched, second
+from roundhouse.load_test.bench import load_table
+from tests.unit.roundhouse.load_test.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit
 
@@ -54,7 +54,7 @@ def test_arrays_table_shows_shape_type_and_first_values():
 def test_load_table_shows_every_phase():
     text = printed(
         load_table(
-            searched(measured(second(0)), measured(second(0, 40.0), rate=2000.0, name="step 2"))
+            searched(measurement(second()), measurement(second(40.0), rate=2000.0, name="step 2"))
         )
     )
     assert "step 1" in text and "5.00 ms" in text and "held" in text and "missed" in text

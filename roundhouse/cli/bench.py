@@ -1,0 +1,164 @@
+"""`roundhouse bench`: its options, what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roundhouse.cli.options import Form, Format, Root
+from roundhouse.load_test.options import Arrivals, LoadOptions
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+
+EXAMPLE = "roundhouse bench sentence-embedder --env local"
+INTERRUPTED = 130
+SLO_MISSED = 6
+WORKERS = (
+    "--workers: one process sends the load; where its own lateness or CPU is the limit, the report "
+    "says so: leave --workers out, and load from several machines, each with a part of the --rate."
+)
+
+
+def bench(
+    context: typer.Context,
+    endpoint: Annotated[
+        str | None, typer.Argument(help="Endpoint: the model's name, or the shared endpoint's.")
+    ] = None,
+    env: Annotated[str | None, typer.Option("--env", help="Environment of the endpoint.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Load a server without SageMaker: http://HOST:PORT/invocations."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Which model of a shared endpoint; with --url: whose inputs and SLO."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0, help="Open loop: requests a second, whatever the answers do."),
+    ] = None,
+    closed_loop: Annotated[
+        bool, typer.Option("--closed-loop", help="Users who each wait for an answer and ask again.")
+    ] = False,
+    users: Annotated[
+        int | None, typer.Option(min=1, help="Closed loop: users at its start; default: 8.")
+    ] = None,
+    spawn: Annotated[
+        float | None,
+        typer.Option(min=0, help="Users, or requests a second, that are added each minute."),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="How long; default: 30.")] = None,
+    phase: Annotated[
+        list[str] | None,
+        typer.Option(help="start=N,spawn=N,seconds=N; repeat it for several phases."),
+    ] = None,
+    slo: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="p99 to hold, in ms; default: the model's latency_slo_ms."),
+    ] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option(help="End when the newest answers' percentile is above a limit: p99=200."),
+    ] = None,
+    max_requests: Annotated[
+        int | None, typer.Option(min=1, help="End after so many answers.")
+    ] = None,
+    first_rate: Annotated[
+        float | None,
+        typer.Option(min=0.2, help="Where the search begins; default: by a short probe."),
+    ] = None,
+    step_seconds: Annotated[
+        float, typer.Option(min=1, help="Length of the search's steps; longer where p99 needs it.")
+    ] = 10,
+    warm_up: Annotated[float, typer.Option(min=0, help="Seconds of load before, not counted.")] = 3,
+    input: Annotated[
+        Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
+    ] = None,
+    texts_per_request: Annotated[
+        int,
+        typer.Option("--texts-per-request", "--rows", min=1, help="Texts, or rows, of a request."),
+    ] = 1,
+    binary: Annotated[
+        bool | None,
+        typer.Option("--binary/--json", help="Tensors as bytes or JSON; default: JSON for texts."),
+    ] = None,
+    arrivals: Annotated[
+        Arrivals, typer.Option(help="How an open loop's requests follow each other.")
+    ] = Arrivals.poisson,
+    workers: Annotated[int | None, typer.Option(hidden=True)] = None,
+    connections: Annotated[int, typer.Option(min=1, help="Most connections.")] = 512,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds after which an answer is given up.")
+    ] = 60,
+    expected_interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Closed loop: ms between a user's requests if answers came at once."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of arrivals and of the order of inputs.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the report; default: build/load.")
+    ] = None,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Hold the rate found, and write it into the model's lock."),
+    ] = False,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Load an endpoint or a server; exit code 6 when the SLO is missed.
+
+    By default: finds the highest rate that holds the SLO. Leaves a report as HTML and JSON.
+    """
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+
+    if workers is not None:
+        raise RoundhouseError(WORKERS)
+    values = {name: context.params[name] for name in context.params.keys() - OTHER_PARAMETERS}
+    options = LoadOptions(
+        **{**values, "phase": tuple(phase or ())},
+        command=shlex.join(["roundhouse", *sys.argv[1:]]),
+    )
+    raise typer.Exit(load(current_paths(root), open_report(form), options, form))
+
+
+OTHER_PARAMETERS = {"context", "workers", "root", "form"}
+"""Parameters that are no options of a load test."""
+
+
+def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> int:
+    """Run a load test, record it if wanted, print its result; return the exit code."""
+    from roundhouse.load_test.bench import load_table, run_bench
+    from roundhouse.load_test.recording import record
+    from roundhouse.report import print_json
+    from roundhouse.session import open_session
+
+    options.require_consistent()
+    recorded = (
+        record(open_session(paths, report, str(options.env)), options) if options.record else None
+    )
+    done = run_bench(paths, report, options) if recorded is None else recorded.load_report
+    result = done.result
+    if form is Format.json:
+        document = {
+            **result.as_dict(),
+            "files": {"html": str(done.page), "json": str(done.data)},
+        }
+        if recorded is not None:
+            document["recorded"] = recorded.capacity.model_dump(mode="json")
+            document["lock"] = str(recorded.lock)
+        print_json(document)
+    else:
+        report.console.print(load_table(result))
+        report.print(result.headline)
+        report.print(f"The report: {done.page}; its numbers: {done.data}.")
+        if recorded is not None:
+            report.print(f"{recorded.summary} Written to {recorded.lock}: review and commit it.")
+    return INTERRUPTED if result.broken_off else SLO_MISSED if result.slo_missed else 0

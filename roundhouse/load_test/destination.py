@@ -1,0 +1,97 @@
+"""Where requests go: a server's URL, or SageMaker Runtime with SigV4 signatures by botocore."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from roundhouse.errors import RoundhouseError
+from roundhouse.load_test.inputs import Body
+
+SERVICE = "sagemaker"
+SIGNATURE_SECONDS = 120.0
+"""How long a signature is used again for the same body; AWS accepts it for five minutes."""
+SIGNATURE_HEADERS = (
+    "X-Amz-Date", "X-Amz-Security-Token", "Authorization", "X-Amz-Content-SHA256",
+)  # fmt: skip
+Sign = Callable[[Body], Mapping[str, str]]
+"""Returns the headers that sign one body now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """A URL with the headers of every request; `region` is set where requests are signed."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    region: str | None = None
+
+
+def server_url(url: str) -> str:
+    """Return a server's URL, with SageMaker's path where it has none. Raises RoundhouseError."""
+    parts = urlsplit(url)
+    try:
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
+        valid = valid and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or parts.username is not None or parts.fragment:
+        raise RoundhouseError(
+            f"--url {url}: is no server's address; write http://HOST:PORT/invocations."
+        )
+    return parts._replace(path="/invocations").geturl() if parts.path in ("", "/") else url
+
+
+def signer(destination: Destination) -> Sign | None:
+    """Return what signs requests to a destination; None where nothing is signed.
+
+    Raises AwsError without credentials.
+    """
+    region = destination.region
+    if region is None:
+        return None
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+
+    from roundhouse.aws.clients import frozen_credentials
+
+    credentials = frozen_credentials("Signing the requests")
+
+    def sign(body: Body) -> Mapping[str, str]:
+        headers = {"Content-Type": body.content_type, **destination.headers}
+        request: Any = AWSRequest("POST", destination.url, headers=headers, data=body.data)
+        # Frozen anew for every signature: credentials of a role are renewed while the load runs.
+        SigV4Auth(credentials(), SERVICE, region).add_auth(request)
+        return {
+            name: request.headers[name] for name in SIGNATURE_HEADERS if name in request.headers
+        }
+
+    return sign
+
+
+class Requests:
+    """Bodies in an order set by the seed, each with its headers, signed when its turn comes."""
+
+    def __init__(
+        self, destination: Destination, bodies: Sequence[Body], seed: int, sign: Sign | None
+    ) -> None:
+        self._headers, self._sign = destination.headers, sign
+        self._bodies = list(bodies)
+        random.Random(seed).shuffle(self._bodies)
+        self._cached: list[tuple[float, dict[str, str]]] = [(0.0, {})] * len(self._bodies)
+        self._position = 0
+
+    def next(self) -> tuple[bytes, dict[str, str]]:
+        """Return the next request's body and headers."""
+        position, now = self._position, time.monotonic()
+        self._position = (position + 1) % len(self._bodies)
+        body, (expires, headers) = self._bodies[position], self._cached[position]
+        if not headers or (self._sign is not None and now >= expires):
+            signature = {} if self._sign is None else self._sign(body)
+            headers = {"Content-Type": body.content_type, **self._headers, **signature}
+            self._cached[position] = (now + SIGNATURE_SECONDS, headers)
+        return body.data, headers

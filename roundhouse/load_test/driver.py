@@ -1,0 +1,333 @@
+"""The load driver: sends one phase's requests with aiohttp, as an open or a closed loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import aiohttp
+from yarl import URL
+
+from roundhouse.load_test.destination import Destination, Requests
+from roundhouse.load_test.measurement import Measurement
+from roundhouse.load_test.numbers import refusal
+from roundhouse.load_test.options import Arrivals, Loop, Phase
+
+CONNECT_SECONDS = 10.0
+ERROR_PAUSE_SECONDS = 0.1
+"""A user that was refused waits so long, instead of invocation as fast as the machine can."""
+TICK_SECONDS = 0.05
+ERROR_BYTES = 4096
+BURST = 64
+"""Requests that are offered one after the other when they are late, before answers are read."""
+
+NANOSECONDS = 1_000_000_000
+TFD_FLAGS = 0o4000 | 0o2000000
+"""TFD_NONBLOCK and TFD_CLOEXEC."""
+CLOCK_MONOTONIC = 1
+TFD_TIMER_ABSTIME = 1
+LIBC = ctypes.CDLL(None)
+
+Answered = asyncio.Future[bool]
+CONNECTION_REUSED = ContextVar("CONNECTION_REUSED", default=False)
+
+
+class Timer:
+    """Wakes a coroutine to some ten microseconds with Linux's timerfd, else to a millisecond.
+
+    An event loop's own timers are up to a millisecond late, which is a short answer's time.
+    Python has os.timerfd_create from 3.13 on.
+    """
+
+    def __init__(self) -> None:
+        create = getattr(LIBC, "timerfd_create", None) if sys.platform == "linux" else None
+        self._file = -1 if create is None else int(create(CLOCK_MONOTONIC, TFD_FLAGS))
+        self._wake = asyncio.Event()
+        if self._file >= 0:
+            asyncio.get_running_loop().add_reader(self._file, self._expire)
+
+    def _expire(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._file, 8)
+        self._wake.set()
+
+    async def sleep_until(self, moment: float) -> None:
+        """Return at a moment of the monotonic clock."""
+        if self._file < 0:
+            await asyncio.sleep(max(0.0, moment - time.monotonic()))
+            return
+        nanoseconds = max(1, int(moment * NANOSECONDS))
+        # struct itimerspec: no interval, then the absolute time.
+        value = (ctypes.c_long * 4)(0, 0, nanoseconds // NANOSECONDS, nanoseconds % NANOSECONDS)
+        self._wake.clear()
+        LIBC.timerfd_settime(self._file, TFD_TIMER_ABSTIME, ctypes.byref(value), None)
+        await self._wake.wait()
+
+    def close(self) -> None:
+        """Release the kernel's timer."""
+        if self._file >= 0:
+            asyncio.get_running_loop().remove_reader(self._file)
+            os.close(self._file)
+            self._file = -1
+
+
+def arrival_moments(phase: Phase, arrivals: Arrivals, seed: str) -> Iterator[float]:
+    """Yield the seconds into an open loop's phase at which requests are due."""
+    chance = random.Random(seed)
+    count = 0.5 if arrivals is Arrivals.even else chance.expovariate(1)
+    while (moment := phase.moment(count)) < phase.seconds:
+        yield moment
+        count += 1 if arrivals is Arrivals.even else chance.expovariate(1)
+
+
+def user_moments(phase: Phase) -> Iterator[float]:
+    """Yield the seconds into a closed loop's phase at which its users start."""
+    user = 0
+    while (moment := phase.spawned(user)) < phase.seconds:
+        yield moment
+        user += 1
+
+
+@dataclass(kw_only=True)
+class Driver:
+    """Sends requests over kept-alive connections, which stay open from phase to phase."""
+
+    session: aiohttp.ClientSession
+    url: URL
+    requests: Requests
+    arrivals: Arrivals
+    seed: int
+    connections: int
+    timeout_seconds: float
+    drain_seconds: float
+    phases: int = 0
+
+    async def run(
+        self, measurement: Measurement, halt: asyncio.Event, progress: Callable[[], None]
+    ) -> None:
+        """Run one phase; `progress` is called every second. `halt` ends it and drops the rest."""
+        run = _PhaseRun(driver=self, measurement=measurement)
+        self.phases += 1
+        try:
+            await run.run(halt, progress)
+        finally:
+            await run.cancel()
+            run.timer.close()
+
+
+@dataclass(kw_only=True)
+class _PhaseRun:
+    driver: Driver
+    measurement: Measurement
+    timer: Timer = field(default_factory=Timer)
+    begin: float = field(default_factory=time.monotonic)
+    due: asyncio.Queue[tuple[float, Answered | None]] = field(default_factory=asyncio.Queue)
+    """Moments at which requests were due, while they wait for a connection."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    senders: int = 0
+    idle: int = 0
+    users: int = 0
+    in_flight: int = 0
+    given_up: str | None = None
+
+    async def run(self, halt: asyncio.Event, progress: Callable[[], None]) -> None:
+        measurement, drain_seconds = self.measurement, self.driver.drain_seconds
+        end = self.begin + measurement.phase.seconds
+        is_open = measurement.phase.loop is Loop.open
+        clocks = (time.monotonic(), time.process_time())
+        second = measurement.start_second(0)
+        source = self._start(self._offer() if is_open else self._spawn())
+        now = time.monotonic()
+        while not source.done() or self.pending or (now < end and not is_open):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await halt.wait()
+            now = time.monotonic()
+            measurement.max_waiting = max(measurement.max_waiting, self.due.qsize())
+            if halt.is_set():
+                measurement.dropped = self.pending
+                break
+            if now > end + drain_seconds:
+                self.given_up = f"no answer within {drain_seconds:g} s of the phase's end"
+                break
+            if now >= self.begin + second.second + 1:
+                clocks = self._close_second(clocks)
+                progress()
+                second = measurement.start_second(int(now - self.begin))
+        await self.cancel()
+        self._close_second(clocks)
+        progress()
+
+    async def cancel(self) -> None:
+        """End every task; requests that were given up count as unanswered."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        while self.given_up is not None and not self.due.empty():
+            due, _ = self.due.get_nowait()
+            self.measurement.record_unanswered(self.given_up, due, due, time.monotonic())
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait or are under way."""
+        return self.in_flight + self.due.qsize()
+
+    def _close_second(self, since: tuple[float, float]) -> tuple[float, float]:
+        now, cpu = time.monotonic(), time.process_time()
+        second = self.measurement.seconds_seen[-1]
+        second.users, second.in_flight = self.users, self.in_flight
+        second.cpu_share = (cpu - since[1]) / max(now - since[0], 1e-6)
+        return now, cpu
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def _offer(self) -> None:
+        driver = self.driver
+        seed = f"{driver.seed} {driver.phases}"
+        moments = arrival_moments(self.measurement.phase, driver.arrivals, seed)
+        for number, moment in enumerate(moments):
+            due = self.begin + moment
+            if due > time.monotonic():
+                await self.timer.sleep_until(due)
+            elif number % BURST == 0:
+                await asyncio.sleep(0)
+            self.measurement.record_due(time.monotonic() - due)
+            self._submit(due, None)
+
+    async def _spawn(self) -> None:
+        for moment in user_moments(self.measurement.phase):
+            await self.timer.sleep_until(self.begin + moment)
+            self.users += 1
+            self._start(self._user())
+
+    async def _user(self) -> None:
+        end = self.begin + self.measurement.phase.seconds
+        while (due := time.monotonic()) < end:
+            self.measurement.record_due(None)
+            answered: Answered = asyncio.get_running_loop().create_future()
+            self._submit(due, answered)
+            if not await answered:
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+
+    def _submit(self, due: float, answered: Answered | None) -> None:
+        self.due.put_nowait((due, answered))
+        if self.due.qsize() > self.idle and self.senders < self.driver.connections:
+            self.senders += 1
+            self.idle += 1
+            self._start(self._send_due())
+
+    async def _send_due(self) -> None:
+        """Send due requests one after the other, as one connection does."""
+        while True:
+            due, answered = await self.due.get()
+            self.idle -= 1
+            is_answered = await self._exchange(due)
+            if answered is not None:
+                answered.set_result(is_answered)
+            self.idle += 1
+
+    async def _exchange(self, due: float) -> bool:
+        """Send one request and record its answer; return whether it was answered."""
+        measurement, sent = self.measurement, time.monotonic()
+        measurement.sent += 1
+        self.in_flight += 1
+        try:
+            status, body = await self._send(*self.driver.requests.next())
+        except TimeoutError:
+            reason = f"no answer within {self.driver.timeout_seconds:g} s"
+            measurement.record_unanswered(reason, due, sent, time.monotonic())
+            return False
+        except asyncio.CancelledError:
+            if self.given_up is not None:
+                measurement.record_unanswered(self.given_up, due, sent, time.monotonic())
+            raise
+        except aiohttp.ClientError as error:
+            measurement.record_error(_reason(error))
+            return False
+        finally:
+            self.in_flight -= 1
+        if status == 200:
+            measurement.record_answer(due, sent, time.monotonic())
+        else:
+            measurement.record_error(refusal(status, body))
+        return status == 200
+
+    async def _send(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Send a request, once more if the server closed the idle connection it was sent over."""
+        CONNECTION_REUSED.set(False)
+        try:
+            return await self._post(data, headers)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not CONNECTION_REUSED.get():
+                raise
+            self.measurement.reconnected += 1
+            return await self._post(data, headers)
+
+    async def _post(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        driver = self.driver
+        async with driver.session.post(
+            driver.url, data=data, headers=headers, allow_redirects=False
+        ) as response:
+            body = await response.read()
+            return response.status, b"" if response.status == 200 else body[:ERROR_BYTES]
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Notes whether a request's connection was used before.
+
+    aiohttp's own tracing does the same and takes some 30 % more of the processor.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *arguments: Any, **options: Any) -> Any:
+        connection = await super().connect(*arguments, **options)
+        CONNECTION_REUSED.set(connection.protocol in self._used)
+        self._used.add(connection.protocol)
+        return connection
+
+
+def _reason(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection: {error.os_error.strerror or error.os_error!r}"
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "connection lost: closed by the server"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is no HTTP ({error.message})"
+    return f"connection lost: {error or type(error).__name__}"
+
+
+@contextlib.asynccontextmanager
+async def open_driver(
+    destination: Destination, requests: Requests, **limits: Any
+) -> AsyncIterator[Driver]:
+    """Open a driver with its HTTP session; `limits` are the driver's other fields."""
+    async with aiohttp.ClientSession(
+        connector=_Connector(limit=limits["connections"], keepalive_timeout=60),
+        timeout=aiohttp.ClientTimeout(
+            total=limits["timeout_seconds"], sock_connect=CONNECT_SECONDS
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+    ) as session:
+        url = URL(destination.url, encoded=True)
+        yield Driver(session=session, url=url, requests=requests, **limits)

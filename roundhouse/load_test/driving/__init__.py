@@ -1,1 +1,0 @@
-"""The load processes: who starts them, how they send, what they count."""

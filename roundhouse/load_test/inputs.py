@@ -1,0 +1,178 @@
+"""Request bodies from a file: one text a line, label and text a line, or arrays by input name."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onboarding.arrays import array_headers
+from roundhouse.errors import RoundhouseError
+
+if TYPE_CHECKING:
+    from container.wire import Array
+
+MAX_BODIES = 2048
+MAX_BYTES = 64 * 1024 * 1024
+LABELS = "labels"
+ALLOWED = (
+    "allowed: .txt (a text a line), .tsv (label, tab, text), "
+    ".npz (arrays by input name, rows on axis 0)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """One request's body; `rows` of texts or tensors."""
+
+    data: bytes
+    content_type: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Request bodies with a description of their file."""
+
+    bodies: tuple[Body, ...]
+    rows_per_request: int
+    rows: str
+    """Noun of a row: texts or rows."""
+    description: str
+    sha256: str
+    """Of the file."""
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size of a body."""
+        return sum(len(body.data) for body in self.bodies) / len(self.bodies)
+
+
+def read_inputs(path: Path, *, rows_per_request: int, binary: bool | None) -> Inputs:
+    """Return the bodies of a file's rows, in its order; rows that fill no request are left out.
+
+    `binary` None is JSON for texts and the binary extension for arrays. Raises RoundhouseError.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RoundhouseError(f"--input {path}: {error.strerror}; {ALLOWED}.") from error
+    rows = "rows" if path.suffix == ".npz" else "texts"
+    if path.suffix == ".npz":
+        bodies, description = _array_bodies(path, data, rows_per_request, binary is not False)
+    elif path.suffix in (".txt", ".tsv"):
+        bodies, description = _text_bodies(path, data, rows_per_request, binary is True)
+    else:
+        raise RoundhouseError(f"--input {path}: is no file of texts or arrays; {ALLOWED}.")
+    return Inputs(
+        bodies=_limited(bodies),
+        rows_per_request=rows_per_request,
+        rows=rows,
+        description=description,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def arrays_in(data: bytes, path: Path) -> dict[str, Array]:
+    """Return the arrays of an .npz file except its labels. Raises RoundhouseError."""
+    import numpy as np
+
+    damaged = f"--input {path}: is a damaged .npz file; write it again with numpy.savez."
+    try:
+        array_headers(data)
+    except ValueError as error:
+        raise RoundhouseError(
+            f"--input {path}: {error}; write plain arrays with numpy.savez."
+        ) from error
+    except (EOFError, struct.error, zlib.error) as error:
+        raise RoundhouseError(damaged) from error
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if name != LABELS}
+    except Exception as error:
+        # A damaged file makes numpy raise anything, and advise to read it unsafely.
+        raise RoundhouseError(damaged) from error
+
+
+def _texts(data: bytes, path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in data.decode().splitlines()]
+    except UnicodeDecodeError as error:
+        raise RoundhouseError(
+            f"--input {path}: is not UTF-8 ({error.reason} at byte {error.start}); "
+            "write it as UTF-8."
+        ) from error
+    if path.suffix == ".tsv":
+        lines = [line.partition("\t")[2] for line in lines]
+    return [line for line in lines if line]
+
+
+def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
+    from container.wire import text_request
+
+    texts = _texts(data, path)
+    _require_rows(path, len(texts), count, "texts")
+    groups = [texts[start : start + count] for start in range(0, len(texts) - count + 1, count)]
+    words = sorted(len(text.split()) for group in groups for text in group)
+    description = (
+        f"{len(words):,} texts of {path.name}, {words[0]} to {words[-1]} words, "
+        f"{words[len(words) // 2]} in the median"
+    )
+    return [_body(text_request(group, binary=binary), count) for group in groups], description
+
+
+def _array_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
+    from container.wire import array_request
+
+    arrays = arrays_in(data, path)
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(lengths.values())) != 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise RoundhouseError(
+            f"--input {path}: needs arrays with the same number of rows on axis 0; "
+            f"it has {found or 'none'}."
+        )
+    rows = next(iter(lengths.values()))
+    _require_rows(path, rows, count, "rows")
+    try:
+        bodies = [
+            _body(
+                array_request(
+                    {n: a[start : start + count] for n, a in arrays.items()}, binary=binary
+                ),
+                count,
+            )
+            for start in range(0, rows - count + 1, count)
+        ]
+    except ValueError as error:
+        raise RoundhouseError(f"--input {path}: {error}") from error
+    shapes = ", ".join(f"{n} {list(array.shape[1:])} {array.dtype}" for n, array in arrays.items())
+    return bodies, f"{len(bodies) * count:,} rows of {path.name}: {shapes}"
+
+
+def _body(request: tuple[bytes, str], rows: int) -> Body:
+    return Body(data=request[0], content_type=request[1], rows=rows)
+
+
+def _require_rows(path: Path, rows: int, count: int, noun: str) -> None:
+    if rows < count:
+        raise RoundhouseError(
+            f"--input {path}: holds {rows} {noun}, a request takes {count}; "
+            "give more, or ask for fewer."
+        )
+
+
+def _limited(bodies: Sequence[Body]) -> tuple[Body, ...]:
+    kept: list[Body] = []
+    size = 0
+    for body in bodies[:MAX_BODIES]:
+        size += len(body.data)
+        if kept and size > MAX_BYTES:
+            break
+        kept.append(body)
+    return tuple(kept)

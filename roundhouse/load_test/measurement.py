@@ -1,0 +1,217 @@
+"""Measured latencies and counts of one phase of load."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hdrh.histogram import HdrHistogram
+
+from roundhouse.load_test.options import LatencyStop, Phase
+
+LONGEST_MICROSECONDS = 600_000_000
+DIGITS = 3
+SAMPLES_BEYOND = 10
+"""A percentile is shown when at least so many values lie beyond it: p99 of 1,000 values."""
+WINDOW_SECONDS = 3
+"""A latency stop looks at least at so many of the newest seconds."""
+MAX_ERROR_KINDS = 20
+OTHER_ERRORS = "other errors"
+# fmt: off
+CURVE = (
+    0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99,
+    99.995, 99.999,
+)
+# fmt: on
+
+
+def samples_needed(percentile: float) -> int:
+    """Return the number of values that a percentile needs."""
+    return math.ceil(round(SAMPLES_BEYOND / (1 - percentile / 100), 6))
+
+
+def exact_percentile(milliseconds: Sequence[float], percentile: float) -> float | None:
+    """Return a percentile of sorted values; None when too few lie beyond it."""
+    if len(milliseconds) < samples_needed(percentile):
+        return None
+    rank = math.ceil(percentile / 100 * len(milliseconds))
+    return milliseconds[max(rank - 1, 0)]
+
+
+class Latencies:
+    """An HDR histogram of durations, to three digits; above ten minutes counts as ten minutes."""
+
+    def __init__(self) -> None:
+        self._histogram = HdrHistogram(1, LONGEST_MICROSECONDS, DIGITS)
+
+    def __len__(self) -> int:
+        return int(self._histogram.get_total_count())
+
+    def record(self, seconds: float) -> None:
+        """Add one duration."""
+        self._histogram.record_value(min(max(round(seconds * 1e6), 1), LONGEST_MICROSECONDS))
+
+    def record_corrected(self, seconds: float, interval_seconds: float) -> None:
+        """Add a duration and those of the requests that it delayed, one interval less each."""
+        # Not record_corrected_value: it goes on below the interval, which HdrHistogram's own
+        # definition does not.
+        self.record(seconds)
+        missing = seconds - interval_seconds
+        while missing >= interval_seconds:
+            self.record(missing)
+            missing -= interval_seconds
+
+    def percentile(self, percentile: float) -> float | None:
+        """Return a percentile in milliseconds; None when too few values lie beyond it."""
+        if len(self) < samples_needed(percentile):
+            return None
+        return self.percentile_of_any(percentile)
+
+    def percentile_of_any(self, percentile: float) -> float:
+        """Return a percentile in milliseconds of however few values; NaN of none."""
+        if not len(self):
+            return math.nan
+        return float(self._histogram.get_value_at_percentile(percentile)) / 1000
+
+    @property
+    def longest_ms(self) -> float | None:
+        """The longest, to three digits; None of none."""
+        return float(self._histogram.get_max_value()) / 1000 if len(self) else None
+
+    @property
+    def mean_ms(self) -> float | None:
+        """The mean; None of none."""
+        return float(self._histogram.get_mean_value()) / 1000 if len(self) else None
+
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """(percentile, milliseconds) as far as there are enough values."""
+        known = (percentile for percentile in CURVE if len(self) >= samples_needed(percentile))
+        return tuple((percentile, self.percentile_of_any(percentile)) for percentile in known)
+
+
+@dataclass(kw_only=True)
+class Second:
+    """Counts of one second of a phase, and the latencies of the answers that came in it."""
+
+    second: int
+    intended: int = 0
+    answered: int = 0
+    errors: int = 0
+    users: int = 0
+    in_flight: int = 0
+    cpu_share: float = 0.0
+    milliseconds: list[float] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class Measurement:
+    """Counts and latencies of one phase.
+
+    `latency` counts from the moment a request was due, `service` from sending, `lag` is how late
+    the tool itself came to sending; `corrected` is a closed loop's, for an expected interval.
+    """
+
+    phase: Phase
+    expected_interval_seconds: float | None = None
+    seconds_seen: list[Second] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+    latency: Latencies = field(default_factory=Latencies)
+    service: Latencies = field(default_factory=Latencies)
+    lag: Latencies = field(default_factory=Latencies)
+    corrected: Latencies = field(default_factory=Latencies)
+    intended: int = 0
+    sent: int = 0
+    answered: int = 0
+    reconnected: int = 0
+    dropped: int = 0
+    max_waiting: int = 0
+    """Most requests that were due and waited for a connection."""
+    ended_early: str | None = None
+    """The reason why it did not last as long as it should."""
+
+    def start_second(self, number: int) -> Second:
+        """Begin a new second."""
+        self.seconds_seen.append(Second(second=number))
+        return self.seconds_seen[-1]
+
+    def record_due(self, lag_seconds: float | None) -> None:
+        """Count a request whose moment has come."""
+        self.intended += 1
+        self.seconds_seen[-1].intended += 1
+        if lag_seconds is not None:
+            self.lag.record(lag_seconds)
+
+    def record_answer(self, due: float, sent: float, now: float) -> None:
+        """Count an answer with status 200."""
+        self.answered += 1
+        self.seconds_seen[-1].answered += 1
+        self._record_durations(due, sent, now)
+
+    def record_error(self, reason: str) -> None:
+        """Count a refused or failed request."""
+        if reason not in self.errors and len(self.errors) >= MAX_ERROR_KINDS:
+            reason = OTHER_ERRORS
+        self.errors[reason] += 1
+        self.seconds_seen[-1].errors += 1
+
+    def record_unanswered(self, reason: str, due: float, sent: float, now: float) -> None:
+        """Count a request that was given up; leaving out the slowest would flatter."""
+        self.record_error(reason)
+        self._record_durations(due, sent, now)
+
+    def _record_durations(self, due: float, sent: float, now: float) -> None:
+        self.latency.record(now - due)
+        self.service.record(now - sent)
+        self.seconds_seen[-1].milliseconds.append((now - due) * 1000)
+        if self.expected_interval_seconds is not None:
+            self.corrected.record_corrected(now - sent, self.expected_interval_seconds)
+
+    @property
+    def failed(self) -> int:
+        """Requests without an answer of status 200."""
+        return sum(self.errors.values())
+
+    @property
+    def seconds(self) -> float:
+        """Length of the time in which requests were sent."""
+        if self.ended_early is None:
+            return self.phase.seconds
+        return min(self.phase.seconds, float(len(self.seconds_seen)))
+
+    @property
+    def sending_seconds(self) -> Sequence[Second]:
+        """The seconds in which requests were sent, without the wait for the last answers."""
+        return [second for second in self.seconds_seen if second.second < self.phase.seconds]
+
+    @property
+    def offered_per_second(self) -> float:
+        """Requests that were due."""
+        return self.intended / self.seconds if self.seconds else 0.0
+
+    @property
+    def answered_per_second(self) -> float:
+        """Answers while requests were sent."""
+        answered = sum(second.answered for second in self.sending_seconds)
+        return answered / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of one core that the load tool used, in the mean."""
+        shares = [second.cpu_share for second in self.sending_seconds]
+        return sum(shares) / len(shares) if shares else 0.0
+
+    def newest(self, percentile: float) -> float | None:
+        """Return a percentile, in milliseconds, of the fewest newest seconds that prove one."""
+        values: list[float] = []
+        for position, second in enumerate(reversed(self.seconds_seen), 1):
+            values += second.milliseconds
+            if position >= WINDOW_SECONDS and len(values) >= samples_needed(percentile):
+                return exact_percentile(sorted(values), percentile)
+        return None
+
+    def is_above(self, stop: LatencyStop) -> bool:
+        """Return whether a latency stop's condition is met now."""
+        newest = self.newest(stop.percentile)
+        return newest is not None and newest > stop.milliseconds

@@ -1,0 +1,212 @@
+"""`roundhouse bench ENDPOINT --record`: finds, holds and writes a capacity into the lock."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onboarding.deployment import Deployment, Target
+from onboarding.lock import ServedCapacity, record_capacity
+from onboarding.names import endpoint_name
+from roundhouse.errors import RoundhouseError
+from roundhouse.load_test.bench import LoadReport, run_bench
+from roundhouse.load_test.measurement import samples_needed
+from roundhouse.load_test.options import LoadOptions
+from roundhouse.load_test.result import LoadResult
+from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE, Outcome
+from roundhouse.load_test.served_engine import (
+    ServedEngine,
+    gpu_utilization_percent,
+    served_engine,
+)
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
+
+HOLD_SECONDS = 180.0
+"""Two whole minutes of metrics, wherever in a minute it begins."""
+MAX_HOLDS = 3
+SURPLUS = 1.15
+
+Bench = Callable[[Paths, Report, LoadOptions], LoadReport]
+Moment = datetime.datetime
+Utilization = Callable[..., float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A capacity, the lock it was written to, and the load test that held it."""
+
+    capacity: ServedCapacity
+    lock: Path
+    load_report: LoadReport
+
+    @property
+    def summary(self) -> str:
+        """What was recorded, in a sentence."""
+        capacity = self.capacity
+        percent = capacity.gpu_utilization_percent
+        gpu = "" if percent is None else f", its GPUs {percent:g} % busy"
+        return (
+            f"One {capacity.instance_type} answers {capacity.requests_per_second:.10g} requests "
+            f"a second with p{capacity.percentile:g} within {capacity.slo_ms:g} ms{gpu}."
+        )
+
+
+def record(
+    session: Session,
+    options: LoadOptions,
+    *,
+    run: Bench = run_bench,
+    utilization: Utilization = gpu_utilization_percent,
+    hold_seconds: float = HOLD_SECONDS,
+) -> Recorded:
+    """Measure a capacity and write it into the lock of the model behind the endpoint.
+
+    Raises RoundhouseError, and leaves the lock as it was, for what is no capacity of its engine.
+    The reports of its load tests stay in any case.
+    """
+    from roundhouse import invocation
+
+    options.require_consistent()
+    deployments = session.deployments()
+    _, target = invocation.address(deployments, str(options.endpoint), options.model)
+    deployment = next(each for each in deployments if target in each.targets)
+    folder = _lock_folder(session)
+    served = served_engine(session.clients, deployment, target)
+    search = run(session.paths, session.report, options)
+    _require_fit(search_fault(search.result), search)
+    held, begin, end = _hold(session, options, search, run, hold_seconds)
+    if served_engine(session.clients, deployment, target) != served:
+        raise RoundhouseError(
+            "--record: the endpoint changed during the load test; nothing was recorded, "
+            "measure it again."
+        )
+    percent = _gpu_percent(session, deployment, target, (begin, end), utilization)
+    capacity = _capacity(deployment, held.result, served, percent)
+    lock = record_capacity(folder, target.model.name, target.engine_key, capacity)
+    return Recorded(capacity=capacity, lock=lock, load_report=held)
+
+
+def search_fault(result: LoadResult) -> str | None:
+    """Return why a search did not find the highest rate within the SLO; None when it did."""
+    saturation = result.saturation
+    if result.broken_off:
+        return "the load test was broken off"
+    if saturation is None:
+        return "the load test searched for no saturation point"
+    if saturation.rate is None:
+        return "no rate held the SLO"
+    if result.chief_tool_limit is not None:
+        return f"the load tool was part of what it measured ({result.chief_tool_limit})"
+    if saturation.exact:
+        return None
+    doubtful = [p for p in result.phases if p.outcome not in (Outcome.held, Outcome.missed)]
+    reason = "".join(f" ({p.name}: {p.outcome}, {p.reason})" for p in doubtful[-1:])
+    return f"the highest rate was not found, only that {saturation.rate:g} a second holds{reason}"
+
+
+def hold_fault(result: LoadResult) -> str | None:
+    """Return why a rate was not held; None when it was."""
+    if result.broken_off:
+        return "the load test was broken off"
+    if result.chief_tool_limit is not None:
+        return f"the load tool was part of what it measured ({result.chief_tool_limit})"
+    (phase,) = result.phases
+    if phase.outcome == Outcome.held:
+        return None
+    return f"{phase.start:g} a second were not held for {phase.seconds:g} s ({phase.reason})"
+
+
+def _lock_folder(session: Session) -> Path:
+    """Return the folder of the environment's locks; the local cloud's must not be reviewed ones."""
+    folder = session.paths.tree / session.environment.locks
+    scratch = [path.resolve() for path in (session.paths.build, session.paths.tree / "build")]
+    if session.is_local and not any(folder.resolve().is_relative_to(path) for path in scratch):
+        raise RoundhouseError(
+            f"--record: {session.environment.locks}/ holds reviewed locks, and the local cloud's "
+            "speed is this machine's; measure an endpoint on AWS, or let "
+            f"environments/{session.environment.name}.yaml say `locks: build/local/locks`."
+        )
+    return folder
+
+
+def _hold(
+    session: Session, options: LoadOptions, search: LoadReport, run: Bench, hold_seconds: float
+) -> tuple[LoadReport, Moment, Moment]:
+    """Hold the rate for minutes, a little lower when it is not held: the search's steps are short."""
+    assert search.result.saturation is not None and search.result.saturation.rate is not None
+    rate, reason = search.result.saturation.rate, "nothing was held"
+    for _ in range(MAX_HOLDS):
+        needed = math.ceil(samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
+        seconds = max(hold_seconds, needed)
+        load = replace(
+            options,
+            rate=rate,
+            seconds=float(seconds),
+            slo=search.result.slo_ms,
+            first_rate=None,
+            record=False,
+        )
+        begin = datetime.datetime.now(datetime.UTC)
+        held = run(session.paths, session.report, load)
+        end = datetime.datetime.now(datetime.UTC)
+        fault = hold_fault(held.result)
+        if fault is None:
+            return held, max(begin, end - datetime.timedelta(seconds=seconds)), end
+        if held.result.broken_off:
+            _require_fit(fault, held)
+        rate, reason = rate / CLOSE_ENOUGH, fault
+    raise RoundhouseError(
+        f"--record: {reason}; nothing was recorded, and the reports are in {search.page.parent}."
+    )
+
+
+def _require_fit(fault: str | None, report: LoadReport) -> None:
+    if fault is not None:
+        raise RoundhouseError(
+            f"--record: {fault}; nothing was recorded, and the report is {report.page}."
+        )
+
+
+def _gpu_percent(
+    session: Session,
+    deployment: Deployment,
+    target: Target,
+    held: tuple[Moment, Moment],
+    utilization: Utilization,
+) -> float | None:
+    """Return the GPUs' utilization; None on a CPU, in the local cloud, and without a metric."""
+    from stacks.capacity.engine import gpus_used
+
+    gpus = gpus_used(deployment, target.instance_type)
+    if gpus == 0 or session.is_local:
+        return None
+    name = endpoint_name(deployment.environment, deployment.name)
+    with session.report.step("Reading the GPUs' utilization") as step:
+        percent = utilization(session.clients("cloudwatch"), name, gpus, *held)
+        step.done("no metric came" if percent is None else f"{percent:g} % of each")
+    return percent
+
+
+def _capacity(
+    deployment: Deployment, result: LoadResult, served: ServedEngine, percent: float | None
+) -> ServedCapacity:
+    (phase,) = result.phases
+    assert result.slo_ms is not None
+    return ServedCapacity(
+        # Rounded downward, as everything that is promised.
+        requests_per_second=max(math.floor(phase.start / served.instances * 1000), 1) / 1000,
+        rows_per_request=int(result.inputs["rows_per_request"]),
+        slo_ms=result.slo_ms,
+        percentile=SLO_PERCENTILE,
+        instance_type=served.instance_type,
+        server=deployment.server,
+        gpu_utilization_percent=percent,
+        endpoint=endpoint_name(deployment.environment, deployment.name),
+        date=result.circumstances.date[:10],
+        tool=f"roundhouse bench, held for {phase.seconds:g} s",
+    )

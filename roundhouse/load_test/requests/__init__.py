@@ -1,1 +1,0 @@
-"""What is sent, and where: bodies, destinations, signatures."""

@@ -1,0 +1,181 @@
+"""Verdicts on phases against an SLO, and the search for the highest rate that holds it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roundhouse.load_test.measurement import Measurement, samples_needed
+from roundhouse.load_test.numbers import milliseconds, per_second
+from roundhouse.load_test.options import Loop
+from roundhouse.text import quantity
+
+SLO_PERCENTILE = 99.0
+LOWER_PERCENTILES = (95.0, 50.0)
+"""Fewer answers prove these, and p99 is not below them."""
+BUSY_SHARE = 0.9
+"""Share of a core from which on the load tool is taken to be the limit."""
+LAG_SHARE = 0.2
+"""Share of the SLO, or of the latency, that the tool's own lateness may take."""
+MIN_LAG_MS = 1.0
+ANSWERED_SHARE = 0.98
+"""Share of the offered requests that must be answered while requests are sent."""
+MIN_PILED_UP = 20
+STEP_UP = 1.5
+STEP_DOWN = 0.5
+CLOSE_ENOUGH = 1.04
+MAX_STEPS = 30
+MIN_SHARE = 1 / 32
+"""Of the first rate: the search goes no lower."""
+
+
+class Outcome(StrEnum):
+    """Result of a phase against the SLO."""
+
+    held = "held"
+    missed = "missed"
+    unproven = "too few samples"
+    tool = "tool's limit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """An outcome with its reason."""
+
+    outcome: Outcome
+    reason: str
+
+
+def tool_limit(measurement: Measurement, slo_ms: float | None = None) -> str | None:
+    """Return why a phase's numbers are the load tool's own; None when they are the server's."""
+    if measurement.cpu_share > BUSY_SHARE:
+        return f"the load tool used {measurement.cpu_share:.0%} of a core"
+    lag = measurement.lag.percentile(SLO_PERCENTILE)
+    latency = measurement.latency.percentile(SLO_PERCENTILE)
+    if lag is None or latency is None:
+        return None
+    allowed = max(MIN_LAG_MS, LAG_SHARE * (latency if slo_ms is None else min(slo_ms, latency)))
+    return f"its own p99 lag was {milliseconds(lag)}" if lag > allowed else None
+
+
+def verdict(measurement: Measurement, slo_ms: float) -> Verdict:
+    """Return whether p99 is within the SLO, without errors, pile-up, or too few samples."""
+    reason = _miss(measurement, slo_ms)
+    limit = tool_limit(measurement, slo_ms)
+    if reason is not None:
+        if limit is None or _server_missed(measurement, slo_ms):
+            return Verdict(outcome=Outcome.missed, reason=reason)
+        return Verdict(outcome=Outcome.tool, reason=limit)
+    p99 = measurement.latency.percentile(SLO_PERCENTILE)
+    if p99 is None:
+        answers = quantity(len(measurement.latency), "answer")
+        needed = samples_needed(SLO_PERCENTILE)
+        return Verdict(outcome=Outcome.unproven, reason=f"{answers}; p99 needs {needed:,}")
+    return Verdict(outcome=Outcome.held, reason=f"p99 {milliseconds(p99)} within {slo_ms:g} ms")
+
+
+def _server_missed(measurement: Measurement, slo_ms: float) -> bool:
+    service = measurement.service.percentile(SLO_PERCENTILE)
+    slow = service is not None and service > slo_ms and measurement.cpu_share <= BUSY_SHARE
+    return measurement.failed > 0 or slow
+
+
+def _miss(measurement: Measurement, slo_ms: float) -> str | None:
+    if measurement.failed:
+        worst, _ = measurement.errors.most_common(1)[0]
+        return f"{quantity(measurement.failed, 'error')}: {worst}"
+    if measurement.ended_early is not None:
+        return measurement.ended_early
+    p99 = measurement.latency.percentile(SLO_PERCENTILE)
+    if p99 is not None and p99 > slo_ms:
+        return f"p99 {milliseconds(p99)} above {slo_ms:g} ms"
+    for percentile in LOWER_PERCENTILES if p99 is None else ():
+        latency = measurement.latency.percentile(percentile)
+        if latency is not None and latency > slo_ms:
+            return f"even p{percentile:g} {milliseconds(latency)} is above {slo_ms:g} ms"
+    unanswered = measurement.intended - sum(s.answered for s in measurement.sending_seconds)
+    allowed = max(MIN_PILED_UP, (1 - ANSWERED_SHARE) * measurement.intended)
+    if measurement.phase.loop is Loop.open and unanswered > allowed:
+        offered = per_second(measurement.offered_per_second)
+        answered = per_second(measurement.answered_per_second)
+        return f"{answered} of {offered} a second were answered: requests piled up"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the search: the rate offered and its outcome."""
+
+    rate: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The highest rate that held and the lowest that missed; None where there is none."""
+
+    held: float | None
+    missed: float | None
+
+    @property
+    def close(self) -> bool:
+        """Whether both are known and lie close together."""
+        known = self.held is not None and self.missed is not None
+        return known and (self.missed or 0) <= (self.held or 0) * CLOSE_ENOUGH
+
+
+def bounds(steps: Sequence[Step]) -> Bounds:
+    """Return the bounds: a rate counts by the majority of its steps, below the lowest miss."""
+    scores = _scores(steps)
+    missed = min((rate for rate, score in scores.items() if score < 0), default=None)
+    held = [rate for rate, s in scores.items() if s > 0 and (missed is None or rate < missed)]
+    return Bounds(held=max(held, default=None), missed=missed)
+
+
+def next_rate(steps: Sequence[Step], first: float) -> float | None:
+    """Return the rate of the next step; None when the search is over.
+
+    The two rates that are reported, the highest held and the lowest missed, have two steps of the
+    same outcome each: one bad or one good moment of a shared machine decides neither.
+    """
+    if not steps:
+        return first
+    if len(steps) >= MAX_STEPS or steps[-1].outcome is Outcome.unproven:
+        return None
+    scores = _scores(steps)
+    last = steps[-1].rate
+    if scores[last] in (0, -1) and not _decided(steps, last):
+        return last
+    known = bounds(steps)
+    if known.missed is None:
+        return None if known.held is None else known.held * STEP_UP
+    if known.held is None:
+        lower = known.missed * STEP_DOWN
+        return lower if lower >= first * MIN_SHARE else None
+    if not known.close:
+        return math.sqrt(known.held * known.missed)
+    return None if _decided(steps, known.held) else known.held
+
+
+def is_exact(steps: Sequence[Step]) -> bool:
+    """Return whether the bounds are close, decided, and the miss is the server's own."""
+    known = bounds(steps)
+    if known.held is None or known.missed is None or not known.close:
+        return False
+    missed = any(s.rate == known.missed and s.outcome is Outcome.missed for s in steps)
+    return missed and _decided(steps, known.held) and _decided(steps, known.missed)
+
+
+def _scores(steps: Sequence[Step]) -> Counter[float]:
+    scores: Counter[float] = Counter()
+    for step in steps:
+        scores[step.rate] += 1 if step.outcome is Outcome.held else -1
+    return scores
+
+
+def _decided(steps: Sequence[Step], rate: float) -> bool:
+    held = [step.outcome is Outcome.held for step in steps if step.rate == rate]
+    return max(held.count(True), held.count(False)) >= 2

@@ -1,0 +1,1 @@
+"""Reports as HTML: load tests and dashboards."""

@@ -1,0 +1,136 @@
+"""An endpoint as SageMaker describes it, over a tree of its own with one built engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+from rich.console import Console
+
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.names import artifact_bucket, engine_archive_path
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
+from tests.unit.roundhouse.engines import copied_tree, entry_for
+
+
+class SageMaker:
+    """Describes one endpoint; `changes` replace what it says of it, and a second description may
+    differ.
+    """
+
+    def __init__(self, deployment, target, **changes):
+        entry, bucket = target.lock_entry, artifact_bucket(deployment.environment)
+        self.endpoint = {"EndpointStatus": "InService", "EndpointConfigName": "c-1"}
+        self.endpoint["ProductionVariants"] = [
+            {"CurrentInstanceCount": 1, "DesiredInstanceCount": 1}
+        ]
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": "m",
+            "InstanceType": target.instance_type.name,
+        }
+        self.config = {"ProductionVariants": [variant]}
+        url = f"s3://{bucket}/{engine_archive_path(target.engine_key)}"
+        digest = "d" * 64 if entry is None else entry.archive.manifest_sha256
+        container = {"ModelDataUrl": url, "Environment": {"ROUNDHOUSE_MANIFEST_SHA256": digest}}
+        self.model = {"PrimaryContainer": container}
+        self.later = {}
+        self.asked = 0
+        for name, value in changes.items():
+            setattr(self, name, {**getattr(self, name), **value})
+
+    def describe_endpoint(self, EndpointName):
+        self.asked += 1
+        return {**self.endpoint, **(self.later if self.asked > 1 else {})}
+
+    def describe_endpoint_config(self, EndpointConfigName):
+        return self.config
+
+    def describe_model(self, ModelName):
+        return self.model
+
+
+class S3:
+    def __init__(self, record):
+        self.record = record
+
+    def get_object(self, Bucket, Key):
+        return {"Body": io.BytesIO(self.record)}
+
+
+@dataclasses.dataclass
+class Served:
+    """A tree of its own with one built engine, and the session of one environment over it."""
+
+    root: object
+    deployment: object
+    target: object
+    clients: dict
+
+    @property
+    def session(self):
+        paths = Paths(code=self.root, tree=self.root, build=self.root / "build")
+        return Session(
+            paths=paths,
+            environment=self.deployment.environment,
+            variables={},
+            clients=self.clients.__getitem__,
+            run=None,
+            report=Report(console=Console(quiet=True)),
+        )
+
+    @property
+    def lock(self):
+        return read_lock(self.root / self.deployment.environment.locks, self.target.model.name)
+
+    @property
+    def capacity(self):
+        entry = self.lock.engines.get(self.target.engine_key)
+        return None if entry is None else entry.capacity
+
+
+def served(
+    root, environment="dev", endpoint="sentence-embedder", model=None, *, build=True, changes=None
+):
+    copied_tree(root)
+
+    def found():
+        deployment = next(
+            each for each in deployments(read_tree(root), environment) if each.name == endpoint
+        )
+        return deployment, next(
+            each for each in deployment.targets if model in (None, each.model.name)
+        )
+
+    deployment, target = found()
+    if build:
+        write_lock_entry(
+            root / deployment.environment.locks, target.model.name, entry_for(deployment, target)
+        )
+        deployment, target = found()
+    sagemaker = SageMaker(deployment, target, **({} if changes is None else changes))
+    record = b"{}" if target.lock_entry is None else target.lock_entry.model_dump_json().encode()
+    return Served(
+        root=root,
+        deployment=deployment,
+        target=target,
+        clients={"sagemaker": sagemaker, "s3": S3(record), "cloudwatch": None},
+    )
+
+
+def served_tree(root, environment):
+    """A deployment over the tree as it stands."""
+    deployment = next(
+        each
+        for each in deployments(read_tree(root), environment)
+        if each.name == "sentence-embedder"
+    )
+    (target,) = deployment.targets
+    write_lock_entry(
+        root / deployment.environment.locks, target.model.name, entry_for(deployment, target)
+    )
+    return Served(root=root, deployment=deployment, target=target, clients={"sagemaker": None})

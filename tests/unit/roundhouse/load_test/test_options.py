@@ -1,0 +1,229 @@
+"""What the command line may ask for, and what that comes to."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from roundhouse.errors import NotReadyError, RoundhouseError
+from roundhouse.load_test.options import (
+    LatencyStop,
+    LoadOptions,
+    Loop,
+    Phase,
+    parse_latency_stop,
+    parse_phase,
+)
+from roundhouse.load_test.subject import load_test
+from roundhouse.paths import find_paths
+from roundhouse.report import Report
+from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
+
+URL = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory):
+    return find_paths(REPOSITORY, copied_tree(tmp_path_factory.mktemp("tree")))
+
+
+def ordered(at, **options):
+    return load_test(at, Report(console=Console(quiet=True)), LoadOptions(**options))
+
+
+def test_without_a_load_the_saturation_point_is_searched_for():
+    assert LoadOptions(url=URL).phases() == ()
+
+
+def test_a_rate_is_an_open_loop_of_one_phase():
+    (found,) = LoadOptions(url=URL, rate=50.0, spawn=60.0, seconds=10.0).phases()
+    assert (found.loop, found.start, found.spawn, found.seconds) == (Loop.open, 50, 60, 10)
+
+
+def test_a_closed_loop_has_users():
+    (found,) = LoadOptions(url=URL, closed_loop=True).phases()
+    assert (found.loop, found.start, found.seconds) == (Loop.closed, 8, 30)
+    texts = ("start=1,seconds=5", "start=2,spawn=60,seconds=5")
+    found = LoadOptions(url=URL, closed_loop=True, phase=texts).phases()
+    assert [(each.name, each.start, each.loop) for each in found] == [
+        ("phase 1", 1, Loop.closed),
+        ("phase 2", 2, Loop.closed),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "ENDPOINT or --url"),
+        ({"url": URL, "endpoint": "e"}, "ENDPOINT or --url"),
+        ({"endpoint": "e"}, "--env"),
+        ({"url": URL, "closed_loop": True, "rate": 5.0}, "a closed loop has no rate"),
+        ({"url": URL, "users": 5}, "belongs to --closed-loop"),
+        (
+            {"url": URL, "rate": 1.0, "phase": ("start=1,seconds=1",)},
+            "has start, spawn and seconds itself",
+        ),
+        ({"url": URL, "seconds": 5.0}, "the search has --step-seconds"),
+        ({"url": URL, "stop": "p99=5"}, "the search stops by itself"),
+        ({"url": URL, "rate": 1.0, "first_rate": 5.0}, "belongs to the search"),
+        (
+            {"url": URL, "rate": 1.0, "expected_interval": 5.0},
+            "an open loop needs no correction",
+        ),
+        ({"url": URL, "env": "dev"}, "--env: belongs to an ENDPOINT"),
+        ({"url": URL, "rate": float("nan")}, "--rate: nan is not allowed; give a finite number"),
+        ({"url": URL, "slo": float("inf")}, "--slo: inf is not allowed; give a finite number"),
+        (
+            {"url": URL, "warm_up": float("inf")},
+            "--warm-up: inf is not allowed; give a finite number",
+        ),
+    ],
+)
+def test_refuses_wishes_that_exclude_each_other(options, message):
+    with pytest.raises(RoundhouseError, match=message):
+        LoadOptions(**options).require_consistent()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0.0}, r"--rate 0: sends nothing"),
+        (
+            {"phase": ("start=0,seconds=5",), "rate": None},
+            "--phase 'start=0,seconds=5': sends nothing",
+        ),
+        (
+            {"rate": 1e308},
+            r"--rate 1e\+308: comes to 1e\+308 requests a second; at most 100,000 can be sent",
+        ),
+        ({"rate": 5.0, "spawn": 1e300}, r"--rate 5 --spawn 1e\+300 --seconds 30: comes to"),
+        (
+            {"closed_loop": True, "users": 100_001},
+            r"--users 100001: comes to 100,001 users; at most",
+        ),
+        (
+            {"phase": ("start=1,spawn=1e9,seconds=60",), "rate": None},
+            r"--phase 'start=1,spawn=1e9,seconds=60': comes to",
+        ),
+    ],
+)
+def test_refuses_a_load_of_nothing_and_one_that_no_memory_holds(options, message):
+    with pytest.raises(RoundhouseError, match=message):
+        LoadOptions(url=URL, **{"closed_loop": "phases" in options} | options).phases()
+
+
+def test_refuses_a_first_rate_that_no_memory_holds():
+    with pytest.raises(RoundhouseError, match="--first-rate: at most 100,000"):
+        LoadOptions(url=URL, first_rate=1e6).require_consistent()
+
+
+def test_a_bare_server_takes_a_models_inputs_and_slo(at):
+    found = ordered(at, url=URL, model="sentence-embedder")
+    assert (found.slo_ms, found.destination.url, found.destination.region) == (
+        50,
+        f"{URL}/invocations",
+        None,
+    )
+    assert "validation-sentences.txt" in found.inputs.description
+    assert ordered(at, url=URL, model="sentence-embedder", slo=7.0).slo_ms == 7
+
+
+def test_a_shared_endpoints_slo_is_its_models(at):
+    text = (at.tree / "endpoints" / "text-shared.yaml").read_text()
+    expected = next(
+        (float(line.split()[1]) for line in text.splitlines() if "latency_slo_ms" in line), None
+    )
+    assert ordered(at, url=URL, model="sentence-embedder-int8", rate=1.0).slo_ms == expected
+
+
+def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp_path):
+    tree = copied_tree(tmp_path)
+    own = (tree / "models" / "sentence-embedder.yaml").read_text()
+    joined = own[: own.index("\nserving:")].replace("name: sentence-embedder ", "name: candidate ")
+    (tree / "models" / "candidate.yaml").write_text(
+        f"{joined}\nendpoint: {{joins: sentence-embedder}}\n"
+    )
+    assert ordered(find_paths(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
+
+
+def test_refuses_a_search_without_an_slo(at, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(RoundhouseError, match="give --slo"):
+        ordered(at, url=URL, input=tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 1.0}, "give --input FILE, or --model"),
+        ({"model": "nothing"}, "no such model; allowed"),
+    ],
+)
+def test_refuses_a_bare_server_without_inputs(at, options, message):
+    with pytest.raises(RoundhouseError, match=message):
+        ordered(at, url=URL, **options)
+
+
+def test_refuses_an_endpoint_of_a_cloud_that_is_not_there(at, tmp_path):
+    apart = find_paths(REPOSITORY, at.tree)
+    with pytest.raises(NotReadyError, match="The local cloud is not up"):
+        load_test(
+            type(apart)(code=apart.code, tree=apart.tree, build=tmp_path),
+            Report(console=Console(quiet=True)),
+            LoadOptions(endpoint="sentence-embedder", env="local"),
+        )
+
+
+def a_phase(**changes):
+    return Phase(**{"name": "phase 1", "loop": Loop.open, "start": 10.0, "seconds": 60.0} | changes)
+
+
+@given(start=st.floats(0.1, 1e4), spawn=st.floats(0, 1e4), seconds=st.floats(0.1, 600))
+def test_as_many_requests_are_due_by_a_moment_as_the_rate_has_come_to(start, spawn, seconds):
+    count = start * seconds + spawn / 60 * seconds**2 / 2
+    assert a_phase(start=start, spawn=spawn).moment(count) == pytest.approx(seconds, rel=1e-6)
+
+
+def test_a_phase_that_begins_at_nothing_ramps_up():
+    found = a_phase(start=0.0, spawn=120.0)
+    assert found.moment(1) == pytest.approx(1.0)
+    assert found.highest == 120.0
+    assert a_phase(start=0.0).moment(1) == math.inf
+
+
+def test_users_come_at_the_spawn_rate_of_inference_recommender():
+    found = a_phase(loop=Loop.closed, start=2.0, spawn=30.0)
+    assert [found.spawned(user) for user in range(5)] == [0, 0, 2, 4, 6]
+    assert a_phase(loop=Loop.closed, start=2.0).spawned(2) == math.inf
+
+
+def test_phases_and_stops_are_read_as_they_are_written():
+    assert parse_phase("start=1, spawn=60,seconds=120", Loop.closed, 2) == Phase(
+        name="phase 2", loop=Loop.closed, start=1, spawn=60, seconds=120
+    )
+    assert parse_phase("seconds=5,start=2.5", Loop.open, 1).spawn == 0
+    assert parse_latency_stop("p99.9=250") == LatencyStop(percentile=99.9, milliseconds=250)
+
+
+NONE = (
+    "", "start=1", "start=1,seconds=0", "start=-1,seconds=5", "start=x,seconds=5", "start=1,seconds=5,users=3",
+    "start=1.5,seconds=5", "start=1,start=1,seconds=5", "start=1,seconds=nan", "start=1,seconds=inf",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_refuses_a_phase_that_is_none(text):
+    with pytest.raises(RoundhouseError, match="write start=NUMBER,spawn=NUMBER,seconds=NUMBER"):
+        parse_phase(text, Loop.closed, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "p99", "99=5", "p100=5", "p0=5", "p99=0", "p99=x", "p99=inf", "pnan=5"]
+)
+def test_refuses_a_stop_that_is_none(text):
+    with pytest.raises(RoundhouseError, match="such as p99=200"):
+        parse_latency_stop(text)
