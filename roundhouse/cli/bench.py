@@ -111,9 +111,10 @@ def bench(
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
-    """Load an endpoint or a server; exit code 6 when the SLO is missed.
+    """Load an endpoint or a server.
 
-    By default: finds the highest rate that holds the SLO. Leaves a report as HTML and JSON.
+    By default: finds the highest rate that holds the SLO. Leaves a report as HTML and JSON. Exit
+    code 6 says that the SLO was missed.
     """
     from roundhouse.errors import RoundhouseError
     from roundhouse.paths import current_paths
