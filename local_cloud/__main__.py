@@ -47,8 +47,9 @@ def main() -> None:
 
 
 def _serve(settings: Settings) -> None:
-    """Serves, then leaves at once: threads that still wait for a server or a build have nothing
-    left to wait for.
+    """Serves, then leaves at once.
+
+    Threads that still wait for a server or a build have nothing left to wait for.
     """
     from local_cloud.ministack.hooks import HookError, check_hooks
 

@@ -13,8 +13,9 @@ ADDRESS_FILE = "cloud.json"
 
 @dataclass(frozen=True, kw_only=True)
 class CloudAddress:
-    """A running local cloud: its process, told apart from a later one with the same pid, its
-    endpoint, and its pace.
+    """A running local cloud.
+
+    Its process, told apart from a later one with the same pid, its endpoint, and its pace.
     """
 
     pid: int
@@ -50,8 +51,9 @@ def own_address(port: int, seconds_per_minute: float) -> CloudAddress:
 
 
 def is_alive(address: CloudAddress) -> bool:
-    """Whether the very process of the address still runs; a later process with its pid does not
-    count.
+    """Whether the very process of the address still runs.
+
+    A later process with its pid does not count.
     """
     return process_start(address.pid) == address.pid_started
 

@@ -1,5 +1,6 @@
-"""The local cloud's minutes: when one ends, what was gathered is published, alarms are evaluated,
-and scaling acts.
+"""The local cloud's minutes.
+
+When one ends, what was gathered is published, alarms are evaluated, and scaling acts.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from local_cloud.settings import Settings
 
 SHORTEST_STEP_SECONDS = 0.05
 KEPT_MINUTES, KEPT_SECONDS = 180, 3600.0
-"""CloudWatch keeps fine datapoints for three hours; where minutes are short an hour of real time is
-kept.
+"""CloudWatch keeps fine datapoints for three hours.
+
+Where minutes are short an hour of real time is kept.
 """
 logger = logging.getLogger("roundhouse.clock")
 
 
 class Clock:
-    """Steps through the minutes in a thread of its own; a sixth of a minute is the finest that
-    anything is published in.
+    """Steps through the minutes in a thread of its own.
+
+    A sixth of a minute is the finest that anything is published in.
     """
 
     def __init__(self, settings: Settings, endpoints: Endpoints, autoscaler: Autoscaler) -> None:

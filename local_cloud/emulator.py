@@ -127,8 +127,9 @@ def _add_service(emulator: Any, name: str, handler: Any) -> None:
 
 
 def _sagemaker(control_plane: Any, runtime: Any) -> Any:
-    """The control plane and the runtime share their signature's service name; the path tells them
-    apart.
+    """The control plane and the runtime share their signature's service name.
+
+    The path tells them apart.
     """
     threads = ThreadPoolExecutor(max_workers=INVOCATION_THREADS, thread_name_prefix="invocation")
 

@@ -44,16 +44,18 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
 
 
 def find(state: Path) -> CloudAddress | None:
-    """The local cloud that runs in this state folder; None when none does, whatever files a killed
-    one left.
+    """The local cloud that runs in this state folder.
+
+    None when none does, whatever files a killed one left.
     """
     address = read_address(state)
     return address if address is not None and is_alive(address) else None
 
 
 def stop(state: Path) -> bool:
-    """Stops the local cloud of a state folder and removes what it made there; False when nothing
-    was there.
+    """Stops the local cloud of a state folder and removes what it made there.
+
+    False when nothing was there.
     """
     address = read_address(state)
     if address is not None:
@@ -68,8 +70,9 @@ def stop(state: Path) -> bool:
 def environment(
     address: CloudAddress, account: str = "000000000000", region: str = "us-east-1"
 ) -> dict[str, str]:
-    """The variables that point an AWS client at the local cloud; a 12-digit access key is the
-    account.
+    """The variables that point an AWS client at the local cloud.
+
+    A 12-digit access key is the account.
     """
     return {
         "AWS_ENDPOINT_URL": address.endpoint_url,
@@ -88,8 +91,9 @@ def client_environment(
     account: str = "000000000000",
     region: str = "us-east-1",
 ) -> dict[str, str]:
-    """A whole environment for a client process: the inherited one without any AWS setting, then the
-    local cloud's.
+    """A whole environment for a client process.
+
+    The inherited one without any AWS setting, then the local cloud's.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
     return kept | _unproxied(inherited) | environment(address, account, region)
@@ -162,8 +166,9 @@ def _bound(port: int | None) -> socket.socket:
 
 
 def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
-    """Starts the cloud's process in its own session, so that it outlives this one; its words go to
-    cloud.log.
+    """Starts the cloud's process in its own session, so that it outlives this one.
+
+    Its words go to cloud.log.
     """
     python = root / ".venvs" / "cloud" / "bin" / "python"
     if not python.exists():
@@ -227,8 +232,9 @@ def _last_words(state: Path) -> str:
 
 
 def _end(address: CloudAddress) -> None:
-    """Asks the cloud's process to end, waits, and kills it when it does not; its children end with
-    it.
+    """Asks the cloud's process to end, waits, and kills it when it does not.
+
+    Its children end with it.
     """
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
         if not is_alive(address):

@@ -52,8 +52,9 @@ class Settings:
 
 
 def seconds_per_minute() -> float:
-    """How long a minute of AWS's waits takes in this process's local cloud, in seconds: 1 unless
-    the environment says more.
+    """How long a minute of AWS's waits takes in this process's local cloud, in seconds.
+
+    1 unless the environment says more.
     """
     given = os.environ.get(SECONDS_PER_MINUTE, "")
     try:
@@ -68,8 +69,9 @@ def seconds_per_minute() -> float:
 
 
 def package_index_environment() -> dict[str, str]:
-    """The variables that let a build reach package indexes as its user does: pip, uv, Node,
-    proxies, certificates.
+    """The variables that let a build reach package indexes as its user does.
+
+    Pip, uv, Node, proxies, certificates.
     """
     return {
         name: value
@@ -79,8 +81,9 @@ def package_index_environment() -> dict[str, str]:
 
 
 def configure_emulator(settings: Settings) -> None:
-    """Sets what MiniStack reads from the environment: loopback only, no Docker, no other listener,
-    nothing kept.
+    """Sets what MiniStack reads from the environment.
+
+    Loopback only, no Docker, no other listener, nothing kept.
     """
     os.environ.update(
         BIND_HOST="127.0.0.1",

@@ -1,3 +1,4 @@
-"""The parts of the local Application Auto Scaling: requests, records, schedules, alarms of
-policies, what they bring about.
+"""The parts of the local Application Auto Scaling.
+
+Requests, records, schedules, alarms of policies, what they bring about.
 """

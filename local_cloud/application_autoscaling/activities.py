@@ -1,5 +1,6 @@
-"""Scaling activities: begun with AWS's words, watched until the endpoint has done what was asked,
-and listed newest first.
+"""Scaling activities.
+
+Begun with AWS's words, watched until the endpoint has done what was asked, and listed newest first.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ def new_bounds(target: Target, cause: str) -> Activity:
 
 
 def keep(activities: MutableSequence[Activity], activity: Activity) -> None:
-    """Adds an activity in front; a repetition of the same reason not to scale takes the place of
-    the one before it.
+    """Adds an activity in front.
+
+    A repetition of the same reason not to scale takes the place of the one before it.
     """
     if activities and activity.not_scaled is not None:
         before = activities[0]

@@ -1,5 +1,6 @@
-"""What alarms and the clock bring about: a target's proposals weighed against each other, its
-bounds, what is suspended.
+"""What alarms and the clock bring about.
+
+A target's proposals weighed against each other, its bounds, what is suspended.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class Actor:
         kept: MutableSequence[Activity],
         now: float,
     ) -> None:
-        """Scales one target as its policies ask once their alarms have called on them; the largest
-        capacity wins.
+        """Scales one target as its policies ask once their alarms have called on them.
+
+        The largest capacity wins.
         """
         current, desired = activity.capacity(self.endpoints, target.key)
         known = {policy.arn: policy for policy in policies}
@@ -96,8 +98,9 @@ class Actor:
         current: int,
         now: float,
     ) -> int:
-        """What a proposal may ask for now: nothing less while another tracking policy is not ready
-        to scale in too.
+        """What a proposal may ask for now.
+
+        Nothing less while another tracking policy is not ready to scale in too.
         """
         desired = cooled(proposal, current, target.last, now)
         if desired >= current:

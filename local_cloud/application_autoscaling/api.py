@@ -1,5 +1,6 @@
-"""Application Auto Scaling's API: scalable targets, policies and scheduled actions of endpoint
-variants.
+"""Application Auto Scaling's API.
+
+Scalable targets, policies and scheduled actions of endpoint variants.
 """
 
 from __future__ import annotations

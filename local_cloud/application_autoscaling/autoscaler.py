@@ -1,5 +1,6 @@
-"""Application Auto Scaling at work: alarms call on policies, schedules fall due, and endpoints are
-scaled.
+"""Application Auto Scaling at work.
+
+Alarms call on policies, schedules fall due, and endpoints are scaled.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Autoscaler:
         )
 
     def called(self, action: str, alarm: Mapping[str, Any], found: Verdict) -> None:
-        """Takes an alarm's call on a policy; it is answered at the next step, together with the
-        other alarms' calls.
+        """Takes an alarm's call on a policy.
+
+        It is answered at the next step, together with the other alarms' calls.
         """
         if ":scalingPolicy:" in action:
             breach = Breach(

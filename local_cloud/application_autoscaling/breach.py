@@ -20,8 +20,9 @@ DEFAULT_COOLDOWN_SECONDS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Breach:
-    """An alarm in ALARM: the policy that it calls on, the datapoints that put it there, oldest
-    first, and its threshold.
+    """An alarm in ALARM.
+
+    The policy that it calls on, the datapoints that put it there, oldest first, and its threshold.
     """
 
     policy_arn: str

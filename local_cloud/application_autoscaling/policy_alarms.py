@@ -1,5 +1,6 @@
-"""The CloudWatch alarms of target tracking policies: made, named and described as Application Auto
-Scaling does.
+"""The CloudWatch alarms of target tracking policies.
+
+Made, named and described as Application Auto Scaling does.
 
 Above the target for 3 datapoints of a minute scales out; below 90 % of it for 15 minutes may scale
 in.
@@ -49,8 +50,9 @@ def alarm_arn(name: str) -> str:
 
 
 def policy_alarms(policy: Policy) -> list[Alarm]:
-    """The alarms that a target tracking policy needs: AlarmHigh, and AlarmLow unless scale-in is
-    disabled.
+    """The alarms that a target tracking policy needs.
+
+    AlarmHigh, and AlarmLow unless scale-in is disabled.
     """
     target, watched = (
         float(policy.configuration["TargetValue"]),

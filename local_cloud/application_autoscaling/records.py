@@ -1,5 +1,6 @@
-"""What Application Auto Scaling keeps: scalable targets, policies, scheduled actions and
-activities, each as it is described.
+"""What Application Auto Scaling keeps.
+
+Scalable targets, policies, scheduled actions and activities, each as it is described.
 """
 
 from __future__ import annotations

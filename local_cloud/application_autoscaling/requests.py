@@ -255,8 +255,9 @@ PAGE = 50
 
 
 def listed(request: Request, field: str, records: Iterable[Described]) -> Described:
-    """The records of a request's namespace, resource, dimension and names: one page, and the token
-    of the next.
+    """The records of a request's namespace, resource, dimension and names.
+
+    One page, and the token of the next.
     """
     namespace = request.get("ServiceNamespace")
     if namespace is None:

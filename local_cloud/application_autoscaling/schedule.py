@@ -93,8 +93,9 @@ class ScheduleError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Cron:
-    """A cron expression, read; `days` and `weekdays` stay words because L, W and # depend on the
-    month.
+    """A cron expression, read.
+
+    `days` and `weekdays` stay words because L, W and # depend on the month.
     """
 
     minutes: frozenset[int]

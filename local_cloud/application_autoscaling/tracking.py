@@ -1,5 +1,6 @@
-"""The arithmetic of Application Auto Scaling: what a metric asks for, which policy wins, what
-cool-downs allow; pure.
+"""The arithmetic of Application Auto Scaling.
+
+What a metric asks for, which policy wins, what cool-downs allow; pure.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def scale_in_metric(values: Sequence[float]) -> float:
 def step_capacity(
     configuration: Mapping[str, Any], current: int, values: Sequence[float], threshold: float
 ) -> int | None:
-    """What a step scaling policy asks for when its alarm's datapoints breach a threshold; None
-    where no step covers them.
+    """What a step scaling policy asks for when its alarm's datapoints breach a threshold.
+
+    None where no step covers them.
     """
     difference = (
         _aggregated(str(configuration.get("MetricAggregationType") or "Average"), values)
@@ -101,16 +103,18 @@ def _adjusted(configuration: Mapping[str, Any], current: int, adjustment: float)
 
 
 def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
-    """The proposal that takes effect: whoever asks for the most, also when all ask for less; None
-    where that changes nothing.
+    """The proposal that takes effect: whoever asks for the most, also when all ask for less.
+
+    None where that changes nothing.
     """
     most = max(proposals, key=lambda each: each.desired, default=None)
     return None if most is None or most.desired == current else most
 
 
 def cooled(proposal: Proposal, current: int, last: Change | None, now: float) -> int:
-    """What a proposal may ask for after the last change: within a cool-down only what goes beyond
-    it.
+    """What a proposal may ask for after the last change.
+
+    Within a cool-down only what goes beyond it.
 
     A scale-out that is still cooling counts toward the next one; a scale-in that is still cooling
     blocks the next one, and never

@@ -1,5 +1,6 @@
-"""CloudFormation types that MiniStack lacks: SageMaker, Application Auto Scaling, and alarms on
-metric math.
+"""CloudFormation types that MiniStack lacks.
+
+SageMaker, Application Auto Scaling, and alarms on metric math.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ class SageMakerTypes:
         self.endpoints, self.tags = control_plane.endpoints, control_plane.tags
 
     def named(self, kind: str, field: str, arn_kind: str) -> dict[str, Any]:
-        """Handlers of a type that is only ever created and deleted; its Ref is the ARN, its name an
-        attribute.
+        """Handlers of a type that is only ever created and deleted.
+
+        Its Ref is the ARN, its name an attribute.
         """
         actions = self.actions
 
@@ -104,8 +106,9 @@ class SageMakerTypes:
         return {"create": create, "update": update, "delete": delete}
 
     def create_endpoint(self, logical_id: str, properties: Properties, stack: str) -> Created:
-        """Creates an endpoint and waits until it answers; one that never does is removed and its
-        reason raised.
+        """Creates an endpoint and waits until it answers.
+
+        One that never does is removed and its reason raised.
         """
         name = _name(properties, "EndpointName", stack, logical_id)
         given = {field: value for field, value in properties.items() if field not in UPDATE_ONLY}
@@ -121,8 +124,9 @@ class SageMakerTypes:
     def update_endpoint(
         self, physical_id: str, old: Properties, new: Properties, stack: str
     ) -> Created:
-        """Puts the new endpoint config behind the endpoint and waits; on failure the old one still
-        answers.
+        """Puts the new endpoint config behind the endpoint and waits.
+
+        On failure the old one still answers.
         """
         name = _last(physical_id)
         self.tags.begin(physical_id, new.get("Tags"))
@@ -148,8 +152,9 @@ class SageMakerTypes:
         self.endpoints.wait(endpoint)
 
     def _settled(self, name: str) -> Endpoint | None:
-        """An endpoint once nothing is under way on it, such as its own scaling; None when there is
-        none.
+        """An endpoint once nothing is under way on it, such as its own scaling.
+
+        None when there is none.
         """
         endpoint: Endpoint | None = self.endpoints.endpoints.get(name)
         if endpoint is not None:
@@ -260,8 +265,9 @@ class ScalingTypes:
         }
 
     def put_target(self, properties: Properties) -> Created:
-        """Registers a target and its scheduled actions; its Ref is resource, dimension and
-        namespace.
+        """Registers a target and its scheduled actions.
+
+        Its Ref is resource, dimension and namespace.
         """
         said(self.scaling.declare, properties)
         identity = "|".join(

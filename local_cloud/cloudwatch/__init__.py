@@ -1,3 +1,4 @@
-"""The local CloudWatch beyond MiniStack's: values in distributions, metric math, alarms by AWS's
-rules.
+"""The local CloudWatch beyond MiniStack's.
+
+Values in distributions, metric math, alarms by AWS's rules.
 """

@@ -1,5 +1,6 @@
-"""CloudWatch's metric alarms, evaluated as AWS does once every period: percentiles, missing data, M
-out of N, metric math.
+"""CloudWatch's metric alarms, evaluated as AWS does once every period.
+
+Percentiles, missing data, M out of N, metric math.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def alarm_states(names: Sequence[str]) -> Mapping[str, str]:
 
 @dataclass(kw_only=True)
 class Alarms:
-    """All alarms of all accounts. `act` is called with an action, the alarm and its verdict at
-    every evaluation in ALARM.
+    """All alarms of all accounts.
+
+    `act` is called with an action, the alarm and its verdict at every evaluation in ALARM.
 
     `seconds_per_minute` is how long one of CloudWatch's minutes lasts. What requests count in a
     shortened minute is scaled to a
@@ -102,8 +104,9 @@ class Alarms:
         return self.seconds_per_minute / 60
 
     def _datapoints(self, alarm: Alarm, now: float) -> list[float | None]:
-        """The evaluation range's datapoints, oldest first; the period that has not ended is not
-        looked at.
+        """The evaluation range's datapoints, oldest first.
+
+        The period that has not ended is not looked at.
         """
         real = _period(alarm) * self.stretch
         end = int(now // real)
@@ -178,8 +181,9 @@ def _rule(alarm: Alarm) -> Rule:
 
 
 def _change(alarm: Alarm, found: Verdict) -> None:
-    """Moves an alarm to another state: its history, its notifications, and the composite alarms
-    above it.
+    """Moves an alarm to another state.
+
+    Its history, its notifications, and the composite alarms above it.
     """
     old, now = str(alarm["StateValue"]), int(time.time())
     alarm.update(

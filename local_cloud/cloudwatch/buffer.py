@@ -1,5 +1,6 @@
-"""Values on their way to CloudWatch, gathered by metric and slot of time: a thousand requests a
-second stay few points.
+"""Values on their way to CloudWatch, gathered by metric and slot of time.
+
+A thousand requests a second stay few points.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ Dimensions = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One CloudWatch metric of one account and region; `slot_seconds` is how long its values are
-    gathered.
+    """One CloudWatch metric of one account and region.
+
+    `slot_seconds` is how long its values are gathered.
     """
 
     account: str
@@ -29,8 +31,9 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """The values of one metric in one slot; `at` is when the first of them came, in seconds since
-    the epoch.
+    """The values of one metric in one slot.
+
+    `at` is when the first of them came, in seconds since the epoch.
     """
 
     metric: Metric
@@ -90,8 +93,9 @@ class Distribution:
         return sum(count for count, _ in self._bins.values())
 
     def weighted(self) -> Weighted:
-        """(value, how often) in ascending order: a bin's mean stands for its values, the extremes
-        stand for themselves.
+        """(value, how often) in ascending order.
+
+        A bin's mean stands for its values, the extremes stand for themselves.
         """
         bins, found = dict(self._bins), dict[float, float]()
         for extreme in (self.low, self.high)[: self.count]:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 EXTRA_DATAPOINTS = 2
-"""CloudWatch looks this much farther back than the evaluation periods; its examples look at 5 for
-3.
+"""CloudWatch looks this much farther back than the evaluation periods.
+
+Its examples look at 5 for 3.
 """
 OK, ALARM, INSUFFICIENT_DATA = "OK", "ALARM", "INSUFFICIENT_DATA"
 COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
@@ -75,8 +76,9 @@ def _state(
 
 
 def _without_data(rule: Rule, datapoints: Sequence[float | None], state: str) -> str:
-    """Missing stays missing, and whatever there is breaches: an alarm only when the oldest of it is
-    old enough.
+    """Missing stays missing, and whatever there is breaches.
+
+    An alarm only when the oldest of it is old enough.
     """
     ages = [age for age, value in enumerate(reversed(datapoints), start=1) if value is not None]
     if not ages:

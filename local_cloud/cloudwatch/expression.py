@@ -44,8 +44,9 @@ Tree = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Grounds:
-    """What an expression is computed over: metrics by id, the periods' starts, and what SEARCH
-    finds.
+    """What an expression is computed over.
+
+    Metrics by id, the periods' starts, and what SEARCH finds.
 
     `period` is in seconds as CloudWatch counts them, the one that PERIOD answers.
     """

@@ -1,5 +1,6 @@
-"""MiniStack's store of metrics: values put in, time series read out; import it only after MiniStack
-is configured.
+"""MiniStack's store of metrics: values put in, time series read out.
+
+Import it only after MiniStack is configured.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def put(gathered: Iterable[Gathered]) -> None:
 
 
 def series(question: Question, *, period: float, start: float, end: float) -> Series:
-    """A statistic by period, from `start` to before `end`, all in seconds; a period without data is
-    absent.
+    """A statistic by period, from `start` to before `end`, all in seconds.
+
+    A period without data is absent.
     """
     key = (question.namespace, question.name, cloudwatch._dims_key(dict(question.dimensions)))
     buckets: dict[int, list[dict[str, Any]]] = defaultdict(list)

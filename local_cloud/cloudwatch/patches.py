@@ -1,5 +1,6 @@
-"""Where MiniStack's CloudWatch answers otherwise than AWS: its handlers wrapped, none of its files
-touched.
+"""Where MiniStack's CloudWatch answers otherwise than AWS.
+
+Its handlers wrapped, none of its files touched.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""GetMetricData's queries: statistics and expressions that refer to each other, computed over one
-span of time.
+"""GetMetricData's queries.
+
+Statistics and expressions that refer to each other, computed over one span of time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """What queries are answered over. `read` gives a question's series by a period in CloudWatch's
-    seconds.
+    """What queries are answered over.
+
+    `read` gives a question's series by a period in CloudWatch's seconds.
 
     `stretch` is how many real seconds one of CloudWatch's lasts: 1 for a person's question, less
     for an alarm's where time runs

@@ -31,8 +31,9 @@ OPERATORS: dict[str, Number] = {
 
 
 def combined(operation: Number, left: Value, right: Value) -> Value:
-    """Two values under an operator: series meet where both have data, a scalar or series meets each
-    of a list's.
+    """Two values under an operator.
+
+    Series meet where both have data, a scalar or series meets each of a list's.
     """
     if isinstance(left, list) or isinstance(right, list):
         return _each(operation, left, right)
@@ -79,8 +80,9 @@ def _result(operation: Number, left: float, right: float) -> float | None:
 
 
 def gathered(reduce: Callable[[Sequence[float]], float], value: Value) -> Value:
-    """SUM and its like: a list becomes one series over whatever has data, a series becomes one
-    number.
+    """SUM and its like.
+
+    A list becomes one series over whatever has data, a series becomes one number.
     """
     if isinstance(value, list):
         times = sorted({at for each in value for at in each})
@@ -102,8 +104,9 @@ def mapped(change: Callable[[float], float], value: Value) -> Value:
 
 
 def chosen(condition: Value, then: Value, otherwise: Value) -> Value:
-    """IF: at each time the one or the other; no datapoint where the condition or the chosen one has
-    none.
+    """IF: at each time the one or the other.
+
+    No datapoint where the condition or the chosen one has none.
     """
     if isinstance(condition, list):
         raise MathError("IF takes a time series or a number as its condition, not a list")
@@ -120,8 +123,9 @@ def _at(value: Value, at: float) -> float | None:
 
 
 def filled(value: Value, fill: float | str, times: Sequence[float]) -> Value:
-    """FILL: every period has a value; a number, REPEAT of the last one, or LINEAR between its
-    neighbors.
+    """FILL: every period has a value.
+
+    A number, REPEAT of the last one, or LINEAR between its neighbors.
     """
     if isinstance(value, list):
         return [_filled(each, fill, times) for each in value]

@@ -66,8 +66,9 @@ class BuildRun:
         return self.folder / "build.log"
 
     def run(self) -> None:
-        """Runs all phases; the record ends SUCCEEDED, FAILED, TIMED_OUT or STOPPED whatever
-        happens.
+        """Runs all phases.
+
+        The record ends SUCCEEDED, FAILED, TIMED_OUT or STOPPED whatever happens.
         """
         status = "FAULT"
         try:

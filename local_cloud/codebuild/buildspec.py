@@ -1,5 +1,6 @@
-"""CodeBuild's buildspec: its phases as bash scripts that hand on variables and folder from one to
-the next.
+"""CodeBuild's buildspec.
+
+Its phases as bash scripts that hand on variables and folder from one to the next.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ def _commands(content: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def phase_script(phase: Phase, shell_folder: Path, succeeding: bool) -> str:
-    """The bash script of one phase: run with `bash -e`, it begins where the phase before it left
-    off.
+    """The bash script of one phase.
+
+    Run with `bash -e`, it begins where the phase before it left off.
     """
     exports, folder, progress = (
         shlex.quote(str(shell_folder / name)) for name in ("exports", "folder", "progress")

@@ -19,8 +19,9 @@ def s3_location(url: str) -> tuple[str, str]:
 
 
 def unpack_model(content: bytes, folder: Path, origin: str) -> None:
-    """Unpacks a tar.gz of plain files and folders; links, devices and paths that lead outside are
-    refused.
+    """Unpacks a tar.gz of plain files and folders.
+
+    Links, devices and paths that lead outside are refused.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

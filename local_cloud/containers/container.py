@@ -1,5 +1,6 @@
-"""A local container: one command in namespaces of its own, reached through connections that its
-launcher hands out.
+"""A local container.
+
+One command in namespaces of its own, reached through connections that its launcher hands out.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ logger = logging.getLogger("roundhouse.container")
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """What a container runs; `own_network` gives it a loopback of its own and nothing else to
-    reach.
+    """What a container runs.
+
+    `own_network` gives it a loopback of its own and nothing else to reach.
     """
 
     command: tuple[str, ...]
@@ -79,8 +81,9 @@ class Container:
 
 
 def start_container(spec: ContainerSpec, prefix: tuple[str, ...] | None = None) -> Container:
-    """Starts a container; without namespaces its server gets a free port on 127.0.0.1 instead, and
-    the log says so.
+    """Starts a container.
+
+    Without namespaces its server gets a free port on 127.0.0.1 instead, and the log says so.
     """
     prefix = namespaces(own_network=spec.own_network) if prefix is None else prefix
     isolated = spec.own_network and bool(prefix)
@@ -130,8 +133,9 @@ def _free_port() -> int:
 PID_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 NETWORK_NAMESPACE = ("--net", "--mount")
 TRIAL_SECONDS = 60
-"""Far beyond what a kernel takes that allows namespaces: whoever is taken for one that does not
-stays it.
+"""Far beyond what a kernel takes that allows namespaces.
+
+Whoever is taken for one that does not stays it.
 """
 
 # A process asks the kernel for a signal when its parent *thread* ends, so all are started by one
@@ -174,8 +178,9 @@ def _tie() -> tuple[str, ...]:
 
 @functools.cache
 def namespaces(*, own_network: bool) -> tuple[str, ...]:
-    """The command prefix that gives a process namespaces of its own; empty when this kernel allows
-    none.
+    """The command prefix that gives a process namespaces of its own.
+
+    Empty when this kernel allows none.
     """
     base = (*PID_NAMESPACE, *(NETWORK_NAMESPACE if own_network else ()))
     for prefix in ((*base, "--mount-proc"), base):

@@ -23,8 +23,9 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalImage:
-    """The local stand-in of one image: the environment whose programs come first, and the command
-    that serves or trains.
+    """The local stand-in of one image.
+
+    The environment whose programs come first, and the command that serves or trains.
     """
 
     environment_folder: Path
@@ -33,8 +34,9 @@ class LocalImage:
     startup_seconds: float | None = None
 
     def base_environment(self, root: Path) -> dict[str, str]:
-        """What a process of this image finds: its own programs first, the repository's packages,
-        nothing of the user's.
+        """What a process of this image finds.
+
+        Its own programs first, the repository's packages, nothing of the user's.
         """
         return {
             "PATH": f"{self.environment_folder}/bin:/usr/bin:/bin",
@@ -119,8 +121,9 @@ def _overrides(settings: Settings) -> dict[str, LocalImage]:
 def job_environment(
     image: LocalImage, settings: Settings, *, account: str, region: str, home: Path
 ) -> dict[str, str]:
-    """Variables of a build or a training job; nothing of the user's, and no source of ours: a job
-    brings its own.
+    """Variables of a build or a training job; nothing of the user's, and no source of ours.
+
+    A job brings its own.
     """
     base = {
         name: value

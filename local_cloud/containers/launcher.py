@@ -1,5 +1,6 @@
-"""The first process of a local container: readies its network, starts the server, and opens doors
-to it on request.
+"""The first process of a local container.
+
+Readies its network, starts the server, and opens doors to it on request.
 
 It runs as a script, with the standard library only. Over the control socket it understands three
 bytes: `c` sends back

@@ -1,5 +1,6 @@
-"""How many instances of each type the local cloud has: any number, unless a file in its state
-folder says otherwise.
+"""How many instances of each type the local cloud has.
+
+Any number, unless a file in its state folder says otherwise.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ SHORT = (
 
 
 class InsufficientCapacity(Exception):
-    """No instance of the asked-for types can be had; the message is SageMaker's, or says what is
-    wrong with the file.
+    """No instance of the asked-for types can be had.
+
+    The message is SageMaker's, or says what is wrong with the file.
     """
 
     def __init__(self, message: str = SHORT) -> None:

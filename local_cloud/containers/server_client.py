@@ -49,8 +49,9 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = 60,
     ) -> Response:
-        """One request and its answer; a connection that the server closed while idle is replaced
-        once, unseen.
+        """One request and its answer.
+
+        A connection that the server closed while idle is replaced once, unseen.
         """
         connection = self._taken(timeout_seconds)
         try:

@@ -1,5 +1,6 @@
-"""Stands for `serve` in our Triton image: its environment variables become a `tritonserver`
-command.
+"""Stands for `serve` in our Triton image.
+
+Its environment variables become a `tritonserver` command.
 
 It runs as a script in the Triton environment and becomes the server. Source:
 triton-inference-server/server,
@@ -97,8 +98,9 @@ def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables that Triton's SageMaker front end reads: when it is healthy, and a single-model
-    endpoint's model.
+    """The variables that Triton's SageMaker front end reads.
+
+    When it is healthy, and a single-model endpoint's model.
     """
     chosen = variables.get(INFERENCE_TYPE, "infer")
     if chosen not in INFERENCE_TYPES:
@@ -113,8 +115,9 @@ def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _ping_mode(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """The ping mode, which `serve` does not export: it reaches the server only where the variable
-    is in the environment.
+    """The ping mode, which `serve` does not export.
+
+    It reaches the server only where the variable is in the environment.
     """
     mode = variables.get(
         "SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready"

@@ -1,5 +1,6 @@
-"""The emulator's account: who asks, and what its S3 and CloudWatch hold; import it only after
-MiniStack is configured.
+"""The emulator's account: who asks, and what its S3 and CloudWatch hold.
+
+Import it only after MiniStack is configured.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ def read_object(bucket: str, key: str) -> bytes | None:
 def write_object(
     bucket: str, key: str, content: bytes, content_type: str, kms_key: str | None = None
 ) -> bool:
-    """Writes an S3 object, encrypted with a KMS key where one is named; False when the bucket does
-    not take it.
+    """Writes an S3 object, encrypted with a KMS key where one is named.
+
+    False when the bucket does not take it.
     """
     headers = {"content-type": content_type}
     if kms_key is not None:

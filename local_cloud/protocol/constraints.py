@@ -1,5 +1,6 @@
-"""AWS's own models of its APIs, as botocore ships them: fields, types, ranges, patterns and lists
-of values.
+"""AWS's own models of its APIs, as botocore ships them.
+
+Fields, types, ranges, patterns and lists of values.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ CONSTRAINTS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class ApiModel:
-    """One service's part that is answered here: shapes by name, each operation's request shape, and
-    its headers by field.
+    """One service's part that is answered here.
+
+    Shapes by name, each operation's request shape, and its headers by field.
     """
 
     shapes: Mapping[str, Shape]
@@ -117,15 +119,17 @@ SPELLINGS = {
     r"[\p{Print}]": "[ -~]", r"\p{Print}": "[ -~]", r"\p{ASCII}": r"[\x00-\x7f]", r"\z": r"\Z",
     r"\uD800\uDC00-\uDBFF\uDFFF": r"\U00010000-\U0010FFFF",
 }  # fmt: skip
-"""What the models' patterns say that Python does not read, and its nearest; `L`, `N` only where the
-underscore is allowed.
+"""What the models' patterns say that Python does not read, and its nearest.
+
+`L`, `N` only where the underscore is allowed.
 """
 TRUTHS = {"true": True, "false": False}
 
 
 def checked_request(operation: str, request: Request, service: str = SAGEMAKER) -> Request:
-    """A request with its numbers and truth values typed; refuses every value outside the API model,
-    all at once.
+    """A request with its numbers and truth values typed.
+
+    Refuses every value outside the API model, all at once.
 
     CloudFormation hands numbers over as text, so text that is one is taken for one. Fields that the
     model does not know are

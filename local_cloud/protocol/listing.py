@@ -1,5 +1,6 @@
-"""What SageMaker's List actions show: records that match a request, in its order, a page at a time;
-pure.
+"""What SageMaker's List actions show: records that match a request, in its order, a page at a time.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What SageMaker refuses in an endpoint config beyond its API model; each rule is a pure function
-of the request.
+"""What SageMaker refuses in an endpoint config beyond its API model.
+
+Each rule is a pure function of the request.
 
 Error codes are AWS's. Its sentences stand where they are known; the others say what its API
 reference and guides say.
@@ -44,8 +45,9 @@ def all_variants(config: Request) -> tuple[Request, ...]:
 
 
 def check_endpoint_config(config: Request, find_model: FindModel) -> None:
-    """Refuses an endpoint config that SageMaker would refuse; `find_model` refuses a model that is
-    not there.
+    """Refuses an endpoint config that SageMaker would refuse.
+
+    `find_model` refuses a model that is not there.
     """
     variants = all_variants(config)
     check_names([variant["VariantName"] for variant in variants])
@@ -172,8 +174,9 @@ def ordered_pools(variant: Request) -> tuple[Request, ...]:
 
 
 def types_beyond_the_key(config: Request) -> tuple[str, ...]:
-    """Instance types whose own disks the config's KMS key does not encrypt; SageMaker accepts the
-    key and says nothing.
+    """Instance types whose own disks the config's KMS key does not encrypt.
+
+    SageMaker accepts the key and says nothing.
     """
     if config.get("KmsKeyId") is None:
         return ()

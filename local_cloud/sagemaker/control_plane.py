@@ -1,5 +1,6 @@
-"""SageMaker's control plane: models, endpoint configs and endpoints, with AWS's checks and error
-codes.
+"""SageMaker's control plane.
+
+Models, endpoint configs and endpoints, with AWS's checks and error codes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ logger = logging.getLogger("roundhouse.sagemaker")
 
 
 class ControlPlane:
-    """Answers the `SageMaker.*` actions; `scaled_variants` tells which variants of an endpoint are
-    scalable targets.
+    """Answers the `SageMaker.*` actions.
+
+    `scaled_variants` tells which variants of an endpoint are scalable targets.
     """
 
     def __init__(self, endpoints: Endpoints, scaled_variants: ScaledVariants) -> None:
@@ -159,8 +161,9 @@ class ControlPlane:
         return {"EndpointArn": arn}
 
     def _update_endpoint(self, request: Request) -> Request:
-        """Begins to put another endpoint config behind an endpoint; the one that it has must still
-        be there.
+        """Begins to put another endpoint config behind an endpoint.
+
+        The one that it has must still be there.
         """
         endpoint = self.endpoints.named(request["EndpointName"])
         asked = update_request(request, endpoint)

@@ -90,8 +90,9 @@ def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
 
 
 def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
-    """The images of the variant's models; resolved where the model names a digest, for no image is
-    pulled here.
+    """The images of the variant's models.
+
+    Resolved where the model names a digest, for no image is pulled here.
     """
     names = dict.fromkeys(
         [instance.model_name for instance in variant.instances] or [str(variant.spec["ModelName"])]

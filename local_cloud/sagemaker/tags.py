@@ -1,5 +1,6 @@
-"""AddTags, ListTags and DeleteTags: the tags of models, endpoint configs, endpoints and training
-jobs.
+"""AddTags, ListTags and DeleteTags.
+
+The tags of models, endpoint configs, endpoints and training jobs.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ Given = Sequence[Mapping[str, str]] | None
 
 
 class Tags:
-    """The tags of the resources of the account and region in hand; `resources` has the names of
-    each kind, as ARNs call it.
+    """The tags of the resources of the account and region in hand.
+
+    `resources` has the names of each kind, as ARNs call it.
     """
 
     def __init__(self, resources: Mapping[str, Container[str]]) -> None:

@@ -1,5 +1,6 @@
-"""What MiniStack's Step Functions lacks: calls to CodeBuild and SageMaker, and an end of what a
-stopped execution has started.
+"""What MiniStack's Step Functions lacks.
+
+Calls to CodeBuild and SageMaker, and an end of what a stopped execution has started.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ SDK_NAMES = {
     "ValidationException": "SageMakerException",
     "ThrottlingException": "SageMakerException",
 }
-"""Step Functions calls by the AWS SDK for Java 2 and names its exceptions; errors outside the API
-model are the service's own.
+"""Step Functions calls by the AWS SDK for Java 2 and names its exceptions.
+
+Errors outside the API model are the service's own.
 """
 
 Execution = dict[str, Any]

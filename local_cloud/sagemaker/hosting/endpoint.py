@@ -29,8 +29,9 @@ class Pending:
 
 @dataclass(kw_only=True, eq=False)
 class Endpoint:
-    """An endpoint's state; `traffic` is None until it first answers and once it is deleted, at any
-    moment: read it once.
+    """An endpoint's state.
+
+    `traffic` is None until it first answers and once it is deleted, at any moment: read it once.
     """
 
     name: str

@@ -1,5 +1,6 @@
-"""Endpoints: records whose fleets start, are replaced, scaled and stopped in the background, as
-SageMaker's are.
+"""Endpoints.
+
+Records whose fleets start, are replaced, scaled and stopped in the background, as SageMaker's are.
 """
 
 from __future__ import annotations
@@ -106,8 +107,9 @@ class Endpoints:
         return endpoint
 
     def update(self, request: UpdateRequest) -> Endpoint:
-        """Begins to replace an endpoint's fleet by that of another endpoint config; the old one
-        answers until it is.
+        """Begins to replace an endpoint's fleet by that of another endpoint config.
+
+        The old one answers until it is.
         """
         with self._turn:
             endpoint = self._settled(request.endpoint_name)
@@ -171,8 +173,9 @@ class Endpoints:
         return endpoint
 
     def _kept_fleets(self) -> Iterable[Fleet]:
-        """The fleets that answer for an endpoint; the new one of an update under way is watched by
-        the update.
+        """The fleets that answer for an endpoint.
+
+        The new one of an update under way is watched by the update.
         """
         with self._turn:
             endpoints = list(self._every.values())

@@ -1,5 +1,6 @@
-"""The instances of one variant: started and stopped as its count asks, replaced when one dies,
-asked in turn.
+"""The instances of one variant.
+
+Started and stopped as its count asks, replaced when one dies, asked in turn.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class NoInstance(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What every fleet starts its instances with; `find_model` gives a model's record or a
-    ServerError.
+    """What every fleet starts its instances with.
+
+    `find_model` gives a model's record or a ServerError.
     """
 
     settings: Settings
@@ -95,8 +97,9 @@ class VariantFleet:
         return random.choice([instance for instance in candidates if instance.in_flight == least])
 
     def fill(self) -> None:
-        """Starts as many instances as are missing, all or none; ServerError or InsufficientCapacity
-        says why not.
+        """Starts as many instances as are missing, all or none.
+
+        ServerError or InsufficientCapacity says why not.
         """
         with self._changing:
             if self._given_up.is_set():
@@ -137,8 +140,9 @@ class VariantFleet:
         self._in_background(self._end, [instance], 0.0)
 
     def mend(self) -> None:
-        """Starts replacements for lost instances in the background; one that cannot be started is
-        tried again later.
+        """Starts replacements for lost instances in the background.
+
+        One that cannot be started is tried again later.
         """
         if (
             len(self.instances) < self.desired
@@ -213,8 +217,9 @@ class VariantFleet:
 
 
 def new_variant(spec: Mapping[str, Any], host: Host, folder: Path) -> VariantFleet:
-    """A variant as its endpoint config begins it: weight 1 where none is said, and no instance
-    started yet.
+    """A variant as its endpoint config begins it.
+
+    Weight 1 where none is said, and no instance started yet.
     """
     return VariantFleet(
         spec=spec, host=host, folder=folder,
@@ -241,8 +246,9 @@ class Fleet:
     def serving(
         self, wanted: str | None, avoided: Collection[Instance] = ()
     ) -> Iterator[tuple[VariantFleet, Instance]]:
-        """Picks a production variant, by name or by weight, and one of its instances; NoInstance
-        when none can be asked.
+        """Picks a production variant, by name or by weight, and one of its instances.
+
+        NoInstance when none can be asked.
         """
         variant = self._variant(wanted, avoided)
         with variant.serving(avoided) as instance:
@@ -261,8 +267,9 @@ class Fleet:
         return random.choices(able, weights if any(weights) else None)[0]
 
     def start(self) -> None:
-        """Starts every variant's instances; when one cannot be started, none is left and its reason
-        is raised.
+        """Starts every variant's instances.
+
+        When one cannot be started, none is left and its reason is raised.
         """
         try:
             with ThreadPoolExecutor(len(self.variants), thread_name_prefix="fleet") as starters:

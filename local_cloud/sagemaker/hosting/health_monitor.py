@@ -1,5 +1,6 @@
-"""Looks after running instances: one whose server ended or is sick is asked no more, and replaced
-where its fleet is kept.
+"""Looks after running instances.
+
+One whose server ended or is sick is asked no more, and replaced where its fleet is kept.
 """
 
 from __future__ import annotations

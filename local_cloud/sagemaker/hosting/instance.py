@@ -1,5 +1,6 @@
-"""One instance of a variant: a container started from its model's archive, and the client that asks
-it.
+"""One instance of a variant.
+
+A container started from its model's archive, and the client that asks it.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What one instance is started from: its variant as the endpoint config has it, its type and
-    its model's record.
+    """What one instance is started from.
+
+    Its variant as the endpoint config has it, its type and its model's record.
 
     `given_up` tells that nobody wants it any more.
     """
@@ -196,8 +198,9 @@ def wait_until_healthy(
     seconds: float,
     given_up: threading.Event,
 ) -> None:
-    """Waits until the server answers `/ping` with 200; one that ends or takes too long is refused
-    with its last words.
+    """Waits until the server answers `/ping` with 200.
+
+    One that ends or takes too long is refused with its last words.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -217,8 +220,9 @@ def wait_until_healthy(
 
 
 def ping(client: ServerClient) -> int | None:
-    """What the server answers to `/ping`: 0 when it takes no connection, None when it takes longer
-    than it should.
+    """What the server answers to `/ping`.
+
+    0 when it takes no connection, None when it takes longer than it should.
     """
     try:
         return client.request("GET", "/ping", timeout_seconds=PING_SECONDS).status

@@ -1,5 +1,6 @@
-"""The target models of one multi-model server: loaded when first asked for, unloaded when memory is
-short.
+"""The target models of one multi-model server.
+
+Loaded when first asked for, unloaded when memory is short.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class TargetModels:
         return response, loading
 
     def _hold(self, name: str, target_model: str) -> Loading:
-        """Marks a target model as in use, loading it first if the server does not have it; one load
-        at a time.
+        """Marks a target model as in use, loading it first if the server does not have it.
+
+        One load at a time.
         """
         if self._held(name):
             return Loading(cache_hit=True)
@@ -132,8 +134,9 @@ class TargetModels:
         draft.rename(place)
 
     def _load(self, name: str, target_model: str) -> tuple[float, ...]:
-        """Asks the server to load; on 507 makes room by unloading what was asked longest ago, and
-        asks again.
+        """Asks the server to load.
+
+        On 507 makes room by unloading what was asked longest ago, and asks again.
 
         Returns how many seconds each unloading took.
         """
@@ -153,8 +156,9 @@ class TargetModels:
         return self.client.request("POST", "/models", body, sent, LOAD_SECONDS)
 
     def _unload_one(self) -> bool:
-        """Unloads the least recently used target model that no request uses; False when there is
-        none.
+        """Unloads the least recently used target model that no request uses.
+
+        False when there is none.
         """
         with self._turn:
             idle = [name for name in self._loaded if not self._in_use.get(name)]

@@ -25,8 +25,9 @@ STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """Shares of traffic, each held for a wait; or, when rolling, how many instances each batch
-    replaces.
+    """Shares of traffic, each held for a wait.
+
+    Or, when rolling, how many instances each batch replaces.
 
     Waits and the limit are in AWS's seconds. `limit_seconds` is None where the deployment may take
     as long as it needs.
@@ -47,8 +48,9 @@ class Rollout:
 
 
 def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> Rollout:
-    """The plan of a deployment config for variants with these many instances; all at once and
-    unwatched without one.
+    """The plan of a deployment config for variants with these many instances.
+
+    All at once and unwatched without one.
     """
     if not deployment:
         return Rollout()

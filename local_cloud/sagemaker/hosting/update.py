@@ -1,5 +1,6 @@
-"""One update of an endpoint: a new fleet takes the old one's place by a rollout, or the old one
-goes on as it was.
+"""One update of an endpoint.
+
+A new fleet takes the old one's place by a rollout, or the old one goes on as it was.
 """
 
 from __future__ import annotations

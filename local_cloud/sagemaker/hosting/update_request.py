@@ -20,8 +20,9 @@ COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRequest:
-    """An UpdateEndpoint request; `retained` names the properties that variants of the same name
-    keep.
+    """An UpdateEndpoint request.
+
+    `retained` names the properties that variants of the same name keep.
     """
 
     endpoint_name: str
@@ -53,8 +54,9 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
 def check_update(
     request: UpdateRequest, old: Fleet, config: Config, scaled_variants: Collection[str]
 ) -> None:
-    """Refuses an update that SageMaker would refuse; `scaled_variants` are registered as scalable
-    targets.
+    """Refuses an update that SageMaker would refuse.
+
+    `scaled_variants` are registered as scalable targets.
     """
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
     retained = {
@@ -135,8 +137,9 @@ def check_wanted(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
 
 
 def scaled(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
-    """Starts and stops instances until the counts are as wanted, then sets the weights; one failure
-    puts all counts back.
+    """Starts and stops instances until the counts are as wanted, then sets the weights.
+
+    One failure puts all counts back.
     """
     assert endpoint.traffic is not None
     variants = _variants(endpoint.traffic.fleet)

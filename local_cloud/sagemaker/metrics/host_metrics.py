@@ -1,5 +1,6 @@
-"""What endpoints' instances use, sampled from their server processes: CPU, memory, disk, loaded
-models, requests in hand.
+"""What endpoints' instances use, sampled from their server processes.
+
+CPU, memory, disk, loaded models, requests in hand.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Running:
 
 
 def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
-    """Every variant that has instances, of every account; those of an update's two fleets count
-    together.
+    """Every variant that has instances, of every account.
+
+    Those of an update's two fleets count together.
     """
     for (account, region, name), endpoint in list(endpoints._data.items()):  # type: ignore[attr-defined]
         found: dict[str, tuple[Instance, ...]] = {}
@@ -139,8 +141,9 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """CPU seconds since the processes began, and resident memory in bytes; pages that they share
-    count for each.
+    """CPU seconds since the processes began, and resident memory in bytes.
+
+    Pages that they share count for each.
     """
 
     cpu_seconds: float
@@ -154,8 +157,9 @@ class _Process:
 
 
 def usage_of_trees(roots: Collection[int]) -> Mapping[int, Usage]:
-    """What each root process and its descendants use, from one look at all processes; a root that
-    is gone uses nothing.
+    """What each root process and its descendants use, from one look at all processes.
+
+    A root that is gone uses nothing.
     """
     processes = _processes()
     children: dict[int, list[int]] = defaultdict(list)

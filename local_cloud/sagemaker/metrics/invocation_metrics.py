@@ -50,8 +50,9 @@ class Publisher:
         self.buffer.add(metric, value, time.time() if at is None else at)
 
     def flush(self, now: float | None = None) -> None:
-        """Puts into CloudWatch what has been gathered: all of it, or what no further value can join
-        after `now`.
+        """Puts into CloudWatch what has been gathered.
+
+        All of it, or what no further value can join after `now`.
 
         Whoever calls it finds there afterwards what another thread had drained before, too.
         """
@@ -64,8 +65,9 @@ publisher = Publisher()
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationMetrics:
-    """Publishes for one endpoint's variant; an asynchronous endpoint, `queued`, publishes less of
-    an invocation.
+    """Publishes for one endpoint's variant.
+
+    An asynchronous endpoint, `queued`, publishes less of an invocation.
     """
 
     endpoint: str
@@ -73,8 +75,9 @@ class InvocationMetrics:
     queued: bool = False
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
-        """One invocation: its count, its latencies in microseconds, whose fault a failure is;
-        status 0 is no answer at all.
+        """One invocation: its count, its latencies in microseconds, whose fault a failure is.
+
+        Status 0 is no answer at all.
         """
         publisher.invoked_at[(account_id(), region(), self.endpoint, self.variant)] = time.time()
         self._add("ModelLatency", model_seconds * 1e6, "Microseconds")
@@ -89,8 +92,9 @@ class InvocationMetrics:
             self._add("InvocationModelErrors", int(not 200 <= status < 300))
 
     def record_queued(self, status: str, *, waited_seconds: float, seconds: float) -> None:
-        """What became of a queued request: Completed, Failed or Expired; how long it waited, and
-        took in all.
+        """What became of a queued request: Completed, Failed or Expired.
+
+        How long it waited, and took in all.
         """
         self._add("InvocationsProcessed", int(status != "Expired"))
         self._add("InvocationFailures", int(status == "Failed"))

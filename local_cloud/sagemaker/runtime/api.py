@@ -1,5 +1,6 @@
-"""SageMaker Runtime: InvokeEndpoint and InvokeEndpointAsync, passed on to the endpoint's own
-instances.
+"""SageMaker Runtime.
+
+InvokeEndpoint and InvokeEndpointAsync, passed on to the endpoint's own instances.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Runtime:
         return endpoint
 
     def _answered(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
-        """Asks instances until one takes the request; one that takes no connection is not asked
-        again.
+        """Asks instances until one takes the request.
+
+        One that takes no connection is not asked again.
         """
         avoided: dict[Instance, NotListening] = {}
         while (traffic := endpoint.traffic) is not None:
@@ -103,8 +105,9 @@ class Runtime:
 
 
 def check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:
-    """Refuses fields outside the API model, and those that this endpoint cannot answer; header
-    names are in lower case.
+    """Refuses fields outside the API model, and those that this endpoint cannot answer.
+
+    Header names are in lower case.
     """
     sent = api_model(RUNTIME).headers[operation]
     fields = {field: headers[name] for field, name in sent.items() if name in headers}

@@ -117,8 +117,9 @@ def _side(config: Config, mode: str, content_type: str, body: bytes) -> Config:
 
 
 def encoded(headers: Config, content_type: str, body: bytes) -> tuple[str, str]:
-    """How a body is captured: as CSV or JSON text where the config lists its content type, else in
-    base64.
+    """How a body is captured.
+
+    As CSV or JSON text where the config lists its content type, else in base64.
     """
     plain = content_type.split(";")[0].strip().lower()
     for encoding, field in (("CSV", "CsvContentTypes"), ("JSON", "JsonContentTypes")):

@@ -44,8 +44,9 @@ class Invocation:
         return {name: self.headers[name] for name in PASSED_ON if name in self.headers}
 
     def ask(self, instance: Instance) -> Reply:
-        """Asks one instance; NotListening when its server takes no connection, so that another one
-        may be asked.
+        """Asks one instance.
+
+        NotListening when its server takes no connection, so that another one may be asked.
         """
         metrics = InvocationMetrics(
             endpoint=self.endpoint, variant=instance.variant, queued=self.queued

@@ -1,5 +1,6 @@
-"""Shadow variants get copies of what production answered; nobody waits for their answers or hears
-of their faults.
+"""Shadow variants get copies of what production answered.
+
+Nobody waits for their answers or hears of their faults.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Shadows:
 
 
 def shadow_share(shadow_weight: float, production_weight: float) -> float:
-    """The share of requests that a shadow variant gets a copy of: its weight by that of production,
-    at most all.
+    """The share of requests that a shadow variant gets a copy of.
+
+    Its weight by that of production, at most all.
     """
     if production_weight <= 0:
         return float(shadow_weight > 0)

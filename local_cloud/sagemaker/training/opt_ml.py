@@ -1,5 +1,6 @@
-"""/opt/ml of one training job: what SageMaker puts there before it begins, and takes from there
-when it has ended.
+"""/opt/ml of one training job.
+
+What SageMaker puts there before it begins, and takes from there when it has ended.
 """
 
 from __future__ import annotations

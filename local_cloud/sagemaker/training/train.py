@@ -1,5 +1,6 @@
-"""The program `train` of a local image: the one file of ours that the image holds, with /opt/ml
-somewhere else.
+"""The program `train` of a local image.
+
+The one file of ours that the image holds, with /opt/ml somewhere else.
 
 It runs as a script of the image's environment, with the standard library only.
 """

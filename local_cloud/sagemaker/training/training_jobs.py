@@ -1,5 +1,6 @@
-"""SageMaker's training jobs: CreateTrainingJob really runs the image's program `train`, after AWS's
-checks, in AWS's words.
+"""SageMaker's training jobs.
+
+CreateTrainingJob really runs the image's program `train`, after AWS's checks, in AWS's words.
 """
 
 from __future__ import annotations

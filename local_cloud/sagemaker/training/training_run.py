@@ -42,8 +42,9 @@ class JobFailed(Exception):
 
 @dataclass(kw_only=True)
 class TrainingRun:
-    """Runs the job of one record; `_turn` guards the record, which its own thread and the API's
-    write.
+    """Runs the job of one record.
+
+    `_turn` guards the record, which its own thread and the API's write.
     """
 
     record: dict[str, Any]
