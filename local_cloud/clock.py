@@ -41,7 +41,9 @@ class Clock:
     def __init__(self, settings: Settings, endpoints: Endpoints, autoscaler: Autoscaler) -> None:
         self._minute = settings.seconds_per_minute
         self._hosts = Hosts(endpoints.endpoints, autoscaler.is_tracked)
-        self._alarms = Alarms(seconds_per_minute=settings.seconds_per_minute, act=autoscaler.called)
+        self._alarms = Alarms(
+            seconds_per_minute=settings.seconds_per_minute, act=autoscaler.take_alarm_action
+        )
         self._autoscaler = autoscaler
         self._ended = threading.Event()
         self._seen = (0, 0)
@@ -66,17 +68,17 @@ class Clock:
     def step(self, now: float) -> None:
         """Does what is due at a time, in seconds since the epoch."""
         minute, sixth = int(now // self._minute), int(now // (self._minute * HIGH_RESOLUTION_SHARE))
-        self._guarded(self._hosts.sample_requests)
+        self._run_part(self._hosts.sample_requests)
         if sixth == self._seen[1]:
             return
         if minute != self._seen[0]:
             begun = (minute - 1) * self._minute
-            self._guarded(
+            self._run_part(
                 lambda: self._hosts.sample_minute(
                     begun, minute * self._minute - self._minute * 1e-6
                 )
             )
-            self._guarded(
+            self._run_part(
                 lambda: metric_store.forget(
                     (NAMESPACE, HOST_NAMESPACE),
                     now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS),
@@ -84,10 +86,10 @@ class Clock:
             )
         self._seen = (minute, sixth)
         publisher.flush(now)
-        self._guarded(lambda: self._alarms.sweep(now))
-        self._guarded(lambda: self._autoscaler.step(now))
+        self._run_part(lambda: self._alarms.sweep(now))
+        self._run_part(lambda: self._autoscaler.step(now))
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _run_part(self, work: Callable[[], None]) -> None:
         """Runs one part; a fault in it is told and does not end the minutes."""
         try:
             work()

@@ -96,10 +96,10 @@ def client_environment(
     The inherited one without any AWS setting, then the local cloud's.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
-    return kept | _unproxied(inherited) | environment(address, account, region)
+    return kept | _without_proxy(inherited) | environment(address, account, region)
 
 
-def _unproxied(inherited: Mapping[str, str]) -> dict[str, str]:
+def _without_proxy(inherited: Mapping[str, str]) -> dict[str, str]:
     """Keeps requests to this machine away from a proxy, where one is set."""
     if not any(name.lower() in ("http_proxy", "all_proxy") for name in inherited):
         return {}
@@ -201,7 +201,7 @@ def _wait_until_answering(pid: int, state: Path) -> CloudAddress:
                 return address
             if _has_ended(pid):
                 raise CloudError(
-                    f"the local cloud stopped while starting: {_last_words(state)} (log: {state / LOG_FILE})"
+                    f"the local cloud stopped while starting: {_last_log_lines(state)} (log: {state / LOG_FILE})"
                 )
             time.sleep(0.02)
         raise CloudError(
@@ -225,7 +225,7 @@ def _kill(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _last_words(state: Path) -> str:
+def _last_log_lines(state: Path) -> str:
     lines = (state / LOG_FILE).read_text(encoding="utf-8", errors="replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
     return said[-1] if said else "it left no word"

@@ -41,7 +41,7 @@ class Settings:
     """File descriptor of a socket that is bound to the port; None where the cloud binds it itself.
     """
 
-    def waited(self, aws_seconds: float) -> float:
+    def scaled_wait(self, aws_seconds: float) -> float:
         """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
         return aws_seconds * self.seconds_per_minute / 60
 

@@ -26,7 +26,7 @@ class EndpointState(Protocol):
 class Endpoints(Protocol):
     """What scaling asks of the endpoints of the account in hand."""
 
-    def named(self, name: str) -> EndpointState:
+    def endpoint_named(self, name: str) -> EndpointState:
         """The endpoint of a name; AwsError when there is none."""
 
     def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
@@ -40,7 +40,7 @@ def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
     """How many instances a variant has, and how many it should have; AwsError when it is not there."""
     counts = endpoints.instances(key.endpoint)
     if key.variant not in counts:
-        name = getattr(endpoints.named(key.endpoint), "config_name", key.endpoint)
+        name = getattr(endpoints.endpoint_named(key.endpoint), "config_name", key.endpoint)
         said = f'The variant name(s) "{key.variant}" is/are not present within endpoint configuration "{name}".'
         raise AwsError("ValidationException", said)
     return counts[key.variant]
@@ -48,10 +48,10 @@ def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
 
 def is_steady(endpoints: Endpoints, key: Key) -> bool:
     """Whether an endpoint may be scaled: it is not while an update or another scaling is under way."""
-    return endpoints.named(key.endpoint).status == "InService"
+    return endpoints.endpoint_named(key.endpoint).status == "InService"
 
 
-def begun(endpoints: Endpoints, key: Key, desired: int, cause: str) -> Activity:
+def begin_activity(endpoints: Endpoints, key: Key, desired: int, cause: str) -> Activity:
     """Asks for a capacity, and records what was said to that."""
     activity = Activity(
         key=key,
@@ -71,10 +71,10 @@ def begun(endpoints: Endpoints, key: Key, desired: int, cause: str) -> Activity:
     return activity
 
 
-def followed(endpoints: Endpoints, activity: Activity, target: Target | None) -> None:
+def follow_activity(endpoints: Endpoints, activity: Activity, target: Target | None) -> None:
     """Ends an open activity once its endpoint has settled, and begins the target's cool-down."""
     try:
-        state = endpoints.named(activity.key.endpoint)
+        state = endpoints.endpoint_named(activity.key.endpoint)
         # First whether it has settled, then how: counts from before would be those of a change
         # under way.
         if state.status in ("Updating", "SystemUpdating", "RollingBack"):
@@ -97,7 +97,7 @@ def followed(endpoints: Endpoints, activity: Activity, target: Target | None) ->
         target.last = Change(before=activity.before, after=running, at=time.time())
 
 
-def not_scaled(key: Key, cause: str, reason: Mapping[str, object]) -> Activity:
+def activity_without_change(key: Key, cause: str, reason: Mapping[str, object]) -> Activity:
     """An alarm that changed nothing, and why."""
     activity = Activity(
         key=key, description="Attempting to scale due to alarm triggered", cause=cause, status="InProgress", message="",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from local_cloud.application_autoscaling import activities as activity
 from local_cloud.application_autoscaling.activities import Endpoints
-from local_cloud.application_autoscaling.breach import Breach, proposed
+from local_cloud.application_autoscaling.breach import Breach, policy_proposal
 from local_cloud.application_autoscaling.records import (
     Activity,
     Key,
@@ -20,7 +20,12 @@ from local_cloud.application_autoscaling.records import (
     ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.tracking import Proposal, bounded, cooled, winner
+from local_cloud.application_autoscaling.tracking import (
+    Proposal,
+    capacity_after_cooldown,
+    clamp,
+    winner,
+)
 from local_cloud.protocol.errors import AwsError
 
 logger = logging.getLogger("roundhouse.scaling")
@@ -56,12 +61,16 @@ class Actor:
             proposal
             for breach in breaches
             if breach.policy_arn in known
-            and (proposal := proposed(known[breach.policy_arn], breach, current, self.stretch))
+            and (
+                proposal := policy_proposal(known[breach.policy_arn], breach, current, self.stretch)
+            )
         ]
         chosen = winner(
             [
-                replace(each, desired=self._allowed(each, target, policies, current, now))
-                for each in asked
+                replace(
+                    proposal, desired=self._capacity_limit(proposal, target, policies, current, now)
+                )
+                for proposal in asked
             ],
             current,
         )
@@ -69,28 +78,30 @@ class Actor:
             if asked:
                 activity.keep(
                     kept,
-                    activity.not_scaled(
+                    activity.activity_without_change(
                         target.key, asked[0].cause, _reason(target, asked, desired)
                     ),
                 )
             return
-        wanted = bounded(chosen.desired, target.low, target.high)
+        wanted = clamp(chosen.desired, target.low, target.high)
         if wanted == current or (wanted > current) != (chosen.desired > current):
             activity.keep(
                 kept,
-                activity.not_scaled(target.key, chosen.cause, _reason(target, [chosen], desired)),
+                activity.activity_without_change(
+                    target.key, chosen.cause, _reason(target, [chosen], desired)
+                ),
             )
         elif not activity.is_steady(self.endpoints, target.key):
             activity.keep(
                 kept,
-                activity.not_scaled(
+                activity.activity_without_change(
                     target.key, chosen.cause, {"Code": "TargetServicePutResourceAsUnscalable"}
                 ),
             )
         elif not target.suspended[f"DynamicScaling{'Out' if wanted > current else 'In'}Suspended"]:
             self.set_capacity(target, wanted, chosen.cause, kept)
 
-    def _allowed(
+    def _capacity_limit(
         self,
         proposal: Proposal,
         target: Target,
@@ -102,7 +113,7 @@ class Actor:
 
         Nothing less while another tracking policy is not ready to scale in too.
         """
-        desired = cooled(proposal, current, target.last, now)
+        desired = capacity_after_cooldown(proposal, current, target.last, now)
         if desired >= current:
             return desired
         policy = next(each for each in policies if each.arn == proposal.policy)
@@ -125,7 +136,7 @@ class Actor:
     def enforce(self, target: Target, kept: MutableSequence[Activity]) -> None:
         """Brings a target within its bounds, as registering it or a scheduled action does."""
         desired = activity.capacity(self.endpoints, target.key)[1]
-        wanted = bounded(desired, target.low, target.high)
+        wanted = clamp(desired, target.low, target.high)
         if wanted != desired:
             self.set_capacity(
                 target,
@@ -138,7 +149,7 @@ class Actor:
         self, target: Target, wanted: int, cause: str, kept: MutableSequence[Activity]
     ) -> None:
         """Begins a change of capacity."""
-        begun = activity.begun(self.endpoints, target.key, wanted, cause)
+        begun = activity.begin_activity(self.endpoints, target.key, wanted, cause)
         logger.info("%s: %s (%s)", target.key.resource_id, begun.description, begun.cause)
         activity.keep(kept, begun)
 
@@ -146,7 +157,7 @@ class Actor:
         """Ends the activities whose change has come about or failed."""
         for each in kept:
             if each.is_open:
-                activity.followed(self.endpoints, each, targets.get(each.key))
+                activity.follow_activity(self.endpoints, each, targets.get(each.key))
 
     def tick(
         self, action: ScheduledAction, target: Target, kept: MutableSequence[Activity], now: float
@@ -187,7 +198,7 @@ def next_due(action: ScheduledAction, after: datetime) -> datetime | None:
 
 def _reason(target: Target, asked: Sequence[Proposal], desired: int) -> dict[str, object]:
     """Why nothing changes, with AWS's codes."""
-    most = max(each.desired for each in asked)
+    most = max(proposal.desired for proposal in asked)
     if most >= desired and desired >= target.high:
         return {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": target.high}
     if most <= desired and desired <= target.low:

@@ -14,7 +14,7 @@ from local_cloud.application_autoscaling.actor import Actor
 from local_cloud.application_autoscaling.new_records import new_policy, new_target, scheduled_action
 from local_cloud.application_autoscaling.policy_alarms import alarm_arn, delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import Key, Policy, Target
-from local_cloud.application_autoscaling.registry import Registry, words
+from local_cloud.application_autoscaling.registry import Registry, scalable_target_text
 from local_cloud.application_autoscaling.requests import (
     CONFIGURATIONS,
     STEP,
@@ -23,7 +23,7 @@ from local_cloud.application_autoscaling.requests import (
     check_policy,
     described_policy,
     key_of,
-    listed,
+    matching_records,
     not_found,
     shown_activities,
     suspensions,
@@ -31,7 +31,7 @@ from local_cloud.application_autoscaling.requests import (
     with_numbers,
 )
 from local_cloud.protocol.constraints import SCALING, checked_request
-from local_cloud.protocol.errors import Actions, Reply, Request, dispatched
+from local_cloud.protocol.errors import Actions, Reply, Request, dispatch
 
 
 class Scaling:
@@ -52,7 +52,7 @@ class Scaling:
             "DescribeScalingActivities": self.describe_activities,
         }
         self.actions: Actions = {
-            name: partial(_checked, name, action) for name, action in answers.items()
+            name: partial(_check_request, name, action) for name, action in answers.items()
         }
 
     @property
@@ -62,7 +62,7 @@ class Scaling:
 
     def answer(self, target: str, body: bytes) -> Reply:
         """Answers one request of the JSON 1.1 protocol."""
-        return dispatched("scaling", self.actions, target, body)
+        return dispatch("scaling", self.actions, target, body)
 
     def register(self, request: Request) -> Request:
         """Records a scalable target, or changes the bounds of one that is there, and brings its
@@ -93,7 +93,7 @@ class Scaling:
                 if action.name not in names:
                     del self.registry.scheduled[(key, action.name)]
             for action in declared:
-                self.actions["PutScheduledAction"]({**key.described(), **action})
+                self.actions["PutScheduledAction"]({**key.as_description(), **action})
         return reply
 
     def deregister(self, request: Request) -> Request:
@@ -123,7 +123,7 @@ class Scaling:
             policy.kind, policy.configuration = kind, with_numbers(configuration)
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
-        return {"PolicyARN": policy.arn, "Alarms": _described(policy)["Alarms"]}
+        return {"PolicyARN": policy.arn, "Alarms": _policy_description(policy)["Alarms"]}
 
     def delete_policy(self, request: Request) -> Request:
         """Forgets a scaling policy and deletes its alarms."""
@@ -131,7 +131,9 @@ class Scaling:
         with self.registry.turn:
             policy = self.registry.policies.pop((key, name), None)
             if policy is None:
-                raise not_found(f"No scaling policy found for {words(key)}, policy name: {name}")
+                raise not_found(
+                    f"No scaling policy found for {scalable_target_text(key)}, policy name: {name}"
+                )
             delete_alarms(policy)
         return {}
 
@@ -153,43 +155,45 @@ class Scaling:
         with self.registry.turn:
             if self.registry.scheduled.pop((key, name), None) is None:
                 raise not_found(
-                    f"No scheduled action found for {words(key)}, scheduled action name: {name}"
+                    f"No scheduled action found for {scalable_target_text(key)}, scheduled action name: {name}"
                 )
         return {}
 
     def describe_targets(self, request: Request) -> Request:
         """The scalable targets of a namespace, or of the named resources."""
-        return listed(
+        return matching_records(
             request,
             "ScalableTargets",
-            [each.described() for each in self.registry.targets.values()],
+            [each.as_description() for each in self.registry.targets.values()],
         )
 
     def describe_policies(self, request: Request) -> Request:
         """The scaling policies of a namespace, of one resource, or of the given names."""
-        return listed(request, "ScalingPolicies", map(_described, self.registry.policies.values()))
+        return matching_records(
+            request, "ScalingPolicies", map(_policy_description, self.registry.policies.values())
+        )
 
     def describe_scheduled_actions(self, request: Request) -> Request:
         """The scheduled actions of a namespace, of one resource, or of the given names."""
-        return listed(
+        return matching_records(
             request,
             "ScheduledActions",
-            [each.described() for each in self.registry.scheduled.values()],
+            [each.as_description() for each in self.registry.scheduled.values()],
         )
 
     def describe_activities(self, request: Request) -> Request:
         """What scaling has done, newest first."""
-        return listed(
+        return matching_records(
             request, "ScalingActivities", shown_activities(request, self.registry.activities)
         )
 
 
-def _checked(name: str, action: Callable[[Request], Request], request: Request) -> Request:
+def _check_request(name: str, action: Callable[[Request], Request], request: Request) -> Request:
     """Holds a request against the API model first."""
     return action(checked_request(name, request, SCALING))
 
 
-def _described(policy: Policy) -> dict[str, Any]:
+def _policy_description(policy: Policy) -> dict[str, Any]:
     return described_policy(policy, list(map(alarm_arn, policy.alarms)))
 
 

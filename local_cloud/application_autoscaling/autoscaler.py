@@ -35,7 +35,7 @@ class Autoscaler:
             key.endpoint == endpoint and key.variant == variant for key in self._registry.targets
         )
 
-    def called(self, action: str, alarm: Mapping[str, Any], found: Verdict) -> None:
+    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], found: Verdict) -> None:
         """Takes an alarm's call on a policy.
 
         It is answered at the next step, together with the other alarms' calls.
@@ -66,7 +66,7 @@ class Autoscaler:
     def _step(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
         """One target; that of an endpoint which is gone goes too."""
         try:
-            self._actor.endpoints.named(target.key.endpoint)
+            self._actor.endpoints.endpoint_named(target.key.endpoint)
         except AwsError:
             self._registry.forget(target.key)
             return

@@ -36,12 +36,14 @@ class Breach:
         return f"monitor alarm {self.alarm} in state ALARM triggered policy {policy.name}"
 
 
-def proposed(policy: Policy, breach: Breach, current: int, stretch: float) -> Proposal | None:
+def policy_proposal(
+    policy: Policy, breach: Breach, current: int, stretch: float
+) -> Proposal | None:
     """What a policy asks for; None where none of its steps covers the breach.
 
     `stretch` is real seconds for one of AWS's.
     """
-    desired = _desired(policy, breach, current)
+    desired = _desired_capacity(policy, breach, current)
     if desired is None:
         return None
     return Proposal(
@@ -52,7 +54,7 @@ def proposed(policy: Policy, breach: Breach, current: int, stretch: float) -> Pr
     )
 
 
-def _desired(policy: Policy, breach: Breach, current: int) -> int | None:
+def _desired_capacity(policy: Policy, breach: Breach, current: int) -> int | None:
     if not breach.values:
         return None
     if not policy.is_tracking:

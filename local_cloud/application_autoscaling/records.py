@@ -30,7 +30,7 @@ class Key(NamedTuple):
     resource_id: str
     dimension: str
 
-    def described(self) -> Described:
+    def as_description(self) -> Described:
         """Its three fields."""
         return {
             "ServiceNamespace": self.namespace,
@@ -62,10 +62,10 @@ class Target:
     suspended: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SUSPENSIONS, False))
     last: Change | None = None
 
-    def described(self) -> Described:
+    def as_description(self) -> Described:
         """As DescribeScalableTargets shows it."""
         return {
-            **self.key.described(), "MinCapacity": self.low, "MaxCapacity": self.high, "RoleARN": self.role,
+            **self.key.as_description(), "MinCapacity": self.low, "MaxCapacity": self.high, "RoleARN": self.role,
             "CreationTime": self.created, "SuspendedState": self.suspended, "ScalableTargetARN": self.arn,
         }  # fmt: skip
 
@@ -118,7 +118,7 @@ class ScheduledAction:
     last: datetime | None
     due: datetime | None
 
-    def described(self) -> Described:
+    def as_description(self) -> Described:
         """As DescribeScheduledActions shows it."""
         action = {"MinCapacity": self.low, "MaxCapacity": self.high}
         optional = {
@@ -127,7 +127,7 @@ class ScheduledAction:
             "EndTime": _seconds(self.last),
         }
         return {
-            **self.key.described(), "ScheduledActionName": self.name, "ScheduledActionARN": self.arn, "Schedule": self.expression,
+            **self.key.as_description(), "ScheduledActionName": self.name, "ScheduledActionARN": self.arn, "Schedule": self.expression,
             "ScalableTargetAction": {name: value for name, value in action.items() if value is not None},
             "CreationTime": self.created.timestamp(), **{name: value for name, value in optional.items() if value is not None},
         }  # fmt: skip
@@ -158,14 +158,14 @@ class Activity:
         """Ends it."""
         self.status, self.message, self.ended = status, message, time.time()
 
-    def described(self) -> Described:
+    def as_description(self) -> Described:
         """As DescribeScalingActivities shows it."""
         optional = {
             "EndTime": self.ended,
             "NotScaledReasons": None if self.not_scaled is None else [self.not_scaled],
         }
         return {
-            "ActivityId": self.id, **self.key.described(), "Description": self.description, "Cause": self.cause,
+            "ActivityId": self.id, **self.key.as_description(), "Description": self.description, "Cause": self.cause,
             "StartTime": self.started, "StatusCode": self.status, "StatusMessage": self.message,
             **{name: value for name, value in optional.items() if value is not None},
         }  # fmt: skip

@@ -46,7 +46,7 @@ class Registry:
         """A target, or Application Auto Scaling's refusal."""
         target = self.targets.get(key)
         if target is None:
-            raise not_found(f"No scalable target registered for {words(key)}")
+            raise not_found(f"No scalable target registered for {scalable_target_text(key)}")
         return target
 
     def policies_of(self, key: Key) -> Iterator[Policy]:
@@ -68,6 +68,6 @@ class Registry:
             del self.targets[key]
 
 
-def words(key: Key) -> str:
+def scalable_target_text(key: Key) -> str:
     """What is scaled, as refusals say it."""
     return f"service namespace: {key.namespace}, resource ID: {key.resource_id}, scalable dimension: {key.dimension}"

@@ -254,7 +254,7 @@ def moment(value: object) -> datetime | None:
 PAGE = 50
 
 
-def listed(request: Request, field: str, records: Iterable[Described]) -> Described:
+def matching_records(request: Request, field: str, records: Iterable[Described]) -> Described:
     """The records of a request's namespace, resource, dimension and names.
 
     One page, and the token of the next.
@@ -299,7 +299,7 @@ def described_policy(policy: Policy, arns: Sequence[str]) -> Described:
         {"AlarmName": name, "AlarmARN": arn} for name, arn in zip(policy.alarms, arns, strict=True)
     ]
     return {
-        "PolicyARN": policy.arn, "PolicyName": policy.name, **policy.key.described(), "PolicyType": policy.kind,
+        "PolicyARN": policy.arn, "PolicyName": policy.name, **policy.key.as_description(), "PolicyType": policy.kind,
         CONFIGURATIONS[policy.kind]: dict(policy.configuration), "Alarms": alarms, "CreationTime": policy.created,
     }  # fmt: skip
 
@@ -307,7 +307,7 @@ def described_policy(policy: Policy, arns: Sequence[str]) -> Described:
 def shown_activities(request: Request, activities: Iterable[Activity]) -> list[Described]:
     """Activities, newest first; those that did not scale only when asked for."""
     everything = str(request.get("IncludeNotScaledActivities", False)).lower() == "true"
-    return [each.described() for each in activities if everything or each.not_scaled is None]
+    return [each.as_description() for each in activities if everything or each.not_scaled is None]
 
 
 WHOLE = frozenset(
@@ -326,11 +326,13 @@ def with_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [with_numbers(each) for each in value]
     if isinstance(value, Mapping):
-        return {name: _typed(str(name), each) for name, each in value.items() if each is not None}
+        return {
+            name: _typed_value(str(name), each) for name, each in value.items() if each is not None
+        }
     return value
 
 
-def _typed(name: str, value: Any) -> Any:
+def _typed_value(name: str, value: Any) -> Any:
     if name in WHOLE:
         return int(number(value))
     if name in FRACTIONS:

@@ -155,15 +155,15 @@ def cron(text: str) -> Cron:
             minutes=_numbers(fields[0], 0),
             hours=_numbers(fields[1], 1),
             days=_parts(fields[2], 2),
-            months=_numbers(_words(fields[3], MONTH_WORDS), 3),
-            weekdays=_parts(_words(fields[4], DAY_WORDS), 4),
+            months=_numbers(_replace_names(fields[3], MONTH_WORDS), 3),
+            weekdays=_parts(_replace_names(fields[4], DAY_WORDS), 4),
             years=_numbers(fields[5], 5),
         )
     except ValueError as error:
         raise ScheduleError(f"cron({text}) cannot be read: {error}") from error
 
 
-def _words(field: str, words: Sequence[str]) -> str:
+def _replace_names(field: str, words: Sequence[str]) -> str:
     for number, word in enumerate(words, 1):
         field = field.replace(word, str(number))
     return field
@@ -178,7 +178,7 @@ def _parts(field: str, place: int) -> tuple[str, ...]:
             [part] if marked else [str(number) for number in sorted(_numbers(part, place))]
         )
         if marked and part not in ("?", "*", "L", "LW"):
-            _checked(int(part.rstrip("WL").partition("#")[0]), place)
+            _check_number(int(part.rstrip("WL").partition("#")[0]), place)
     return tuple(found)
 
 
@@ -188,11 +188,11 @@ def _numbers(field: str, place: int) -> frozenset[int]:
     for part in field.split(","):
         span, slash, step = part.partition("/")
         first, dash, last = span.partition("-")
-        begin = low if span == "*" else _checked(int(first), place)
+        begin = low if span == "*" else _check_number(int(first), place)
         end = (
             high
             if span == "*" or (slash and not dash)
-            else _checked(int(last), place)
+            else _check_number(int(last), place)
             if dash
             else begin
         )
@@ -202,7 +202,7 @@ def _numbers(field: str, place: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _checked(number: int, place: int) -> int:
+def _check_number(number: int, place: int) -> int:
     low, high = RANGES[place]
     if not low <= number <= high:
         raise ValueError(f"{number} is not within {low} to {high}")

@@ -67,16 +67,15 @@ def step_capacity(
     None where no step covers them.
     """
     difference = (
-        _aggregated(str(configuration.get("MetricAggregationType") or "Average"), values)
-        - threshold
+        _aggregate(str(configuration.get("MetricAggregationType") or "Average"), values) - threshold
     )
     for step in configuration["StepAdjustments"]:
         if _covers(step, difference):
-            return max(0, _adjusted(configuration, current, float(step["ScalingAdjustment"])))
+            return max(0, _adjust(configuration, current, float(step["ScalingAdjustment"])))
     return None
 
 
-def _aggregated(kind: str, values: Sequence[float]) -> float:
+def _aggregate(kind: str, values: Sequence[float]) -> float:
     if kind == "Minimum":
         return min(values)
     return max(values) if kind == "Maximum" else math.fsum(values) / len(values)
@@ -90,7 +89,7 @@ def _covers(step: Mapping[str, Any], difference: float) -> bool:
     return lower <= difference < upper if difference >= 0 else lower < difference <= upper
 
 
-def _adjusted(configuration: Mapping[str, Any], current: int, adjustment: float) -> int:
+def _adjust(configuration: Mapping[str, Any], current: int, adjustment: float) -> int:
     if configuration["AdjustmentType"] == "ExactCapacity":
         return int(adjustment)
     if configuration["AdjustmentType"] == "ChangeInCapacity":
@@ -111,7 +110,9 @@ def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
     return None if most is None or most.desired == current else most
 
 
-def cooled(proposal: Proposal, current: int, last: Change | None, now: float) -> int:
+def capacity_after_cooldown(
+    proposal: Proposal, current: int, last: Change | None, now: float
+) -> int:
     """What a proposal may ask for after the last change.
 
     Within a cool-down only what goes beyond it.
@@ -133,6 +134,6 @@ def cooled(proposal: Proposal, current: int, last: Change | None, now: float) ->
     return current if cooling else proposal.desired
 
 
-def bounded(desired: int, low: int, high: int) -> int:
+def clamp(desired: int, low: int, high: int) -> int:
     """A capacity within its bounds."""
     return min(max(desired, low), high)

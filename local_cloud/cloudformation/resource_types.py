@@ -56,8 +56,8 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
     types = SageMakerTypes(control_plane)
     provisioners._RESOURCE_HANDLERS.update(
         {
-            "AWS::SageMaker::Model": types.named("Model", "ModelName", "model"),
-            "AWS::SageMaker::EndpointConfig": types.named(
+            "AWS::SageMaker::Model": types.handlers_without_update("Model", "ModelName", "model"),
+            "AWS::SageMaker::EndpointConfig": types.handlers_without_update(
                 "EndpointConfig", "EndpointConfigName", "endpoint-config"
             ),
             ENDPOINT_TYPE: {
@@ -84,7 +84,7 @@ class SageMakerTypes:
         self.actions = control_plane.actions
         self.endpoints, self.tags = control_plane.endpoints, control_plane.tags
 
-    def named(self, kind: str, field: str, arn_kind: str) -> dict[str, Any]:
+    def handlers_without_update(self, kind: str, field: str, arn_kind: str) -> dict[str, Any]:
         """Handlers of a type that is only ever created and deleted.
 
         Its Ref is the ARN, its name an attribute.
@@ -93,7 +93,7 @@ class SageMakerTypes:
 
         def create(logical_id: str, properties: Properties, stack: str) -> Created:
             name = _name(properties, field, stack, logical_id)
-            said(actions[f"Create{kind}"], {**properties, field: name})
+            call_action(actions[f"Create{kind}"], {**properties, field: name})
             return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
 
         def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
@@ -101,7 +101,7 @@ class SageMakerTypes:
             return physical_id, {field: _last(physical_id), "Id": physical_id}
 
         def delete(physical_id: str, properties: Properties) -> None:
-            gone(actions[f"Delete{kind}"], {field: _last(physical_id)})
+            call_delete_action(actions[f"Delete{kind}"], {field: _last(physical_id)})
 
         return {"create": create, "update": update, "delete": delete}
 
@@ -112,8 +112,8 @@ class SageMakerTypes:
         """
         name = _name(properties, "EndpointName", stack, logical_id)
         given = {field: value for field, value in properties.items() if field not in UPDATE_ONLY}
-        said(self.actions["CreateEndpoint"], {**given, "EndpointName": name})
-        endpoint = self.endpoints.named(name)
+        call_action(self.actions["CreateEndpoint"], {**given, "EndpointName": name})
+        endpoint = self.endpoints.endpoint_named(name)
         try:
             self._wait(endpoint)
         except ValueError:
@@ -133,11 +133,11 @@ class SageMakerTypes:
         if old.get("EndpointConfigName") != new.get("EndpointConfigName"):
             endpoint = self._settled(name)
             if endpoint is None or endpoint.config_name != new.get("EndpointConfigName"):
-                said(
-                    partial(self._begun, self.actions["UpdateEndpoint"]),
+                call_action(
+                    partial(self._call_again, self.actions["UpdateEndpoint"]),
                     {**new, "EndpointName": name},
                 )
-                self._wait(self.endpoints.named(name))
+                self._wait(self.endpoints.endpoint_named(name))
         return physical_id, {"EndpointName": name, "Id": physical_id}
 
     def delete_endpoint(self, physical_id: str, properties: Properties) -> None:
@@ -146,7 +146,7 @@ class SageMakerTypes:
         if endpoint is None:
             return
         try:
-            self._begun(self.actions["DeleteEndpoint"], {"EndpointName": endpoint.name})
+            self._call_again(self.actions["DeleteEndpoint"], {"EndpointName": endpoint.name})
         except AwsError as error:
             raise ValueError(error.message) from error
         self.endpoints.wait(endpoint)
@@ -161,7 +161,9 @@ class SageMakerTypes:
             self.endpoints.wait(endpoint)
         return endpoint
 
-    def _begun(self, action: Callable[[Properties], Properties], request: Properties) -> Properties:
+    def _call_again(
+        self, action: Callable[[Properties], Properties], request: Properties
+    ) -> Properties:
         """Calls an action, again after whatever began on its endpoint in between, such as its own
         scaling.
         """
@@ -220,7 +222,7 @@ Created = tuple[str, dict[str, Any]]
 """A resource's Ref and its attributes."""
 
 
-def said(action: Any, request: Properties) -> Mapping[str, Any]:
+def call_action(action: Any, request: Properties) -> Mapping[str, Any]:
     """Calls an action; its refusal becomes the reason that CloudFormation shows."""
     try:
         result: Mapping[str, Any] = action(request)
@@ -231,7 +233,7 @@ def said(action: Any, request: Properties) -> Mapping[str, Any]:
     return result
 
 
-def gone(action: Any, request: Properties) -> None:
+def call_delete_action(action: Any, request: Properties) -> None:
     """Calls a deleting action; what is gone already is no fault."""
     try:
         action(request)
@@ -269,7 +271,7 @@ class ScalingTypes:
 
         Its Ref is resource, dimension and namespace.
         """
-        said(self.scaling.declare, properties)
+        call_action(self.scaling.declare, properties)
         identity = "|".join(
             str(properties[name])
             for name in ("ResourceId", "ScalableDimension", "ServiceNamespace")
@@ -278,17 +280,19 @@ class ScalingTypes:
 
     def delete_target(self, physical_id: str, properties: Properties) -> None:
         """Deregisters a target."""
-        gone(self.scaling.deregister, {name: properties[name] for name in TARGET_FIELDS})
+        call_delete_action(
+            self.scaling.deregister, {name: properties[name] for name in TARGET_FIELDS}
+        )
 
     def put_policy(self, properties: Properties) -> Created:
         """Puts a policy; its Ref is its ARN."""
         request = _policy(properties)
-        arn = str(said(self.scaling.actions["PutScalingPolicy"], request)["PolicyARN"])
+        arn = str(call_action(self.scaling.actions["PutScalingPolicy"], request)["PolicyARN"])
         return arn, {"Arn": arn, "PolicyName": properties["PolicyName"]}
 
     def delete_policy(self, physical_id: str, properties: Properties) -> None:
         """Deletes a policy."""
-        gone(self.scaling.delete_policy, _policy(properties))
+        call_delete_action(self.scaling.delete_policy, _policy(properties))
 
 
 def _policy(properties: Properties) -> Properties:

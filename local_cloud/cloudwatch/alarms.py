@@ -25,7 +25,7 @@ from local_cloud.cloudwatch.evaluation import (
     Verdict,
     verdict,
 )
-from local_cloud.cloudwatch.queries import Query, Span, answered
+from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries
 from local_cloud.cloudwatch.series import MathError, Question, Series
 
 DEFAULT_PERIOD = 60
@@ -112,7 +112,7 @@ class Alarms:
         end = int(now // real)
         numbers = range(end - int(alarm.get("EvaluationPeriods", 1)) - EXTRA_DATAPOINTS, end)
         span = Span(
-            start=numbers[0] * real, end=end * real, stretch=self.stretch, metrics=metric_store.listed,
+            start=numbers[0] * real, end=end * real, stretch=self.stretch, metrics=metric_store.list_metrics,
             read=partial(self._read, start=numbers[0] * real, end=end * real),
         )  # fmt: skip
         values = _values(alarm, span)
@@ -133,7 +133,7 @@ def _values(alarm: Alarm, span: Span) -> Series:
     returned = [str(query["Id"]) for query in queries if _is_returned(query)]
     if len(returned) != 1:
         raise MathError(f"exactly one query must return data, found {len(returned)}")
-    value = answered(queries, span)[returned[0]]
+    value = evaluate_queries(queries, span)[returned[0]]
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list):

@@ -66,7 +66,7 @@ class Buffer:
             ]
             taken = [(metric, self._slots.pop((metric, slot))) for metric, slot in ended]
         for metric, (at, distribution) in taken:
-            yield Gathered(metric=metric, at=at, values=distribution.weighted())
+            yield Gathered(metric=metric, at=at, values=distribution.weights())
 
 
 BINS_PER_E_FOLD = 200
@@ -92,7 +92,7 @@ class Distribution:
         """How many values were added."""
         return sum(count for count, _ in self._bins.values())
 
-    def weighted(self) -> Weighted:
+    def weights(self) -> Weighted:
         """(value, how often) in ascending order.
 
         A bin's mean stands for its values, the extremes stand for themselves.

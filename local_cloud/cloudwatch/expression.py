@@ -18,11 +18,11 @@ from local_cloud.cloudwatch.series import (
     Series,
     Value,
     changes,
-    chosen,
-    combined,
-    filled,
-    gathered,
-    mapped,
+    choose,
+    combine,
+    fill_gaps,
+    map_series,
+    reduce_series,
 )
 
 TOKEN = re.compile(
@@ -59,12 +59,12 @@ class Grounds:
     )
 
 
-def computed(text: str, grounds: Grounds) -> Value:
+def evaluate(text: str, grounds: Grounds) -> Value:
     """An expression's value. Raises MathError."""
-    return _value(parsed(text), grounds)
+    return _value(parse(text), grounds)
 
 
-def parsed(text: str) -> Tree:
+def parse(text: str) -> Tree:
     """An expression as a tree. Raises MathError where it cannot be read."""
     reader = _Reader(_tokens(text))
     tree = reader.level(0)
@@ -73,13 +73,15 @@ def parsed(text: str) -> Tree:
     return tree
 
 
-def named(tree: Tree) -> frozenset[str]:
+def referenced_ids(tree: Tree) -> frozenset[str]:
     """The ids that an expression refers to; `METRICS` where it refers to all of them."""
     if tree[0] == "id":
         return frozenset((str(tree[1]),))
     if tree[:2] == ("call", "METRICS"):
         return frozenset(("METRICS",))
-    return frozenset(name for part in tree[1:] if isinstance(part, tuple) for name in named(part))
+    return frozenset(
+        name for part in tree[1:] if isinstance(part, tuple) for name in referenced_ids(part)
+    )
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -170,11 +172,13 @@ def _value(tree: Tree, grounds: Grounds) -> Value:
         case ("id", str(name)):
             return _metric(name, grounds)
         case ("operator", str(sign), tuple(left), tuple(right)):
-            return combined(OPERATORS[sign], _value(left, grounds), _value(right, grounds))
+            return combine(OPERATORS[sign], _value(left, grounds), _value(right, grounds))
         case ("list", *items):
             return [_series(_value(item, grounds)) for item in items if isinstance(item, tuple)]
         case ("call", str(name), *arguments):
-            return _called(name, [each for each in arguments if isinstance(each, tuple)], grounds)
+            return _call_function(
+                name, [each for each in arguments if isinstance(each, tuple)], grounds
+            )
     raise MathError(f"{tree[1]!r} is no number and no metric")
 
 
@@ -192,19 +196,19 @@ def _series(value: Value) -> Series:
     raise MathError("a list takes time series only")
 
 
-def _called(name: str, arguments: Sequence[Tree], grounds: Grounds) -> Value:
+def _call_function(name: str, arguments: Sequence[Tree], grounds: Grounds) -> Value:
     special = SPECIAL.get(name)
     if special is not None:
         return special(arguments, grounds)
     values = [_value(argument, grounds) for argument in arguments]
     if name in REDUCTIONS and len(values) == 1:
-        return gathered(REDUCTIONS[name], values[0])
+        return reduce_series(REDUCTIONS[name], values[0])
     if name in CHANGES and len(values) == 1:
-        return mapped(CHANGES[name], values[0])
+        return map_series(CHANGES[name], values[0])
     if name in ("DIFF", "RATE") and len(values) == 1:
         return changes(values[0], name == "RATE")
     if name == "IF" and len(values) in (2, 3):
-        return chosen(values[0], values[1], values[2] if len(values) == 3 else {})
+        return choose(values[0], values[1], values[2] if len(values) == 3 else {})
     if name == "TIME_SERIES" and len(values) == 1 and isinstance(values[0], float):
         return dict.fromkeys(grounds.times, values[0])
     raise MathError(
@@ -221,7 +225,7 @@ def _fill(arguments: Sequence[Tree], grounds: Grounds) -> Value:
     )
     if not isinstance(fill, str | float):
         raise MathError("FILL fills with a number, REPEAT or LINEAR")
-    return filled(value, fill, grounds.times)
+    return fill_gaps(value, fill, grounds.times)
 
 
 def _metrics(arguments: Sequence[Tree], grounds: Grounds) -> Value:

@@ -56,7 +56,7 @@ def _statistic(points: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def listed() -> list[Found]:
+def list_metrics() -> list[Found]:
     """Every metric of the account and region in hand."""
     return [
         Found(namespace=namespace, name=name, dimensions=dict(points[0].get("Dimensions") or {}))

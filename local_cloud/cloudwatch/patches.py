@@ -14,7 +14,7 @@ from typing import Any
 from ministack.services import cloudwatch
 
 from local_cloud.cloudwatch import metric_store
-from local_cloud.cloudwatch.queries import Query, Span, answered
+from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries
 from local_cloud.cloudwatch.series import MathError, Question, Series, Value
 
 READERS = ("_list_metrics", "_get_metric_statistics", "_get_metric_data")
@@ -42,10 +42,10 @@ def install(flush: Callable[[], None]) -> None:
     cloudwatch._evaluate_alarm = lambda alarm: None
     cloudwatch._evaluate_all_alarms = lambda: None
     for name in READERS:
-        setattr(cloudwatch, name, _flushed(getattr(cloudwatch, name), flush))
+        setattr(cloudwatch, name, _flush_first(getattr(cloudwatch, name), flush))
 
 
-def _flushed(handler: Handler, flush: Callable[[], None]) -> Handler:
+def _flush_first(handler: Handler, flush: Callable[[], None]) -> Handler:
     @wraps(handler)
     def answer(
         params: Mapping[str, Any], body: Mapping[str, Any], is_cbor: bool, is_json: bool = False
@@ -112,14 +112,20 @@ def _results(queries: Sequence[Query], body: Mapping[str, Any]) -> list[dict[str
     start = cloudwatch._parse_ts(body.get("StartTime")) or 0.0
     end = cloudwatch._parse_ts(body.get("EndTime")) or time.time()
     span = Span(
-        start=start, end=end, read=partial(_read, start=start, end=end), metrics=metric_store.listed
+        start=start,
+        end=end,
+        read=partial(_read, start=start, end=end),
+        metrics=metric_store.list_metrics,
     )
-    values, newest_first = answered(queries, span), body.get("ScanBy") != "TimestampAscending"
+    values, newest_first = (
+        evaluate_queries(queries, span),
+        body.get("ScanBy") != "TimestampAscending",
+    )
     shown = [query for query in queries if query.get("ReturnData", True)]
     return [
         _result(query, series, newest_first)
         for query in shown
-        for series in _listed(values[str(query["Id"])], span, query)
+        for series in _as_list(values[str(query["Id"])], span, query)
     ]
 
 
@@ -127,7 +133,7 @@ def _read(question: Question, period: float, *, start: float, end: float) -> Ser
     return metric_store.series(question, period=period, start=start, end=end)
 
 
-def _listed(value: Value, span: Span, query: Query) -> list[Series]:
+def _as_list(value: Value, span: Span, query: Query) -> list[Series]:
     if isinstance(value, list):
         return value
     if isinstance(value, Mapping):

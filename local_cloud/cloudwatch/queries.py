@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.cloudwatch.expression import Grounds, computed, named, parsed
+from local_cloud.cloudwatch.expression import Grounds, evaluate, parse, referenced_ids
 from local_cloud.cloudwatch.series import Found, MathError, Question, Series, Value
 
 Query = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Span:
         return tuple(number * real for number in range(first, last))
 
 
-def answered(queries: Sequence[Query], span: Span) -> dict[str, Value]:
+def evaluate_queries(queries: Sequence[Query], span: Span) -> dict[str, Value]:
     """Every query's value by its id. Raises MathError."""
     waiting = {str(query["Id"]): query for query in queries}
     if len(waiting) < len(queries):
@@ -63,17 +63,17 @@ def answered(queries: Sequence[Query], span: Span) -> dict[str, Value]:
         ready = [
             name
             for name, query in pending.items()
-            if not _needed(query, waiting) - set(found) - {name}
+            if not _required_ids(query, waiting) - set(found) - {name}
         ]
         if not ready:
             raise MathError(f"the expressions {', '.join(sorted(pending))} wait for each other")
         for name in ready:
-            found[name] = _computed(pending.pop(name), found, span, period)
+            found[name] = _compute(pending.pop(name), found, span, period)
     return {name: found[name] for name in waiting}
 
 
-def _needed(query: Query, known: Mapping[str, Query]) -> frozenset[str]:
-    names = named(parsed(str(query["Expression"])))
+def _required_ids(query: Query, known: Mapping[str, Query]) -> frozenset[str]:
+    names = referenced_ids(parse(str(query["Expression"])))
     statistics = frozenset(name for name, other in known.items() if not other.get("Expression"))
     return (names - {"METRICS", "REPEAT", "LINEAR"}) & frozenset(known) | (
         statistics if "METRICS" in names else frozenset()
@@ -99,7 +99,7 @@ def question(stat: Mapping[str, Any]) -> Question:
     )
 
 
-def _computed(query: Query, found: Mapping[str, Value], span: Span, period: float) -> Value:
+def _compute(query: Query, found: Mapping[str, Value], span: Span, period: float) -> Value:
     chosen = float(query.get("Period") or period)
 
     def search(text: str, statistic: str, searched: float) -> list[Series]:
@@ -116,7 +116,7 @@ def _computed(query: Query, found: Mapping[str, Value], span: Span, period: floa
         return [span.read(each, searched) for each in asked]
 
     grounds = Grounds(metrics=found, times=span.times(chosen), period=chosen, search=search)
-    return computed(str(query["Expression"]), grounds)
+    return evaluate(str(query["Expression"]), grounds)
 
 
 def _period(queries: Sequence[Query]) -> float:

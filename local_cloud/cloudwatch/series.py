@@ -30,7 +30,7 @@ OPERATORS: dict[str, Number] = {
 }  # fmt: skip
 
 
-def combined(operation: Number, left: Value, right: Value) -> Value:
+def combine(operation: Number, left: Value, right: Value) -> Value:
     """Two values under an operator.
 
     Series meet where both have data, a scalar or series meets each of a list's.
@@ -38,7 +38,7 @@ def combined(operation: Number, left: Value, right: Value) -> Value:
     if isinstance(left, list) or isinstance(right, list):
         return _each(operation, left, right)
     if isinstance(left, Mapping) or isinstance(right, Mapping):
-        return _joined(operation, left, right)
+        return _join(operation, left, right)
     result = _result(operation, left, right)
     return math.nan if result is None else result
 
@@ -52,10 +52,10 @@ def _each(operation: Number, left: Value, right: Value) -> Value:
         pairs = [(each, right) for each in left] if not isinstance(right, list) else []
     else:
         pairs = [(left, each) for each in right] if isinstance(right, list) else []
-    return [_joined(operation, *pair) for pair in pairs]
+    return [_join(operation, *pair) for pair in pairs]
 
 
-def _joined(operation: Number, left: float | Series, right: float | Series) -> Series:
+def _join(operation: Number, left: float | Series, right: float | Series) -> Series:
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         found = {at: _result(operation, left[at], right[at]) for at in left if at in right}
     elif isinstance(left, Mapping):
@@ -79,7 +79,7 @@ def _result(operation: Number, left: float, right: float) -> float | None:
         return None
 
 
-def gathered(reduce: Callable[[Sequence[float]], float], value: Value) -> Value:
+def reduce_series(reduce: Callable[[Sequence[float]], float], value: Value) -> Value:
     """SUM and its like.
 
     A list becomes one series over whatever has data, a series becomes one number.
@@ -94,7 +94,7 @@ def gathered(reduce: Callable[[Sequence[float]], float], value: Value) -> Value:
     raise MathError("a function over time series was given a number")
 
 
-def mapped(change: Callable[[float], float], value: Value) -> Value:
+def map_series(change: Callable[[float], float], value: Value) -> Value:
     """ABS and its like, value by value."""
     if isinstance(value, list):
         return [{at: change(each) for at, each in series.items()} for series in value]
@@ -103,7 +103,7 @@ def mapped(change: Callable[[float], float], value: Value) -> Value:
     return change(value)
 
 
-def chosen(condition: Value, then: Value, otherwise: Value) -> Value:
+def choose(condition: Value, then: Value, otherwise: Value) -> Value:
     """IF: at each time the one or the other.
 
     No datapoint where the condition or the chosen one has none.
@@ -122,19 +122,19 @@ def _at(value: Value, at: float) -> float | None:
     return value.get(at) if isinstance(value, Mapping) else value
 
 
-def filled(value: Value, fill: float | str, times: Sequence[float]) -> Value:
+def fill_gaps(value: Value, fill: float | str, times: Sequence[float]) -> Value:
     """FILL: every period has a value.
 
     A number, REPEAT of the last one, or LINEAR between its neighbors.
     """
     if isinstance(value, list):
-        return [_filled(each, fill, times) for each in value]
+        return [_fill_series(each, fill, times) for each in value]
     if isinstance(value, Mapping):
-        return _filled(value, fill, times)
+        return _fill_series(value, fill, times)
     raise MathError("FILL was given a number in place of a time series")
 
 
-def _filled(series: Series, fill: float | str, times: Sequence[float]) -> Series:
+def _fill_series(series: Series, fill: float | str, times: Sequence[float]) -> Series:
     if not isinstance(fill, str):
         return {at: series.get(at, fill) for at in times}
     known, found = sorted(series), dict(series)

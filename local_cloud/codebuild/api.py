@@ -121,7 +121,7 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
     environment.update(
         {field: request[name] for field, name in overrides.items() if request.get(name) is not None}
     )
-    environment["environmentVariables"] = _merged(
+    environment["environmentVariables"] = _merge(
         environment.get("environmentVariables") or (),
         request.get("environmentVariablesOverride") or (),
     )
@@ -134,7 +134,7 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
     return record
 
 
-def _merged(given: Any, overrides: Any) -> list[dict[str, Any]]:
+def _merge(given: Any, overrides: Any) -> list[dict[str, Any]]:
     """Environment variables by name; an override takes the place of the project's."""
     named = {each["name"]: dict(each) for each in (*given, *overrides)}
     return list(named.values())

@@ -142,7 +142,7 @@ class BuildRun:
             return act()
         except PhaseError as error:
             status, contexts = error.status, [{"statusCode": error.code, "message": str(error)}]
-            self._say(f"[Container] Phase {name} {status}: {error}")
+            self._write_line(f"[Container] Phase {name} {status}: {error}")
             raise
         finally:
             now = time.time()
@@ -213,7 +213,7 @@ class BuildRun:
             log=self.log,
             own_network=False,
         )
-        self._say(f"[Container] Entering phase {BUILD_PHASES[phase.name]}")
+        self._write_line(f"[Container] Entering phase {BUILD_PHASES[phase.name]}")
         status = self._wait(start_container(spec))
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
@@ -269,7 +269,7 @@ class BuildRun:
         )
         self.ended.set()
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         with self.log.open("a", encoding="utf-8") as log:
             log.write(line + "\n")
 

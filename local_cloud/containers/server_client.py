@@ -53,7 +53,7 @@ class ServerClient:
 
         A connection that the server closed while idle is replaced once, unseen.
         """
-        connection = self._taken(timeout_seconds)
+        connection = self._take_connection(timeout_seconds)
         try:
             response = self._exchange(connection, method, path, body, dict(headers or {}))
         except (http.client.RemoteDisconnected, ConnectionError):
@@ -74,7 +74,7 @@ class ServerClient:
         for connection in idle:
             connection.close()
 
-    def _taken(self, timeout_seconds: float) -> _Connection:
+    def _take_connection(self, timeout_seconds: float) -> _Connection:
         with self._turn, contextlib.suppress(IndexError):
             connection = self._idle.pop()
             connection.timeout = timeout_seconds

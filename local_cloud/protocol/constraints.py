@@ -62,7 +62,9 @@ def api_model(service: str) -> ApiModel:
     }
     headers = {name: _headers(model["shapes"][shape]) for name, shape in inputs.items()}
     return ApiModel(
-        shapes=_reached(model["shapes"], tuple(inputs.values())), inputs=inputs, headers=headers
+        shapes=_reachable_shapes(model["shapes"], tuple(inputs.values())),
+        inputs=inputs,
+        headers=headers,
     )
 
 
@@ -81,7 +83,7 @@ def _headers(shape: Shape) -> Mapping[str, str]:
     return {name: str(member["locationName"]).lower() for name, member in sent.items()}
 
 
-def _reached(every: Mapping[str, Shape], begin: tuple[str, ...]) -> Mapping[str, Shape]:
+def _reachable_shapes(every: Mapping[str, Shape], begin: tuple[str, ...]) -> Mapping[str, Shape]:
     """The shapes that some shapes are made of, and those themselves."""
     found: dict[str, Shape] = {}
     wanted = list(begin)
@@ -89,7 +91,7 @@ def _reached(every: Mapping[str, Shape], begin: tuple[str, ...]) -> Mapping[str,
         name = wanted.pop()
         if name not in found:
             found[name] = _plain(every[name])
-            wanted.extend(_referred(found[name]))
+            wanted.extend(_referenced_shapes(found[name]))
     return found
 
 
@@ -107,7 +109,7 @@ def _plain(shape: Shape) -> Shape:
     return {**kept, **({"members": members} if shape["type"] == "structure" else {})}
 
 
-def _referred(shape: Shape) -> list[str]:
+def _referenced_shapes(shape: Shape) -> list[str]:
     inner = [shape[name]["shape"] for name in ("member", "key", "value") if name in shape]
     return [*inner, *(member["shape"] for member in shape.get("members", {}).values())]
 
@@ -137,7 +139,7 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
     """
     faults: list[str] = []
     model = api_model(service)
-    typed: Request = _Walk(shapes=model.shapes, faults=faults).typed(
+    typed: Request = _Walk(shapes=model.shapes, faults=faults).check_type(
         model.inputs[operation], request, ""
     )
     if faults:
@@ -148,7 +150,7 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
 
 def fault(value: object, place: str, rule: str) -> str:
     """One fault in AWS's words."""
-    shown = "null" if value is None else f"'{_shown(value)}'"
+    shown = "null" if value is None else f"'{_shorten(value)}'"
     return f"Value {shown} at '{place}' failed to satisfy constraint: {rule}"
 
 
@@ -157,7 +159,7 @@ class _Walk:
     shapes: Mapping[str, Shape]
     faults: list[str] = field(default_factory=list)
 
-    def typed(self, name: str, value: Any, place: str) -> Any:
+    def check_type(self, name: str, value: Any, place: str) -> Any:
         shape = self.shapes[name]
         kind = shape["type"]
         if kind == "structure" and isinstance(value, Mapping):
@@ -165,7 +167,7 @@ class _Walk:
         if kind == "list" and isinstance(value, list | tuple):
             self._note(broken_rules(shape, value), value, place)
             return [
-                self.typed(shape["member"]["shape"], item, f"{place}.{at}.member")
+                self.check_type(shape["member"]["shape"], item, f"{place}.{at}.member")
                 for at, item in enumerate(value, start=1)
             ]
         if kind == "map" and isinstance(value, Mapping):
@@ -180,7 +182,7 @@ class _Walk:
             if value.get(name) is None:
                 self.faults.append(fault(None, _below(place, name), "Member must not be null"))
         return {
-            name: self.typed(members[name]["shape"], item, _below(place, name))
+            name: self.check_type(members[name]["shape"], item, _below(place, name))
             if name in members and item is not None
             else item
             for name, item in value.items()
@@ -220,7 +222,7 @@ def broken_rules(shape: Shape, value: Any) -> list[str]:
     held: Mapping[str, Callable[[Any], bool]] = {
         "min": lambda low: size >= low,
         "max": lambda high: size <= high,
-        "pattern": lambda pattern: _compiled(pattern).fullmatch(value) is not None,
+        "pattern": lambda pattern: _compile(pattern).fullmatch(value) is not None,
         "enum": lambda values: value in values,
     }
     return [
@@ -247,7 +249,7 @@ def _rule(shape: Shape, name: str) -> str:
 
 
 @functools.cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     for theirs, pythons in SPELLINGS.items():
         pattern = pattern.replace(theirs, pythons)
     return re.compile(pattern)
@@ -293,9 +295,9 @@ def _below(place: str, name: str) -> str:
     return f"{place}.{lowered}" if place else lowered
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={_shorten(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_shown(item) for item in value) + "]"
+        return "[" + ", ".join(_shorten(item) for item in value) + "]"
     return str(value)

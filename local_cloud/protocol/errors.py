@@ -46,7 +46,7 @@ Request = Mapping[str, Any]
 Actions = Mapping[str, Callable[[Request], Request]]
 
 
-def dispatched(service: str, actions: Actions, target: str, body: bytes) -> Reply:
+def dispatch(service: str, actions: Actions, target: str, body: bytes) -> Reply:
     """The reply of the action that `target` names; `service` is the word for it in a refusal."""
     name = target.rpartition(".")[2]
     action = actions.get(name)

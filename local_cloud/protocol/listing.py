@@ -18,7 +18,7 @@ PAGE = 10
 Record = Mapping[str, Any]
 
 
-def listed(
+def list_page(
     request: Record, field: str, kind: str, records: Iterable[Record], *, descending: bool = True
 ) -> Record:
     """One page of records, under `field`, and the token of the next; `kind` begins the fields

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from local_cloud.containers.archive import s3_location
 from local_cloud.ministack.account import read_object, sagemaker_arn
 from local_cloud.protocol.constraints import checked_request
-from local_cloud.protocol.errors import Actions, Reply, Request, dispatched, validation_error
-from local_cloud.protocol.listing import listed
+from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
+from local_cloud.protocol.listing import list_page
 from local_cloud.sagemaker.checks import (
     check_endpoint_config,
     check_model,
@@ -54,13 +54,13 @@ class ControlPlane:
         answers: Actions = {
             "CreateModel": self._create_model,
             "DescribeModel": lambda request: records.model(request["ModelName"]),
-            "ListModels": lambda request: listed(
+            "ListModels": lambda request: list_page(
                 request, "Models", "Model", map(_model_summary, records.models.values())
             ),
             "DeleteModel": self._delete_model,
             "CreateEndpointConfig": self._create_endpoint_config,
             "DescribeEndpointConfig": lambda request: records.config(request["EndpointConfigName"]),
-            "ListEndpointConfigs": lambda request: listed(
+            "ListEndpointConfigs": lambda request: list_page(
                 request,
                 "EndpointConfigs",
                 "EndpointConfig",
@@ -69,9 +69,9 @@ class ControlPlane:
             "DeleteEndpointConfig": self._delete_endpoint_config,
             "CreateEndpoint": self._create_endpoint,
             "DescribeEndpoint": lambda request: description(
-                endpoints.named(request["EndpointName"]), records.models.get
+                endpoints.endpoint_named(request["EndpointName"]), records.models.get
             ),
-            "ListEndpoints": lambda request: listed(
+            "ListEndpoints": lambda request: list_page(
                 request, "Endpoints", "Endpoint", map(summary, endpoints.endpoints.values())
             ),
             "UpdateEndpoint": self._update_endpoint,
@@ -79,18 +79,20 @@ class ControlPlane:
             "DeleteEndpoint": self._delete_endpoint,
             **self.tags.actions,
         }
-        self.actions: Actions = {name: _checked(name, action) for name, action in answers.items()}
+        self.actions: Actions = {
+            name: _with_check(name, action) for name, action in answers.items()
+        }
 
     def add(self, answers: Actions) -> None:
         """Answers further actions."""
         self.actions = {
             **self.actions,
-            **{name: _checked(name, action) for name, action in answers.items()},
+            **{name: _with_check(name, action) for name, action in answers.items()},
         }
 
     def answer(self, target: str, body: bytes) -> Reply:
         """Answers one request of the JSON 1.1 protocol."""
-        return dispatched("SageMaker", self.actions, target, body)
+        return dispatch("SageMaker", self.actions, target, body)
 
     def _create_model(self, request: Request) -> Request:
         """Records a model whose data is really there."""
@@ -165,7 +167,7 @@ class ControlPlane:
 
         The one that it has must still be there.
         """
-        endpoint = self.endpoints.named(request["EndpointName"])
+        endpoint = self.endpoints.endpoint_named(request["EndpointName"])
         asked = update_request(request, endpoint)
         self.records.config(endpoint.config_name)
         config = self.records.config(asked.config_name)
@@ -185,7 +187,7 @@ class ControlPlane:
         return {}
 
 
-def _checked(name: str, action: Callable[[Request], Request]) -> Callable[[Request], Request]:
+def _with_check(name: str, action: Callable[[Request], Request]) -> Callable[[Request], Request]:
     """An action that first holds its request against the API model."""
     return lambda request: action(checked_request(name, request))
 

@@ -71,7 +71,7 @@ def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
     if pending is None:
         return None
 
-    def shown(variant: VariantFleet) -> Record:
+    def describe_variant(variant: VariantFleet) -> Record:
         instance_type = variant.spec.get("InstanceType")
         status = {"Status": pending.status, "StartTime": pending.since}
         return {
@@ -80,11 +80,13 @@ def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
             "VariantStatus": [status],
         }
 
-    shadows = [shown(variant) for variant in pending.fleet.shadow.values()]
+    shadows = [describe_variant(variant) for variant in pending.fleet.shadow.values()]
     return {
         "EndpointConfigName": pending.fleet.config_name,
         "StartTime": pending.begun,
-        "ProductionVariants": [shown(variant) for variant in pending.fleet.production.values()],
+        "ProductionVariants": [
+            describe_variant(variant) for variant in pending.fleet.production.values()
+        ],
         **({"ShadowProductionVariants": shadows} if shadows else {}),
     }
 

@@ -38,21 +38,21 @@ class Tags:
         self._kept[arn] = {each["Key"]: each["Value"] for each in tags or ()}
 
     def _add(self, request: Request) -> Request:
-        arn = self._found(request)
+        arn = self._known_resource(request)
         tags = self._kept.get(arn, {}) | {each["Key"]: each["Value"] for each in request["Tags"]}
         if len(tags) > MOST:
             raise validation_error(
                 f"A resource can have at most {MOST} tags: {arn} would have {len(tags)}."
             )
         self._kept[arn] = tags
-        return {"Tags": _shown(tags)}
+        return {"Tags": _sorted_tags(tags)}
 
     def _list(self, request: Request) -> Request:
-        tags = _shown(self._kept.get(self._found(request), {}))
+        tags = _sorted_tags(self._kept.get(self._known_resource(request), {}))
         return page(request, "Tags", tags, int(request.get("MaxResults") or PAGE))
 
     def _delete(self, request: Request) -> Request:
-        arn = self._found(request)
+        arn = self._known_resource(request)
         self._kept[arn] = {
             key: value
             for key, value in self._kept.get(arn, {}).items()
@@ -60,7 +60,7 @@ class Tags:
         }
         return {}
 
-    def _found(self, request: Request) -> str:
+    def _known_resource(self, request: Request) -> str:
         arn = str(request["ResourceArn"])
         kind, _, name = arn.split(":", 5)[5].partition("/")
         if arn != sagemaker_arn(kind, name) or name not in self.resources.get(kind, ()):
@@ -78,5 +78,5 @@ def check_tags(tags: Given) -> None:
         )
 
 
-def _shown(tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
+def _sorted_tags(tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]

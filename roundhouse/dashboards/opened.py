@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.cloudwatch.queries import Query, Span, answered, matching
+from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries, matching
 from local_cloud.cloudwatch.series import Series
 from roundhouse.dashboards.synthetic import PERIOD, SyntheticMetrics
 from template_rules.dashboard_body import SEARCH, with_defaults
@@ -40,7 +40,7 @@ def curves(properties: Mapping[str, Any], metrics: SyntheticMetrics, end: float)
         _Row.of(row, place, properties) for place, row in enumerate(properties.get("metrics", ()))
     ]
     span = Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.listed)
-    values = answered([row.query for row in rows], span)
+    values = evaluate_queries([row.query for row in rows], span)
     return [
         curve
         for row in rows
@@ -82,7 +82,7 @@ def alarm_query(alarm: Mapping[str, Any]) -> tuple[list[Query], str]:
 def alarm_series(alarm: Mapping[str, Any], metrics: SyntheticMetrics, end: float) -> Series:
     """What an alarm compares with its threshold. Raises MathError."""
     queries, watched = alarm_query(alarm)
-    value = answered(
+    value = evaluate_queries(
         queries, Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.listed)
     )[watched]
     return value if isinstance(value, Mapping) else {}

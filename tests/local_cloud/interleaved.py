@@ -159,7 +159,9 @@ def values_are_read_while_the_minute_that_drained_them_is_storing_them():
     minute.start()
     drained.wait()
     publisher.buffer.drain = drain
-    reader = threading.Thread(target=lambda: (publisher.flush(), seen.append(len(store.listed()))))
+    reader = threading.Thread(
+        target=lambda: (publisher.flush(), seen.append(len(store.list_metrics())))
+    )
     reader.start()
     reader.join(A_WHILE)
     go_on.set()
@@ -224,7 +226,7 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
 
 
 def an_endpoint_settles_while_its_scaling_is_followed():
-    from local_cloud.application_autoscaling.activities import followed
+    from local_cloud.application_autoscaling.activities import follow_activity
     from local_cloud.application_autoscaling.records import Activity
 
     endpoint = SimpleNamespace(status="Updating", failure_reason=None)
@@ -238,7 +240,7 @@ def an_endpoint_settles_while_its_scaling_is_followed():
     activity = Activity(
         key=key, description="", cause="", status="InProgress", message="", desired=3, before=1
     )
-    followed(endpoints, activity, None)
+    follow_activity(endpoints, activity, None)
     assert activity.status == "InProgress", activity.message
 
 

@@ -10,7 +10,7 @@ import threading
 import botocore.exceptions
 import pytest
 
-from local_cloud.cloudwatch.expression import parsed
+from local_cloud.cloudwatch.expression import parse
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import QUESTION, session_at, sound_network, walk
 
@@ -100,4 +100,4 @@ def test_own_dashboard_is_stored_with_the_alarms_that_are_there(session):
     assert {arn.rsplit(":", 1)[-1].removeprefix(f"{ENDPOINT}-") for arn in listed} == OURS
     rows = [row[-1] for each in body["widgets"] for row in each["properties"].get("metrics", ())]
     expressions = [row["expression"] for row in rows if "expression" in row]
-    assert expressions and all(parsed(each) for each in expressions)
+    assert expressions and all(parse(each) for each in expressions)

@@ -81,7 +81,7 @@ class Endpoint:
         self.traffic = traffic
         self.config_name = traffic.fleet.config_name
 
-    def say(self, fleet: Fleet, status: str) -> None:
+    def set_variant_status(self, fleet: Fleet, status: str) -> None:
         """Shows what the variants of a deployment are doing."""
         now = time.time()
         begun = now if self.pending is None else self.pending.begun
@@ -118,9 +118,9 @@ class Traffic:
     def serving(self, wanted: str | None, avoided: Collection[Instance] = ()) -> Iterator[Served]:
         """Picks who answers, and keeps it from being stopped meanwhile; NoInstance when nobody can."""
         with ExitStack() as held:
-            yield self._picked(held, wanted, avoided)
+            yield self._pick(held, wanted, avoided)
 
-    def _picked(self, held: ExitStack, wanted: str | None, avoided: Collection[Instance]) -> Served:
+    def _pick(self, held: ExitStack, wanted: str | None, avoided: Collection[Instance]) -> Served:
         for fleet in self.fleets:
             with suppress(NoInstance):
                 variant, instance = held.enter_context(fleet.serving(wanted, avoided))

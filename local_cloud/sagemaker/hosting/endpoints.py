@@ -31,9 +31,9 @@ from local_cloud.sagemaker.hosting.update import (
 from local_cloud.sagemaker.hosting.update_request import (
     UpdateRequest,
     Wanted,
-    check_wanted,
+    apply_changes,
+    check_changes,
     keep_properties,
-    scaled,
 )
 from local_cloud.settings import Settings
 
@@ -63,7 +63,7 @@ class Endpoints:
         self._caretaker = Caretaker(self._kept_fleets)
         self._caretaker.start()
 
-    def named(self, name: str) -> Endpoint:
+    def endpoint_named(self, name: str) -> Endpoint:
         """The endpoint of a name, or SageMaker's refusal."""
         endpoint = self.endpoints.get(name)
         if endpoint is None:
@@ -79,7 +79,7 @@ class Endpoints:
         """How many instances each production variant of an endpoint has, and how many it should
         have.
         """
-        traffic = self.named(endpoint_name).traffic
+        traffic = self.endpoint_named(endpoint_name).traffic
         if traffic is None:
             return {}
         return {
@@ -102,7 +102,7 @@ class Endpoints:
             )  # fmt: skip
             self.endpoints[name] = self._every[id(endpoint)] = endpoint
         in_background(
-            self._guarded, endpoint, functools.partial(self._create, config=config), "Failed"
+            self._run_change, endpoint, functools.partial(self._create, config=config), "Failed"
         )
         return endpoint
 
@@ -112,7 +112,7 @@ class Endpoints:
         The old one answers until it is.
         """
         with self._turn:
-            endpoint = self._settled(request.endpoint_name)
+            endpoint = self._settled_endpoint(request.endpoint_name)
             config = self.records.config(request.config_name)
             if endpoint.traffic is None:
                 raise validation_error(
@@ -121,7 +121,7 @@ class Endpoints:
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
         in_background(
-            self._guarded,
+            self._run_change,
             endpoint,
             functools.partial(self._update, request=request, config=config),
             "InService",
@@ -135,18 +135,18 @@ class Endpoints:
     def change(self, endpoint_name: str, wanted: Mapping[str, Wanted]) -> Endpoint:
         """Begins to change weights and instance counts of variants."""
         with self._turn:
-            endpoint = self._settled(endpoint_name)
-            check_wanted(endpoint, wanted)
+            endpoint = self._settled_endpoint(endpoint_name)
+            check_changes(endpoint, wanted)
             endpoint.become("Updating")
         in_background(
-            self._guarded, endpoint, functools.partial(scaled, wanted=wanted), "InService"
+            self._run_change, endpoint, functools.partial(apply_changes, wanted=wanted), "InService"
         )
         return endpoint
 
     def delete(self, name: str) -> Endpoint:
         """Stops an endpoint's fleets in the background; the endpoint is gone once they are."""
         with self._turn:
-            endpoint = self._settled(name)
+            endpoint = self._settled_endpoint(name)
             endpoint.become("Deleting")
         in_background(self._remove, endpoint)
         return endpoint
@@ -164,8 +164,8 @@ class Endpoints:
         for thread in threads:
             thread.join()
 
-    def _settled(self, name: str) -> Endpoint:
-        endpoint = self.named(name)
+    def _settled_endpoint(self, name: str) -> Endpoint:
+        endpoint = self.endpoint_named(name)
         if endpoint.is_in_progress:
             raise InProgress(
                 "ValidationException", f'Cannot update in-progress endpoint "{endpoint.arn}".'
@@ -185,7 +185,7 @@ class Endpoints:
             for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]
         ]
 
-    def _guarded(
+    def _run_change(
         self, endpoint: Endpoint, change: Callable[[Endpoint], None], status_on_failure: str
     ) -> None:
         """Runs a change to its final status; whatever goes wrong is the endpoint's failure reason."""
@@ -205,7 +205,7 @@ class Endpoints:
 
     def _create(self, endpoint: Endpoint, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
-        endpoint.say(fleet, "Creating")
+        endpoint.set_variant_status(fleet, "Creating")
         fleet.start()
         endpoint.route(Traffic(fleet=fleet))
 
@@ -223,7 +223,7 @@ class Endpoints:
             settings=self.settings,
             alarm_states=self._alarm_states,
             route=endpoint.route,
-            say=functools.partial(endpoint.say, fleet),
+            say=functools.partial(endpoint.set_variant_status, fleet),
         ).run()
 
     def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:

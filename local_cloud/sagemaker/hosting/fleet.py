@@ -21,7 +21,7 @@ from typing import Any
 
 from local_cloud.containers.quotas import Capacity, InsufficientCapacity
 from local_cloud.sagemaker.checks import instance_types, number, ordered_pools
-from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, launched
+from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
 from local_cloud.settings import Settings
 
 DRAIN_SECONDS = 10.0
@@ -82,7 +82,7 @@ class VariantFleet:
             candidates = [instance for instance in self.instances if instance not in avoided]
             if not candidates:
                 raise NoInstance(f"variant {self.name} has no instance")
-            chosen = self._chosen(candidates)
+            chosen = self._choose(candidates)
             chosen.in_flight += 1
         try:
             yield chosen
@@ -90,7 +90,7 @@ class VariantFleet:
             with self._turn:
                 chosen.in_flight -= 1
 
-    def _chosen(self, candidates: list[Instance]) -> Instance:
+    def _choose(self, candidates: list[Instance]) -> Instance:
         if (self.spec.get("RoutingConfig") or {}).get("RoutingStrategy", "RANDOM") == "RANDOM":
             return random.choice(candidates)
         least = min(instance.in_flight for instance in candidates)
@@ -169,7 +169,7 @@ class VariantFleet:
             min(missing, STARTED_AT_ONCE), thread_name_prefix="start"
         ) as starters:
             begun = [
-                starters.submit(self._context.copy().run, self._launched) for _ in range(missing)
+                starters.submit(self._context.copy().run, self._launch) for _ in range(missing)
             ]
         failures = [future.exception() for future in begun if future.exception() is not None]
         started = [future.result() for future in begun if future.exception() is None]
@@ -179,7 +179,7 @@ class VariantFleet:
         with self._turn:
             self.instances.extend(started)
 
-    def _launched(self) -> Instance:
+    def _launch(self) -> Instance:
         instance_type = self.host.capacity.take(instance_types(self.spec))
         try:
             place = self.folder / f"{self.name}-{next(self._numbers)}"
@@ -187,7 +187,7 @@ class VariantFleet:
                 variant=self.spec, instance_type=instance_type, model=self._model(instance_type), place=place,
                 given_up=self._given_up,
             )  # fmt: skip
-            return launched(launch, self.host.settings)
+            return start_instance(launch, self.host.settings)
         except BaseException:
             self.host.capacity.give_back(instance_type)
             raise

@@ -100,7 +100,7 @@ class Launch:
         return self.definition.get("Mode") == "MultiModel"
 
 
-def launched(launch: Launch, settings: Settings) -> Instance:
+def start_instance(launch: Launch, settings: Settings) -> Instance:
     """Starts an instance and waits until it is healthy; ServerError says why it never was."""
     model_folder = launch.place / "model"
     try:

@@ -87,10 +87,10 @@ class TargetModels:
 
         One load at a time.
         """
-        if self._held(name):
+        if self._hold_loaded(name):
             return Loading(cache_hit=True)
         with self._loading:
-            if self._held(name):
+            if self._hold_loaded(name):
                 return Loading(cache_hit=True)
             begun = time.monotonic()
             self._fetch(name, target_model)
@@ -106,7 +106,7 @@ class TargetModels:
                 unloading_seconds=unloading,
             )
 
-    def _held(self, name: str) -> bool:
+    def _hold_loaded(self, name: str) -> bool:
         with self._turn:
             if name not in self._loaded:
                 return False

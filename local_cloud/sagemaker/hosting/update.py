@@ -89,7 +89,7 @@ class Update:
     def _finish(self) -> None:
         """The new fleet answers alone; the old one ends after the termination wait."""
         self.route(Traffic(fleet=self.new))
-        time.sleep(self.settings.waited(self.plan.termination_wait_seconds))
+        time.sleep(self.settings.scaled_wait(self.plan.termination_wait_seconds))
         self.say("Deleting")
         self.before.fleet.stop()
         if self.before.new is not None:
@@ -155,7 +155,7 @@ class Update:
 
     def _bake(self) -> None:
         """Watches alarms and health for the plan's wait, at least once."""
-        until = time.monotonic() + self.settings.waited(self.plan.wait_seconds)
+        until = time.monotonic() + self.settings.scaled_wait(self.plan.wait_seconds)
         self._check()
         while time.monotonic() < until:
             time.sleep(POLL_SECONDS)

@@ -115,7 +115,7 @@ def wanted_changes(asked: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
     }
 
 
-def check_wanted(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
+def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
     """Refuses variants that are not there, and no instances behind an endpoint that answers at
     once.
     """
@@ -136,7 +136,7 @@ def check_wanted(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
             )
 
 
-def scaled(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
+def apply_changes(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
     """Starts and stops instances until the counts are as wanted, then sets the weights.
 
     One failure puts all counts back.

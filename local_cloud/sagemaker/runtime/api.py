@@ -39,7 +39,7 @@ class Runtime:
         self.endpoints = endpoints
         self._shadows = Shadows()
         self._captures = Captures(endpoints.settings)
-        self._asynchronous = Asynchronous(endpoints.settings, self._answered)
+        self._asynchronous = Asynchronous(endpoints.settings, self._ask_instances)
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Answers one invocation, refusing what SageMaker Runtime refuses."""
@@ -62,7 +62,7 @@ class Runtime:
                 raise refusal(
                     f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that InvokeEndpoint takes."
                 )
-            return self._answered(
+            return self._ask_instances(
                 endpoint,
                 Invocation(endpoint=endpoint.name, headers=headers, body=body, begun=begun),
             )
@@ -75,7 +75,7 @@ class Runtime:
             raise refusal(f"Endpoint {name} of account {account_id()} not found.")
         return endpoint
 
-    def _answered(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
+    def _ask_instances(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
         """Asks instances until one takes the request.
 
         One that takes no connection is not asked again.
@@ -95,7 +95,7 @@ class Runtime:
             except NoInstance:
                 if traffic is not endpoint.traffic:
                     continue
-                return _unanswered(endpoint, invocation, avoided)
+                return _reply_without_instance(endpoint, invocation, avoided)
             self._shadows.copy(served, invocation)
             self._captures.record(served, invocation, reply)
             return reply
@@ -122,7 +122,7 @@ def check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str])
             )
 
 
-def _unanswered(
+def _reply_without_instance(
     endpoint: Endpoint, invocation: Invocation, avoided: Mapping[Instance, NotListening]
 ) -> Reply:
     """The reply when no instance took the request: the last one's fault, where there was any."""

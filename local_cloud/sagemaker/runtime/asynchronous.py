@@ -14,7 +14,12 @@ from local_cloud.ministack.account import in_background, read_object, record_met
 from local_cloud.protocol.errors import AwsError, Reply, json_reply
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
-from local_cloud.sagemaker.runtime.asynchronous_request import Answered, Queued, deliver, queued
+from local_cloud.sagemaker.runtime.asynchronous_request import (
+    Answered,
+    Queued,
+    deliver,
+    read_request,
+)
 from local_cloud.sagemaker.runtime.invocation import Invocation, refusal
 from local_cloud.settings import Settings
 
@@ -69,7 +74,9 @@ class Asynchronous:
             raise refusal(
                 f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: use InvokeEndpoint."
             )
-        request = queued(traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time())
+        request = read_request(
+            traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time()
+        )
         queue = self._queue(endpoint)
         with queue.turn:
             queue.waiting.append(request)
@@ -105,7 +112,7 @@ class Asynchronous:
                     request = queue.waiting.popleft()
                     queue.answering += 1
                 in_background(self._answer, queue, request)
-            if time.monotonic() - published >= self._settings.waited(METRICS_EVERY_SECONDS):
+            if time.monotonic() - published >= self._settings.scaled_wait(METRICS_EVERY_SECONDS):
                 published = time.monotonic()
                 _publish_backlog(queue)
             time.sleep(POLL_SECONDS)
@@ -115,14 +122,14 @@ class Asynchronous:
     def _answer(self, queue: Queue, request: Queued) -> None:
         begun = time.time()
         try:
-            answered = self._answered(queue.endpoint, request)
+            answered = self._ask_endpoint(queue.endpoint, request)
             _publish_answer(queue.endpoint, request, answered, begun)
             deliver(queue.endpoint.name, request, answered)
         finally:
             with queue.turn:
                 queue.answering -= 1
 
-    def _answered(self, endpoint: Endpoint, request: Queued) -> Answered:
+    def _ask_endpoint(self, endpoint: Endpoint, request: Queued) -> Answered:
         if request.expires < time.time():
             return Answered(
                 status="Expired",

@@ -50,7 +50,7 @@ class Answered:
     body: bytes = b""
 
 
-def queued(
+def read_request(
     config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, now: float
 ) -> Queued:
     """Reads a request whose fields the API model allows, or refuses it as SageMaker Runtime does."""

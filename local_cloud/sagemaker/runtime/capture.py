@@ -45,7 +45,7 @@ class Captures:
         if random.random() * 100 >= config["InitialSamplingPercentage"]:
             return
         now = time.time()
-        line = json.dumps(captured(config, invocation, reply, now), separators=(",", ":"))
+        line = json.dumps(capture_record(config, invocation, reply, now), separators=(",", ":"))
         hour = time.strftime("%Y/%m/%d/%H", time.gmtime(now))
         key = (
             config["DestinationS3Uri"].rstrip("/"),
@@ -63,7 +63,7 @@ class Captures:
     def _deliver_later(self, key: tuple[str, ...]) -> None:
         run = contextvars.copy_context().run
         timer = threading.Timer(
-            self._settings.waited(DELIVERED_EVERY_SECONDS), run, args=(self._deliver, key)
+            self._settings.scaled_wait(DELIVERED_EVERY_SECONDS), run, args=(self._deliver, key)
         )
         timer.daemon = True
         timer.start()
@@ -87,7 +87,7 @@ class Captures:
             )
 
 
-def captured(config: Config, invocation: Invocation, reply: Reply, now: float) -> Config:
+def capture_record(config: Config, invocation: Invocation, reply: Reply, now: float) -> Config:
     """One captured invocation: the sides that the config asks for, and when it was."""
     modes = {option["CaptureMode"] for option in config["CaptureOptions"]}
     _, headers, body = reply
@@ -112,11 +112,11 @@ def captured(config: Config, invocation: Invocation, reply: Reply, now: float) -
 
 
 def _side(config: Config, mode: str, content_type: str, body: bytes) -> Config:
-    encoding, data = encoded(config.get("CaptureContentTypeHeader") or {}, content_type, body)
+    encoding, data = encode_body(config.get("CaptureContentTypeHeader") or {}, content_type, body)
     return {"observedContentType": content_type, "mode": mode, "data": data, "encoding": encoding}
 
 
-def encoded(headers: Config, content_type: str, body: bytes) -> tuple[str, str]:
+def encode_body(headers: Config, content_type: str, body: bytes) -> tuple[str, str]:
     """How a body is captured.
 
     As CSV or JSON text where the config lists its content type, else in base64.

@@ -39,10 +39,10 @@ class JobLog:
 
     def _follow(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
-            self._tell()
-        self._tell(whole=True)
+            self._publish()
+        self._publish(whole=True)
 
-    def _tell(self, *, whole: bool = False) -> None:
+    def _publish(self, *, whole: bool = False) -> None:
         with self.path.open("rb") as file:
             file.seek(self._told)
             said = file.read()

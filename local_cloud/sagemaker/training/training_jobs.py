@@ -11,7 +11,7 @@ from typing import Any
 from local_cloud.containers.quotas import Capacity, check_training_quota
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
-from local_cloud.protocol.listing import listed
+from local_cloud.protocol.listing import list_page
 from local_cloud.sagemaker.checks import ECR_IMAGE, has_local_storage
 from local_cloud.sagemaker.tags import Tags, check_tags
 from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
@@ -41,7 +41,7 @@ class TrainingJobs:
         """The actions of SageMaker that are answered here."""
         return {
             "CreateTrainingJob": self._create,
-            "DescribeTrainingJob": lambda request: self._named(request).described(),
+            "DescribeTrainingJob": lambda request: self._job(request).description(),
             "StopTrainingJob": self._stop,
             "ListTrainingJobs": self._list,
         }
@@ -86,7 +86,7 @@ class TrainingJobs:
         return {"TrainingJobArn": arn}
 
     def _stop(self, request: Request) -> Request:
-        run = self._named(request)
+        run = self._job(request)
         if run.record["TrainingJobStatus"] not in GOING:
             raise validation_error(
                 f"The request was rejected because the training job is in status {run.record['TrainingJobStatus']}."
@@ -99,9 +99,11 @@ class TrainingJobs:
             {name: run.record[name] for name in SUMMARY if name in run.record}
             for run in self.runs.values()
         ]
-        return listed(request, "TrainingJobSummaries", "TrainingJob", summaries, descending=False)
+        return list_page(
+            request, "TrainingJobSummaries", "TrainingJob", summaries, descending=False
+        )
 
-    def _named(self, request: Request) -> TrainingRun:
+    def _job(self, request: Request) -> TrainingRun:
         run = self.runs.get(request["TrainingJobName"])
         if run is None:
             raise validation_error("Requested resource not found.")

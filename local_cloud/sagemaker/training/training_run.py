@@ -58,7 +58,7 @@ class TrainingRun:
     _container: Container | None = None
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What DescribeTrainingJob answers."""
         with self._turn:
             return copy.deepcopy(self.record)

@@ -32,7 +32,7 @@ class Endpoints:
     refuses: bool = False
     endpoint: Endpoint = field(default_factory=Endpoint)
 
-    def named(self, name):
+    def endpoint_named(self, name):
         return self.endpoint
 
     def instances(self, name):
@@ -110,8 +110,8 @@ def test_scales_out_to_what_the_newest_datapoint_asks_for():
     scene = Scene()
     assert scene.act(high(700, 800, 1500)) == 3
     (activity,) = scene.kept
-    assert activity.described() | {"ActivityId": "", "StartTime": 0} == {
-        **KEY.described(),
+    assert activity.as_description() | {"ActivityId": "", "StartTime": 0} == {
+        **KEY.as_description(),
         "ActivityId": "",
         "StartTime": 0,
         "Description": "Setting desired instance count to 3.",

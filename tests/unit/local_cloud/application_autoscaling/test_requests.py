@@ -8,7 +8,7 @@ from local_cloud.application_autoscaling.requests import (
     check_bounds,
     check_policy,
     key_of,
-    listed,
+    matching_records,
     suspensions,
     with_numbers,
 )
@@ -52,7 +52,7 @@ def test_refuses_what_is_no_variant(change):
     with pytest.raises(
         AwsError, match="Unsupported service namespace, resource type or scalable dimension"
     ):
-        key_of({**KEY.described(), **change})
+        key_of({**KEY.as_description(), **change})
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,11 @@ def test_text_of_templates_becomes_numbers():
 
 
 def test_pages_cover_everything_once():
-    records = [{**KEY.described(), "PolicyName": f"p{number}"} for number in range(5)]
-    first = listed({"ServiceNamespace": "sagemaker", "MaxResults": 3}, "Policies", records)
-    second = listed(
+    records = [{**KEY.as_description(), "PolicyName": f"p{number}"} for number in range(5)]
+    first = matching_records(
+        {"ServiceNamespace": "sagemaker", "MaxResults": 3}, "Policies", records
+    )
+    second = matching_records(
         {"ServiceNamespace": "sagemaker", "MaxResults": 3, "NextToken": first["NextToken"]},
         "Policies",
         records,
@@ -198,7 +200,9 @@ def test_pages_cover_everything_once():
         "p4",
     ]
     assert "NextToken" not in second
-    named = listed({"ServiceNamespace": "sagemaker", "PolicyNames": ["p3"]}, "Policies", records)
+    named = matching_records(
+        {"ServiceNamespace": "sagemaker", "PolicyNames": ["p3"]}, "Policies", records
+    )
     assert [each["PolicyName"] for each in named["Policies"]] == ["p3"]
     with pytest.raises(AwsError, match="'serviceNamespace' failed to satisfy constraint"):
-        listed({}, "Policies", records)
+        matching_records({}, "Policies", records)

@@ -8,8 +8,8 @@ from local_cloud.application_autoscaling.tracking import (
     Change,
     Cooldowns,
     Proposal,
-    bounded,
-    cooled,
+    capacity_after_cooldown,
+    clamp,
     step_capacity,
     tracked_capacity,
     winner,
@@ -112,10 +112,10 @@ def test_the_largest_capacity_wins_also_when_all_ask_for_less(asked, current):
     ],
 )
 def test_cool_downs_hold_back_the_same_direction_only(desired, last, now, allowed):
-    assert cooled(proposal(desired), 4, last, now) == allowed
+    assert capacity_after_cooldown(proposal(desired), 4, last, now) == allowed
 
 
 @given(st.integers(0, 50), st.integers(0, 10), st.integers(0, 10))
 def test_bounds_hold(desired, low, extra):
-    assert low <= bounded(desired, low, low + extra) <= low + extra
-    assert not math.isnan(bounded(desired, low, low + extra))
+    assert low <= clamp(desired, low, low + extra) <= low + extra
+    assert not math.isnan(clamp(desired, low, low + extra))

@@ -31,7 +31,7 @@ def percentile(weighted, share):
 
 @given(values)
 def test_count_sum_and_extremes_are_exact(of):
-    weighted = distribution(of).weighted()
+    weighted = distribution(of).weights()
     assert sum(count for _, count in weighted) == len(of)
     assert math.fsum(value * count for value, count in weighted) == pytest.approx(
         math.fsum(of), rel=1e-9, abs=1e-9
@@ -42,15 +42,15 @@ def test_count_sum_and_extremes_are_exact(of):
 @given(values, st.sampled_from([0.5, 0.95, 0.99]))
 def test_percentiles_are_within_a_bin(of, share):
     exact = percentile([(value, 1) for value in sorted(of)], share)
-    assert percentile(distribution(of).weighted(), share) == pytest.approx(
+    assert percentile(distribution(of).weights(), share) == pytest.approx(
         exact, rel=0.0051, abs=1e-12
     )
 
 
 def test_a_thousand_latencies_are_few_values():
     spread = distribution([10_000 + 17 * number for number in range(1000)])
-    assert len(spread.weighted()) < 250
+    assert len(spread.weights()) < 250
 
 
 def test_equal_values_are_one():
-    assert distribution([1 / 3] * 1000).weighted() == ((1 / 3, 1000),)
+    assert distribution([1 / 3] * 1000).weights() == ((1 / 3, 1000),)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cloud.cloudwatch.expression import Grounds, computed, named, parsed
+from local_cloud.cloudwatch.expression import Grounds, evaluate, parse, referenced_ids
 from local_cloud.cloudwatch.series import MathError
 
 pytestmark = pytest.mark.unit
@@ -42,13 +42,13 @@ GROUNDS = Grounds(metrics={"m1": M1, "m2": M2}, times=(60.0, 120.0, 180.0))
     ],
 )
 def test_value(text, value):
-    assert computed(text, GROUNDS) == (
+    assert evaluate(text, GROUNDS) == (
         pytest.approx(value) if not isinstance(value, list) else value
     )
 
 
 def test_a_division_by_zero_has_no_datapoint():
-    assert computed(
+    assert evaluate(
         "m1 / m2", Grounds(metrics={"m1": {1.0: 5.0, 2.0: 6.0}, "m2": {1.0: 0.0, 2.0: 3.0}})
     ) == {2.0: 2.0}
 
@@ -57,7 +57,7 @@ def test_search_finds_metrics():
     asked = []
     grounds = Grounds(metrics={}, search=lambda *arguments: asked.append(arguments) or [M1, M2])
     assert (
-        computed(
+        evaluate(
             "SUM(SEARCH('{AWS/SageMaker,EndpointName} MetricName=\"Invocations\"', 'Sum', 300))",
             grounds,
         )[120.0]
@@ -85,11 +85,16 @@ def test_refuses(text, said):
     with pytest.raises(
         MathError, match=said.replace("$", r"\$").replace("[", r"\[").replace("+", r"\+")
     ):
-        computed(text, GROUNDS)
+        evaluate(text, GROUNDS)
 
 
 def test_names_what_an_expression_needs():
-    assert named(parsed("IF(a > 1, FILL(b, REPEAT), METRICS())")) == {"a", "b", "REPEAT", "METRICS"}
+    assert referenced_ids(parse("IF(a > 1, FILL(b, REPEAT), METRICS())")) == {
+        "a",
+        "b",
+        "REPEAT",
+        "METRICS",
+    }
 
 
 numbers = st.floats(min_value=0.1, max_value=1e6)
@@ -98,7 +103,7 @@ numbers = st.floats(min_value=0.1, max_value=1e6)
 @given(numbers, numbers, numbers)
 def test_precedence_is_arithmetic_s_own(a, b, c):
     grounds = Grounds(metrics={"a": {0.0: a}, "b": {0.0: b}, "c": {0.0: c}})
-    assert computed("a - b / c - a * c", grounds) == pytest.approx({0.0: a - b / c - a * c})
+    assert evaluate("a - b / c - a * c", grounds) == pytest.approx({0.0: a - b / c - a * c})
 
 
 @given(
@@ -107,8 +112,8 @@ def test_precedence_is_arithmetic_s_own(a, b, c):
 )
 def test_sum_of_a_list_has_every_datapoint_and_plus_only_common_ones(first, second):
     grounds = Grounds(metrics={"a": first, "b": second})
-    total = computed("SUM([a, b])", grounds)
+    total = evaluate("SUM([a, b])", grounds)
     assert set(total) == set(first) | set(second)
-    both = computed("a + b", grounds)
+    both = evaluate("a + b", grounds)
     assert set(both) == set(first) & set(second)
     assert all(math.isclose(total[at], both[at]) for at in both)

@@ -1,6 +1,6 @@
 import pytest
 
-from local_cloud.cloudwatch.queries import Span, answered, matching
+from local_cloud.cloudwatch.queries import Span, evaluate_queries, matching
 from local_cloud.cloudwatch.series import Found, MathError
 
 pytestmark = pytest.mark.unit
@@ -53,12 +53,12 @@ def test_expressions_are_computed_in_the_order_that_they_need_each_other():
         ("Invocation5XXErrors", "Sum", 60.0): {60.0: 1.0},
         ("Invocations", "Sum", 60.0): {60.0: 4.0, 120.0: 5.0},
     }
-    assert answered(queries, span(answers))["percent"] == {60.0: 25.0}
+    assert evaluate_queries(queries, span(answers))["percent"] == {60.0: 25.0}
 
 
 def test_fill_knows_every_period_also_where_time_runs_faster():
     queries = [stat("m"), {"Id": "e", "Expression": "FILL(m, 7)"}]
-    found = answered(queries, span({("Invocations", "Sum", 60.0): {}}, stretch=1 / 60))
+    found = evaluate_queries(queries, span({("Invocations", "Sum", 60.0): {}}, stretch=1 / 60))
     assert found["e"] == {0.0: 7.0, 1.0: 7.0, 2.0: 7.0}
 
 
@@ -69,7 +69,9 @@ def test_search_is_read_with_its_own_statistic():
             "Expression": """SUM(SEARCH('{AWS/SageMaker,EndpointName,VariantName} MetricName="Invocations"', 'Sum'))""",
         }
     ]
-    assert answered(queries, span({("Invocations", "Sum", 60.0): {0.0: 2.0}}))["e"] == {0.0: 4.0}
+    assert evaluate_queries(queries, span({("Invocations", "Sum", 60.0): {0.0: 2.0}}))["e"] == {
+        0.0: 4.0
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_search_is_read_with_its_own_statistic():
 )
 def test_refuses_queries(queries, said):
     with pytest.raises(MathError, match=said):
-        answered(queries, span({("Invocations", "Sum", 60.0): {}}))
+        evaluate_queries(queries, span({("Invocations", "Sum", 60.0): {}}))
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from local_cloud.protocol.errors import dispatched
+from local_cloud.protocol.errors import dispatch
 
 pytestmark = pytest.mark.unit
 ACTIONS = {"Echo": lambda request: request}
 
 
 def asked(target, body):
-    status, headers, content = dispatched("test", ACTIONS, target, body)
+    status, headers, content = dispatch("test", ACTIONS, target, body)
     return status, json.loads(content), headers
 
 

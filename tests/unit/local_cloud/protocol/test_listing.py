@@ -3,7 +3,7 @@
 import pytest
 
 from local_cloud.protocol.errors import AwsError
-from local_cloud.protocol.listing import PAGE, listed
+from local_cloud.protocol.listing import PAGE, list_page
 
 pytestmark = pytest.mark.unit
 ENDPOINTS = [
@@ -26,7 +26,7 @@ def names(found):
 
 
 def asked(**request):
-    return names(listed(request, "Endpoints", "Endpoint", ENDPOINTS))
+    return names(list_page(request, "Endpoints", "Endpoint", ENDPOINTS))
 
 
 def test_newest_comes_first_unless_another_order_is_asked_for():
@@ -37,7 +37,7 @@ def test_newest_comes_first_unless_another_order_is_asked_for():
 
 
 def test_oldest_comes_first_where_the_service_says_so():
-    assert names(listed({}, "Endpoints", "Endpoint", ENDPOINTS, descending=False)) == [
+    assert names(list_page({}, "Endpoints", "Endpoint", ENDPOINTS, descending=False)) == [
         "b-old",
         "c-mid",
         "a-new",
@@ -62,7 +62,7 @@ def test_only_what_matches_is_listed(request_, found):
 def pages(many, **request):
     token = {}
     while True:
-        found = listed({**request, **token}, "Endpoints", "Endpoint", many)
+        found = list_page({**request, **token}, "Endpoints", "Endpoint", many)
         yield names(found)
         if "NextToken" not in found:
             return
