@@ -116,13 +116,13 @@ class Actor:
         desired = capacity_after_cooldown(proposal, current, target.last, now)
         if desired >= current:
             return desired
-        policy = next(each for each in policies if each.arn == proposal.policy)
+        policy = next(entry for entry in policies if entry.arn == proposal.policy)
         others = [
-            each
-            for each in policies
-            if each.is_tracking and each.scales_in and each.arn != policy.arn
+            item
+            for item in policies
+            if item.is_tracking and item.scales_in and item.arn != policy.arn
         ]
-        if policy.is_tracking and not all(self._is_ready(each) for each in others):
+        if policy.is_tracking and not all(self._is_ready(other) for other in others):
             return current
         return desired if policy.scales_in else current
 
@@ -155,9 +155,9 @@ class Actor:
 
     def follow(self, targets: Mapping[Key, Target], kept: Iterable[Activity]) -> None:
         """Ends the activities whose change has come about or failed."""
-        for each in kept:
-            if each.is_open:
-                activity.follow_activity(self.endpoints, each, targets.get(each.key))
+        for entry in kept:
+            if entry.is_open:
+                activity.follow_activity(self.endpoints, entry, targets.get(entry.key))
 
     def tick(
         self, action: ScheduledAction, target: Target, kept: MutableSequence[Activity], now: float

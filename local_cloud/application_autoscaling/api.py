@@ -117,7 +117,7 @@ class Scaling:
                 if given is None and found is not None and found.kind == kind
                 else given
             )
-            others = [each for each in self.registry.policies_of(key) if each.name != name]
+            others = [item for item in self.registry.policies_of(key) if item.name != name]
             check_policy(request, kind, configuration, others)
             policy = new_policy(key, name) if found is None else found
             policy.kind, policy.configuration = kind, with_numbers(configuration)
@@ -164,7 +164,7 @@ class Scaling:
         return matching_records(
             request,
             "ScalableTargets",
-            [each.as_description() for each in self.registry.targets.values()],
+            [target.as_description() for target in self.registry.targets.values()],
         )
 
     def describe_policies(self, request: Request) -> Request:
@@ -178,7 +178,7 @@ class Scaling:
         return matching_records(
             request,
             "ScheduledActions",
-            [each.as_description() for each in self.registry.scheduled.values()],
+            [item.as_description() for item in self.registry.scheduled.values()],
         )
 
     def describe_activities(self, request: Request) -> Request:

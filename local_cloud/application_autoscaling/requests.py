@@ -307,7 +307,11 @@ def described_policy(policy: Policy, arns: Sequence[str]) -> Described:
 def shown_activities(request: Request, activities: Iterable[Activity]) -> list[Described]:
     """Activities, newest first; those that did not scale only when asked for."""
     everything = str(request.get("IncludeNotScaledActivities", False)).lower() == "true"
-    return [each.as_description() for each in activities if everything or each.not_scaled is None]
+    return [
+        activity.as_description()
+        for activity in activities
+        if everything or activity.not_scaled is None
+    ]
 
 
 WHOLE = frozenset(
@@ -324,7 +328,7 @@ TRUTHS = frozenset({"DisableScaleIn", "ReturnData"})
 def with_numbers(value: Any) -> Any:
     """The same configuration with its known numbers and truths typed."""
     if isinstance(value, list | tuple):
-        return [with_numbers(each) for each in value]
+        return [with_numbers(item) for item in value]
     if isinstance(value, Mapping):
         return {
             name: _typed_value(str(name), each) for name, each in value.items() if each is not None

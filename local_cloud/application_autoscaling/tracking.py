@@ -106,7 +106,7 @@ def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
 
     None where that changes nothing.
     """
-    most = max(proposals, key=lambda each: each.desired, default=None)
+    most = max(proposals, key=lambda proposal: proposal.desired, default=None)
     return None if most is None or most.desired == current else most
 
 

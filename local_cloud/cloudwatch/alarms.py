@@ -148,7 +148,9 @@ def _question(alarm: Alarm) -> Question:
         namespace=str(alarm.get("Namespace")),
         name=str(alarm.get("MetricName")),
         statistic=str(alarm.get("ExtendedStatistic") or alarm.get("Statistic") or "Average"),
-        dimensions={each["Name"]: each["Value"] for each in alarm.get("Dimensions") or ()},
+        dimensions={
+            dimension["Name"]: dimension["Value"] for dimension in alarm.get("Dimensions") or ()
+        },
         unit=alarm.get("Unit"),
     )
 

@@ -177,7 +177,7 @@ def _value(tree: Tree, grounds: Grounds) -> Value:
             return [_series(_value(item, grounds)) for item in items if isinstance(item, tuple)]
         case ("call", str(name), *arguments):
             return _call_function(
-                name, [each for each in arguments if isinstance(each, tuple)], grounds
+                name, [argument for argument in arguments if isinstance(argument, tuple)], grounds
             )
     raise MathError(f"{tree[1]!r} is no number and no metric")
 
@@ -247,7 +247,7 @@ def _search(arguments: Sequence[Tree], grounds: Grounds) -> Value:
 
 def _removed_empty(arguments: Sequence[Tree], grounds: Grounds) -> Value:
     value = _value(arguments[0], grounds)
-    return [each for each in value if each] if isinstance(value, list) else value
+    return [item for item in value if item] if isinstance(value, list) else value
 
 
 SPECIAL: dict[str, Callable[[Sequence[Tree], Grounds], Value]] = {

@@ -21,14 +21,14 @@ _writing = threading.Lock()
 
 def put(gathered: Iterable[Gathered]) -> None:
     """Adds gathered values, each for the account and region that it belongs to."""
-    for each in gathered:
-        metric, dimensions = each.metric, dict(each.metric.dimensions)
-        base = {"Timestamp": each.at, "Unit": metric.unit, "Dimensions": dimensions}
+    for item in gathered:
+        metric, dimensions = item.metric, dict(item.metric.dimensions)
+        base = {"Timestamp": item.at, "Unit": metric.unit, "Dimensions": dimensions}
         with _writing, responses.request_scope(metric.account, metric.region):
             bucket = cloudwatch._metric_bucket(
                 (metric.namespace, metric.name, cloudwatch._dims_key(dimensions))
             )
-            bucket.extend({**base, "Value": value, "Count": count} for value, count in each.values)
+            bucket.extend({**base, "Value": value, "Count": count} for value, count in item.values)
 
 
 def series(question: Question, *, period: float, start: float, end: float) -> Series:

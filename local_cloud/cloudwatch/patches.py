@@ -99,7 +99,7 @@ def _math(handler: Handler) -> Handler:
             return cloudwatch._cbor_ok(
                 {
                     "MetricDataResults": [
-                        cloudwatch._cbor_metric_data_result(each) for each in results
+                        cloudwatch._cbor_metric_data_result(result) for result in results
                     ]
                 }
             )

@@ -94,7 +94,10 @@ def question(stat: Mapping[str, Any]) -> Question:
         namespace=str(metric.get("Namespace")),
         name=str(metric.get("MetricName")),
         statistic=str(stat.get("Stat") or "Average"),
-        dimensions={each["Name"]: each.get("Value", "") for each in metric.get("Dimensions") or ()},
+        dimensions={
+            dimension["Name"]: dimension.get("Value", "")
+            for dimension in metric.get("Dimensions") or ()
+        },
         unit=stat.get("Unit"),
     )
 
@@ -113,7 +116,7 @@ def _compute(query: Query, found: Mapping[str, Value], span: Span, period: float
             )
             for hit in hits
         ]
-        return [span.read(each, searched) for each in asked]
+        return [span.read(item, searched) for item in asked]
 
     grounds = Grounds(metrics=found, times=span.times(chosen), period=chosen, search=search)
     return evaluate(str(query["Expression"]), grounds)

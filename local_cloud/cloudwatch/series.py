@@ -49,9 +49,9 @@ def _each(operation: Number, left: Value, right: Value) -> Value:
             raise MathError(f"lists of {len(left)} and {len(right)} time series cannot be combined")
         pairs: Sequence[tuple[float | Series, float | Series]] = list(zip(left, right, strict=True))
     elif isinstance(left, list):
-        pairs = [(each, right) for each in left] if not isinstance(right, list) else []
+        pairs = [(item, right) for item in left] if not isinstance(right, list) else []
     else:
-        pairs = [(left, each) for each in right] if isinstance(right, list) else []
+        pairs = [(left, entry) for entry in right] if isinstance(right, list) else []
     return [_join(operation, *pair) for pair in pairs]
 
 
@@ -85,8 +85,8 @@ def reduce_series(reduce: Callable[[Sequence[float]], float], value: Value) -> V
     A list becomes one series over whatever has data, a series becomes one number.
     """
     if isinstance(value, list):
-        times = sorted({at for each in value for at in each})
-        return {at: float(reduce([each[at] for each in value if at in each])) for at in times}
+        times = sorted({at for item in value for at in item})
+        return {at: float(reduce([entry[at] for entry in value if at in entry])) for at in times}
     if isinstance(value, Mapping):
         if not value:
             return math.nan
@@ -128,7 +128,7 @@ def fill_gaps(value: Value, fill: float | str, times: Sequence[float]) -> Value:
     A number, REPEAT of the last one, or LINEAR between its neighbors.
     """
     if isinstance(value, list):
-        return [_fill_series(each, fill, times) for each in value]
+        return [_fill_series(item, fill, times) for item in value]
     if isinstance(value, Mapping):
         return _fill_series(value, fill, times)
     raise MathError("FILL was given a number in place of a time series")
@@ -139,8 +139,8 @@ def _fill_series(series: Series, fill: float | str, times: Sequence[float]) -> S
         return {at: series.get(at, fill) for at in times}
     known, found = sorted(series), dict(series)
     for at in times:
-        before = max((each for each in known if each < at), default=None)
-        after = min((each for each in known if each > at), default=None)
+        before = max((item for item in known if item < at), default=None)
+        after = min((entry for entry in known if entry > at), default=None)
         if at in found or before is None:
             continue
         if fill == "REPEAT":
@@ -155,7 +155,7 @@ def _fill_series(series: Series, fill: float | str, times: Sequence[float]) -> S
 def changes(value: Value, per_second: bool) -> Value:
     """DIFF, and RATE with `per_second`: each value less the one before it."""
     if isinstance(value, list):
-        return [_changes(each, per_second) for each in value]
+        return [_changes(item, per_second) for item in value]
     if isinstance(value, Mapping):
         return _changes(value, per_second)
     raise MathError("DIFF and RATE take time series, not a number")

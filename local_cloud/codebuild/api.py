@@ -61,8 +61,8 @@ class Builds:
             folder=self.settings.state / "builds" / record["id"].replace(":", "-"),
             settings=self.settings,
             variables={
-                each["name"]: str(each["value"])
-                for each in record["environment"].get("environmentVariables") or ()
+                variable["name"]: str(variable["value"])
+                for variable in record["environment"].get("environmentVariables") or ()
             },
             deadline=time.monotonic() + 60 * int(record["timeoutInMinutes"]),
         )
@@ -136,5 +136,5 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
 
 def _merge(given: Any, overrides: Any) -> list[dict[str, Any]]:
     """Environment variables by name; an override takes the place of the project's."""
-    named = {each["name"]: dict(each) for each in (*given, *overrides)}
+    named = {item["name"]: dict(item) for item in (*given, *overrides)}
     return list(named.values())

@@ -151,8 +151,8 @@ class ControlPlane:
         check_deployment(
             deployment,
             {
-                each["VariantName"]: each["InitialInstanceCount"]
-                for each in config["ProductionVariants"]
+                variant["VariantName"]: variant["InitialInstanceCount"]
+                for variant in config["ProductionVariants"]
             },
         )
         check_tags(request.get("Tags"))

@@ -35,10 +35,10 @@ def description(endpoint: Endpoint, find_model: FindModel) -> Record:
         "LastDeploymentConfig": endpoint.deployment_config,
         "ProductionVariants": []
         if fleet is None
-        else [_running(each, find_model) for each in fleet.production.values()],
+        else [_running(variant, find_model) for variant in fleet.production.values()],
         "ShadowProductionVariants": []
         if fleet is None
-        else [_running(each, find_model) for each in fleet.shadow.values()],
+        else [_running(item, find_model) for item in fleet.shadow.values()],
         "DataCaptureConfig": _capture(config.get("DataCaptureConfig")),
         "AsyncInferenceConfig": config.get("AsyncInferenceConfig"),
         "PendingDeploymentSummary": _pending(endpoint.pending, find_model),

@@ -35,11 +35,11 @@ class Tags:
 
     def begin(self, arn: str, tags: Given) -> None:
         """Puts these tags in the place of all that a resource, or an earlier one of its name, had."""
-        self._kept[arn] = {each["Key"]: each["Value"] for each in tags or ()}
+        self._kept[arn] = {tag["Key"]: tag["Value"] for tag in tags or ()}
 
     def _add(self, request: Request) -> Request:
         arn = self._known_resource(request)
-        tags = self._kept.get(arn, {}) | {each["Key"]: each["Value"] for each in request["Tags"]}
+        tags = self._kept.get(arn, {}) | {tag["Key"]: tag["Value"] for tag in request["Tags"]}
         if len(tags) > MOST:
             raise validation_error(
                 f"A resource can have at most {MOST} tags: {arn} would have {len(tags)}."
@@ -70,7 +70,7 @@ class Tags:
 
 def check_tags(tags: Given) -> None:
     """Refuses tags of which two have one key."""
-    keys = [each["Key"] for each in tags or ()]
+    keys = [tag["Key"] for tag in tags or ()]
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
         raise validation_error(

@@ -93,7 +93,7 @@ class Endpoints:
         """Records a new endpoint and starts its fleet in the background."""
         with self._turn:
             arn, now = sagemaker_arn("endpoint", name), time.time()
-            if name.lower() in {each.lower() for each in self.endpoints.keys()}:  # noqa: SIM118
+            if name.lower() in {item.lower() for item in self.endpoints.keys()}:  # noqa: SIM118
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.records.config(config_name)
             endpoint = Endpoint(

@@ -35,8 +35,8 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
     """Reads a request; a deployment config that is to be reused is the endpoint's last one."""
     retains = bool(request.get("RetainAllVariantProperties"))
     excluded = {
-        each["VariantPropertyType"]
-        for each in request.get("ExcludeRetainedVariantProperties") or ()
+        retained["VariantPropertyType"]
+        for retained in request.get("ExcludeRetainedVariantProperties") or ()
     }
     if excluded and not retains:
         raise validation_error(
@@ -104,7 +104,7 @@ class Wanted:
 
 def wanted_changes(asked: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
     """What a request wants of each variant; one that it names twice is refused."""
-    names = [str(each["VariantName"]) for each in asked]
+    names = [str(item["VariantName"]) for item in asked]
     if len(set(names)) != len(names):
         raise validation_error(
             f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}."

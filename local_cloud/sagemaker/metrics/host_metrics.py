@@ -61,7 +61,7 @@ def running_count(endpoints: Mapping[str, Endpoint], endpoint_name: str, variant
     endpoint = endpoints.get(endpoint_name)
     fleets = () if endpoint is None else endpoint.fleets
     return sum(
-        len(each.instances) for fleet in fleets for each in fleet.variants if each.name == variant
+        len(item.instances) for fleet in fleets for item in fleet.variants if item.name == variant
     )
 
 
@@ -78,29 +78,31 @@ class Hosts:
 
     def sample_requests(self) -> None:
         """How many requests each instance has in hand; untracked variants only when they have any."""
-        for each in running(self._endpoints):
-            if each.queued:
+        for item in running(self._endpoints):
+            if item.queued:
                 continue
-            with request_scope(each.account, each.region):
-                held = [instance.in_flight for instance in each.instances]
-                if any(held) or self._tracked(each.endpoint, each.variant):
+            with request_scope(item.account, item.region):
+                held = [instance.in_flight for instance in item.instances]
+                if any(held) or self._tracked(item.endpoint, item.variant):
                     for requests in held:
                         InvocationMetrics(
-                            endpoint=each.endpoint, variant=each.variant
+                            endpoint=item.endpoint, variant=item.variant
                         ).record_concurrency(requests)
 
     def sample_minute(self, begun: float, ended: float) -> None:
         """What each instance used in the minute that ends, and zeros for tracked variants without
         an invocation.
         """
-        due = [each for each in running(self._endpoints) if self._is_due(each, ended)]
-        usages = usage_of_trees([_pid(instance) for each in due for instance in each.instances])
-        for each in due:
-            with request_scope(each.account, each.region):
-                metrics = InvocationMetrics(endpoint=each.endpoint, variant=each.variant)
-                for instance in each.instances:
+        due = [entry for entry in running(self._endpoints) if self._is_due(entry, ended)]
+        usages = usage_of_trees(
+            [_pid(instance) for element in due for instance in element.instances]
+        )
+        for item in due:
+            with request_scope(item.account, item.region):
+                metrics = InvocationMetrics(endpoint=item.endpoint, variant=item.variant)
+                for instance in item.instances:
                     self._record(metrics, instance, usages[_pid(instance)], ended)
-                if not each.queued and self._tracked(each.endpoint, each.variant):
+                if not item.queued and self._tracked(item.endpoint, item.variant):
                     metrics.record_none(begun, ended)
         self._before = {
             pid: before
@@ -201,7 +203,7 @@ def _process(place: str) -> _Process | None:
         fields = Path(place, "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    cpu = sum(int(each) for each in fields[11:15]) / TICKS_A_SECOND
+    cpu = sum(int(field) for field in fields[11:15]) / TICKS_A_SECOND
     return _Process(
         parent=int(fields[1]),
         usage=Usage(cpu_seconds=cpu, memory_bytes=int(fields[21]) * PAGE_BYTES),

@@ -45,7 +45,7 @@ class OptMl:
         files = {
             "hyperparameters": dict(self.request.get("HyperParameters") or {}),
             "inputdataconfig": {
-                each["ChannelName"]: {"TrainingInputMode": "File"} for each in channels
+                item["ChannelName"]: {"TrainingInputMode": "File"} for item in channels
             },
             "resourceconfig": resources,
         }

@@ -112,9 +112,9 @@ class TrainingJobs:
     def _running(self, instance_type: str) -> int:
         records = [run.record for run in self.runs.values()]
         return sum(
-            each["ResourceConfig"]["InstanceType"] == instance_type
-            and each["TrainingJobStatus"] in GOING
-            for each in records
+            record["ResourceConfig"]["InstanceType"] == instance_type
+            and record["TrainingJobStatus"] in GOING
+            for record in records
         )
 
 
@@ -127,7 +127,7 @@ def check_training_job(request: Request) -> None:
         raise validation_error(
             f'Using non-ECR image "{image}" without Vpc repository access mode is not supported.'
         )
-    channels = [each["ChannelName"] for each in request.get("InputDataConfig") or ()]
+    channels = [channel["ChannelName"] for channel in request.get("InputDataConfig") or ()]
     if len(set(channels)) != len(channels):
         raise validation_error(
             f"The channel names of InputDataConfig must be unique: {', '.join(channels)}."
