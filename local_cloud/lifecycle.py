@@ -29,9 +29,7 @@ class CloudError(Exception):
 
 
 def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
-    """Starts the local cloud of a repository, or returns the one that already runs in this state
-    folder.
-    """
+    """Starts a local cloud, or returns the one that already runs in this state folder."""
     _make_state(state)
     with _start_lock(state):
         running = find(state)
@@ -116,7 +114,8 @@ def _make_state(state: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise CloudError(
-            f"the local cloud cannot write its state folder {state} ({error.strerror}): choose or free another folder"
+            f"the local cloud cannot write its state folder {state} ({error.strerror}): choose "
+            "or free another folder"
         ) from error
 
 
@@ -149,9 +148,7 @@ def _remove_tree(path: Path) -> None:
 
 
 def _bound(port: int | None) -> socket.socket:
-    """A socket that holds a port, a free one unless it is named, until the cloud's process listens
-    on it.
-    """
+    """A socket that reserves a port, a free one unless it is named, for the cloud's process."""
     listener = socket.socket()
     try:
         if port is not None:
@@ -160,7 +157,8 @@ def _bound(port: int | None) -> socket.socket:
     except OSError as error:
         listener.close()
         raise CloudError(
-            f"port {port} on 127.0.0.1 is not free ({error.strerror}): name another one or let the local cloud choose"
+            f"port {port} on 127.0.0.1 is not free ({error.strerror}): name another one or let "
+            "the local cloud choose"
         ) from error
     return listener
 
@@ -173,7 +171,8 @@ def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
     python = root / ".venvs" / "cloud" / "bin" / "python"
     if not python.exists():
         raise CloudError(
-            f"the local cloud's environment {python.parent.parent} is missing: `make environments` makes it"
+            f"the local cloud's environment {python.parent.parent} is missing: `make "
+            "environments` makes it"
         )
     port = ("--port", str(listener.getsockname()[1]), "--listener", str(LISTENER))
     module = ("-P", "-m", "local_cloud", "--root", str(root), "--state", str(state), *port)
@@ -201,7 +200,8 @@ def _wait_until_answering(pid: int, state: Path) -> CloudAddress:
                 return address
             if _has_ended(pid):
                 raise CloudError(
-                    f"the local cloud stopped while starting: {_last_log_lines(state)} (log: {state / LOG_FILE})"
+                    f"the local cloud stopped while starting: {_last_log_lines(state)} (log: "
+                    f"{state / LOG_FILE})"
                 )
             time.sleep(0.02)
         raise CloudError(

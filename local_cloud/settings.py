@@ -8,10 +8,21 @@ from pathlib import Path
 
 PASSED_ON = frozenset(
     {
-        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
-        "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
     }
-)  # fmt: skip
+)
 PASSED_ON_PREFIXES = ("PIP_", "UV_", "NODE_")
 SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
 SECONDS_PER_MINUTE_DEFAULT = 1.0
@@ -63,7 +74,8 @@ def seconds_per_minute() -> float:
         seconds = -1.0
     if not 0 < seconds <= 60:
         raise SettingsError(
-            f"{SECONDS_PER_MINUTE} is {given!r}: it takes a number above 0, and 60 runs at AWS's own pace"
+            f"{SECONDS_PER_MINUTE} is {given!r}: it takes a number above 0, and 60 runs at AWS's "
+            "own pace"
         )
     return seconds
 

@@ -41,7 +41,10 @@ def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
     counts = endpoints.instances(key.endpoint)
     if key.variant not in counts:
         name = getattr(endpoints.endpoint_named(key.endpoint), "config_name", key.endpoint)
-        said = f'The variant name(s) "{key.variant}" is/are not present within endpoint configuration "{name}".'
+        said = (
+            f'The variant name(s) "{key.variant}" is/are not present within endpoint '
+            f'configuration "{name}".'
+        )
         raise AwsError("ValidationException", said)
     return counts[key.variant]
 
@@ -58,7 +61,8 @@ def begin_activity(endpoints: Endpoints, key: Key, desired: int, cause: str) -> 
         description=f"Setting desired instance count to {desired}.",
         cause=cause,
         status="InProgress",
-        message=f"Successfully set desired instance count to {desired}. Waiting for change to be fulfilled by sagemaker.",
+        message=f"Successfully set desired instance count to {desired}. Waiting for change to be "
+        "fulfilled by sagemaker.",
         desired=desired,
         before=capacity(endpoints, key)[0],
     )
@@ -91,7 +95,10 @@ def follow_activity(endpoints: Endpoints, activity: Activity, target: Target | N
         )
         activity.end("Failed", _failure(activity.desired, reason))
         return
-    message = f"Successfully set desired instance count to {activity.desired}. Change successfully fulfilled by sagemaker."
+    message = (
+        f"Successfully set desired instance count to {activity.desired}. Change "
+        "successfully fulfilled by sagemaker."
+    )
     activity.end("Successful", message)
     if target is not None:
         target.last = Change(before=activity.before, after=running, at=time.time())
@@ -100,9 +107,13 @@ def follow_activity(endpoints: Endpoints, activity: Activity, target: Target | N
 def activity_without_change(key: Key, cause: str, reason: Mapping[str, object]) -> Activity:
     """An alarm that changed nothing, and why."""
     activity = Activity(
-        key=key, description="Attempting to scale due to alarm triggered", cause=cause, status="InProgress", message="",
+        key=key,
+        description="Attempting to scale due to alarm triggered",
+        cause=cause,
+        status="InProgress",
+        message="",
         not_scaled=reason,
-    )  # fmt: skip
+    )
     activity.end("Failed", f"Did not scale: {reason['Code']}.")
     return activity
 

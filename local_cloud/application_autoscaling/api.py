@@ -65,9 +65,7 @@ class Scaling:
         return dispatch("scaling", self.actions, target, body)
 
     def register(self, request: Request) -> Request:
-        """Records a scalable target, or changes the bounds of one that is there, and brings its
-        variant within them.
-        """
+        """Registers a scalable target or changes its bounds, and brings its variant within them."""
         key = key_of(request)
         with self.registry.turn:
             found = self.registry.targets.get(key)
@@ -155,7 +153,8 @@ class Scaling:
         with self.registry.turn:
             if self.registry.scheduled.pop((key, name), None) is None:
                 raise not_found(
-                    f"No scheduled action found for {scalable_target_text(key)}, scheduled action name: {name}"
+                    f"No scheduled action found for {scalable_target_text(key)}, scheduled "
+                    f"action name: {name}"
                 )
         return {}
 
@@ -205,9 +204,7 @@ TARGET_PARTS = 4
 
 
 def scaled_variants(targets: Iterable[tuple[str, ...]], endpoint: str) -> frozenset[str]:
-    """The variants of an endpoint among scalable targets, each named by namespace, resource and
-    dimension.
-    """
+    """Variants of an endpoint that are scalable targets."""
     resources = (
         resource.split("/") for namespace, resource, _ in targets if namespace == "sagemaker"
     )

@@ -51,9 +51,7 @@ class Autoscaler:
             self._breaches.append(((account_id(), region()), breach))
 
     def step(self, now: float) -> None:
-        """Follows what is under way, runs what is due, and scales as the alarms have asked since
-        the last step.
-        """
+        """Follows open activities, runs due scheduled actions, and scales as alarms have asked."""
         breaches, self._breaches = self._breaches, []
         for scope in self._registry.scopes:
             with request_scope(*scope), self._registry.turn:

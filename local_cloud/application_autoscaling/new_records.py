@@ -20,7 +20,10 @@ from local_cloud.application_autoscaling.requests import (
 from local_cloud.application_autoscaling.schedule import ScheduleError, schedule
 from local_cloud.ministack.account import account_id, region
 
-SERVICE_ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+SERVICE_ROLE = (
+    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
+    "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+)
 
 
 def new_target(key: Key, low: int, high: int) -> Target:

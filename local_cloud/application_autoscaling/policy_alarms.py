@@ -86,8 +86,12 @@ def metric(key: Key, configuration: Mapping[str, Any]) -> dict[str, Any]:
             {"Name": "VariantName", "Value": key.variant},
         ]
         return {
-            "Namespace": "AWS/SageMaker", "MetricName": name, "Statistic": statistic, "Period": period, "Dimensions": dimensions,
-        }  # fmt: skip
+            "Namespace": "AWS/SageMaker",
+            "MetricName": name,
+            "Statistic": statistic,
+            "Period": period,
+            "Dimensions": dimensions,
+        }
     if custom.get("Metrics"):
         return {"Metrics": [_with_period(query) for query in custom["Metrics"]]}
     kept = {
@@ -112,7 +116,8 @@ def _alarm(policy: Policy, kind: str, rule: Mapping[str, Any]) -> Alarm:
     return {
         "AlarmName": name,
         "AlarmArn": alarm_arn(name),
-        "AlarmDescription": f"DO NOT EDIT OR DELETE. For TargetTrackingScaling policy {policy.arn}.",
+        "AlarmDescription": "DO NOT EDIT OR DELETE. For TargetTrackingScaling policy "
+        f"{policy.arn}.",
         "ActionsEnabled": True,
         "AlarmActions": [policy.arn],
         "OKActions": [],

@@ -65,16 +65,19 @@ class Target:
     def as_description(self) -> Described:
         """As DescribeScalableTargets shows it."""
         return {
-            **self.key.as_description(), "MinCapacity": self.low, "MaxCapacity": self.high, "RoleARN": self.role,
-            "CreationTime": self.created, "SuspendedState": self.suspended, "ScalableTargetARN": self.arn,
-        }  # fmt: skip
+            **self.key.as_description(),
+            "MinCapacity": self.low,
+            "MaxCapacity": self.high,
+            "RoleARN": self.role,
+            "CreationTime": self.created,
+            "SuspendedState": self.suspended,
+            "ScalableTargetARN": self.arn,
+        }
 
 
 @dataclass(kw_only=True)
 class Policy:
-    """A scaling policy, its configuration as it was given, and the names of the alarms that it
-    made.
-    """
+    """A scaling policy, its configuration as requested, and the names of its alarms."""
 
     key: Key
     name: str
@@ -127,10 +130,16 @@ class ScheduledAction:
             "EndTime": _seconds(self.last),
         }
         return {
-            **self.key.as_description(), "ScheduledActionName": self.name, "ScheduledActionARN": self.arn, "Schedule": self.expression,
-            "ScalableTargetAction": {name: value for name, value in action.items() if value is not None},
-            "CreationTime": self.created.timestamp(), **{name: value for name, value in optional.items() if value is not None},
-        }  # fmt: skip
+            **self.key.as_description(),
+            "ScheduledActionName": self.name,
+            "ScheduledActionARN": self.arn,
+            "Schedule": self.expression,
+            "ScalableTargetAction": {
+                name: value for name, value in action.items() if value is not None
+            },
+            "CreationTime": self.created.timestamp(),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
 
 
 @dataclass(kw_only=True)
@@ -165,10 +174,15 @@ class Activity:
             "NotScaledReasons": None if self.not_scaled is None else [self.not_scaled],
         }
         return {
-            "ActivityId": self.id, **self.key.as_description(), "Description": self.description, "Cause": self.cause,
-            "StartTime": self.started, "StatusCode": self.status, "StatusMessage": self.message,
+            "ActivityId": self.id,
+            **self.key.as_description(),
+            "Description": self.description,
+            "Cause": self.cause,
+            "StartTime": self.started,
+            "StatusCode": self.status,
+            "StatusMessage": self.message,
             **{name: value for name, value in optional.items() if value is not None},
-        }  # fmt: skip
+        }
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -21,8 +21,9 @@ Named = tuple[Key, str]
 
 
 class Registry:
-    """Targets, policies and scheduled actions by what they scale, and activities, newest first;
-    `turn` guards them.
+    """Targets, policies, scheduled actions and activities of one account and region.
+
+    Activities are newest first. `turn` is the lock that guards all of them.
     """
 
     def __init__(self) -> None:
@@ -70,4 +71,7 @@ class Registry:
 
 def scalable_target_text(key: Key) -> str:
     """What is scaled, as refusals say it."""
-    return f"service namespace: {key.namespace}, resource ID: {key.resource_id}, scalable dimension: {key.dimension}"
+    return (
+        f"service namespace: {key.namespace}, resource ID: {key.resource_id}, scalable "
+        f"dimension: {key.dimension}"
+    )

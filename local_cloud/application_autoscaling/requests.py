@@ -29,17 +29,29 @@ CONFIGURATIONS = {
 }
 KNOWN_METRICS = frozenset(
     {
-        "DynamoDBReadCapacityUtilization", "DynamoDBWriteCapacityUtilization", "ALBRequestCountPerTarget",
-        "RDSReaderAverageCPUUtilization", "RDSReaderAverageDatabaseConnections", "EC2SpotFleetRequestAverageCPUUtilization",
-        "EC2SpotFleetRequestAverageNetworkIn", "EC2SpotFleetRequestAverageNetworkOut", "SageMakerVariantInvocationsPerInstance",
-        "ECSServiceAverageCPUUtilization", "ECSServiceAverageMemoryUtilization", "AppStreamAverageCapacityUtilization",
-        "ComprehendInferenceUtilization", "LambdaProvisionedConcurrencyUtilization", "CassandraReadCapacityUtilization",
-        "CassandraWriteCapacityUtilization", "KafkaBrokerStorageUtilization",
-        "SageMakerVariantProvisionedConcurrencyUtilization", "SageMakerInferenceComponentInvocationsPerCopy",
+        "DynamoDBReadCapacityUtilization",
+        "DynamoDBWriteCapacityUtilization",
+        "ALBRequestCountPerTarget",
+        "RDSReaderAverageCPUUtilization",
+        "RDSReaderAverageDatabaseConnections",
+        "EC2SpotFleetRequestAverageCPUUtilization",
+        "EC2SpotFleetRequestAverageNetworkIn",
+        "EC2SpotFleetRequestAverageNetworkOut",
+        "SageMakerVariantInvocationsPerInstance",
+        "ECSServiceAverageCPUUtilization",
+        "ECSServiceAverageMemoryUtilization",
+        "AppStreamAverageCapacityUtilization",
+        "ComprehendInferenceUtilization",
+        "LambdaProvisionedConcurrencyUtilization",
+        "CassandraReadCapacityUtilization",
+        "CassandraWriteCapacityUtilization",
+        "KafkaBrokerStorageUtilization",
+        "SageMakerVariantProvisionedConcurrencyUtilization",
+        "SageMakerInferenceComponentInvocationsPerCopy",
         "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution",
         "SageMakerVariantConcurrentRequestsPerModelHighResolution",
     }
-)  # fmt: skip
+)
 VARIANT_METRICS = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": (
@@ -65,7 +77,8 @@ def constraint(value: object, place: str, rule: str) -> AwsError:
     """A refusal by the API's own model."""
     shown = "null" if value is None else f"'{value}'"
     return refusal(
-        f"1 validation error detected: Value {shown} at '{place}' failed to satisfy constraint: {rule}"
+        f"1 validation error detected: Value {shown} at '{place}' failed to satisfy constraint: "
+        f"{rule}"
     )
 
 
@@ -119,8 +132,10 @@ def suspensions(request: Request) -> dict[str, bool]:
 def check_policy(
     request: Request, kind: str, configuration: Request | None, others: Iterable[Policy]
 ) -> None:
-    """Refuses a policy without its configuration, with a metric that cannot be tracked, or beside
-    another of the same metric.
+    """Refuses a policy that Application Auto Scaling refuses.
+
+    Its configuration is missing, its metric cannot be tracked, or another policy tracks the same
+    metric.
     """
     if kind not in CONFIGURATIONS:
         raise constraint(
@@ -153,7 +168,8 @@ def _check_tracking(configuration: Request) -> None:
         )
     if not 0 < number(configuration["TargetValue"]) <= HIGHEST_TARGET:
         raise refusal(
-            f"TargetValue must be greater than zero and at most 2^360, found {configuration['TargetValue']}"
+            "TargetValue must be greater than zero and at most 2^360, found "
+            f"{configuration['TargetValue']}"
         )
     for name in ("ScaleInCooldown", "ScaleOutCooldown"):
         if (whole(configuration, name) or 0) < 0:
@@ -163,7 +179,11 @@ def _check_tracking(configuration: Request) -> None:
     )
     if (predefined is None) == (custom is None):
         raise refusal(
-            "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification must be specified, found "
+            (
+                "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification "
+                "must "
+                "be specified, found "
+            )
             + ("neither" if predefined is None else "both")
         )
     if predefined is not None:
@@ -174,14 +194,18 @@ def _check_tracking(configuration: Request) -> None:
 
 def _check_predefined(name: str) -> None:
     if name not in KNOWN_METRICS:
-        place = "targetTrackingScalingPolicyConfiguration.predefinedMetricSpecification.predefinedMetricType"
+        place = (
+            "targetTrackingScalingPolicyConfiguration.predefinedMetricSpecification."
+            "predefinedMetricType"
+        )
         raise constraint(
             name, place, f"Member must satisfy enum value set: [{', '.join(sorted(KNOWN_METRICS))}]"
         )
     if name not in VARIANT_METRICS:
         allowed = ", ".join(VARIANT_METRICS)
         raise refusal(
-            f"Scalable dimension {DIMENSION} only supports the following predefined metric types: {allowed}"
+            f"Scalable dimension {DIMENSION} only supports the following predefined metric "
+            f"types: {allowed}"
         )
 
 
@@ -216,7 +240,8 @@ def _check_steps(configuration: Request) -> None:
     for (_, end), (begin, _) in itertools.pairwise(spans):
         if end != begin:
             raise refusal(
-                f"Step adjustment intervals cannot overlap or have a gap, found one to {end:g} and one from {begin:g}"
+                f"Step adjustment intervals cannot overlap or have a gap, found one to {end:g} "
+                f"and one from {begin:g}"
             )
 
 
@@ -299,9 +324,14 @@ def described_policy(policy: Policy, arns: Sequence[str]) -> Described:
         {"AlarmName": name, "AlarmARN": arn} for name, arn in zip(policy.alarms, arns, strict=True)
     ]
     return {
-        "PolicyARN": policy.arn, "PolicyName": policy.name, **policy.key.as_description(), "PolicyType": policy.kind,
-        CONFIGURATIONS[policy.kind]: dict(policy.configuration), "Alarms": alarms, "CreationTime": policy.created,
-    }  # fmt: skip
+        "PolicyARN": policy.arn,
+        "PolicyName": policy.name,
+        **policy.key.as_description(),
+        "PolicyType": policy.kind,
+        CONFIGURATIONS[policy.kind]: dict(policy.configuration),
+        "Alarms": alarms,
+        "CreationTime": policy.created,
+    }
 
 
 def shown_activities(request: Request, activities: Iterable[Activity]) -> list[Described]:
@@ -315,8 +345,14 @@ def shown_activities(request: Request, activities: Iterable[Activity]) -> list[D
 
 
 WHOLE = frozenset(
-    {"ScaleInCooldown", "ScaleOutCooldown", "Cooldown", "MinAdjustmentMagnitude", "ScalingAdjustment"}
-)  # fmt: skip
+    {
+        "ScaleInCooldown",
+        "ScaleOutCooldown",
+        "Cooldown",
+        "MinAdjustmentMagnitude",
+        "ScalingAdjustment",
+    }
+)
 
 
 FRACTIONS = frozenset({"TargetValue", "MetricIntervalLowerBound", "MetricIntervalUpperBound"})

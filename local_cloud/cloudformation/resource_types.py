@@ -31,17 +31,31 @@ UPDATE_ONLY = (
 # createOnlyProperties.
 REPLACING_PROPERTIES = {
     "AWS::SageMaker::Model": (
-        "ModelName", "PrimaryContainer", "Containers", "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation",
+        "ModelName",
+        "PrimaryContainer",
+        "Containers",
+        "ExecutionRoleArn",
+        "VpcConfig",
+        "EnableNetworkIsolation",
         "InferenceExecutionConfig",
     ),
     "AWS::SageMaker::EndpointConfig": (
-        "EndpointConfigName", "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "AsyncInferenceConfig",
-        "KmsKeyId", "ExplainerConfig", "VpcConfig", "EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig",
+        "EndpointConfigName",
+        "ProductionVariants",
+        "ShadowProductionVariants",
+        "DataCaptureConfig",
+        "AsyncInferenceConfig",
+        "KmsKeyId",
+        "ExplainerConfig",
+        "VpcConfig",
+        "EnableNetworkIsolation",
+        "ExecutionRoleArn",
+        "MetricsConfig",
     ),
     ENDPOINT_TYPE: ("EndpointName",),
     "AWS::ApplicationAutoScaling::ScalableTarget": TARGET_FIELDS,
     "AWS::ApplicationAutoScaling::ScalingPolicy": ("PolicyName", "ScalingTargetId", *TARGET_FIELDS),
-}  # fmt: skip
+}
 CUSTOM_NAMES = {
     "AWS::SageMaker::Model": "ModelName",
     "AWS::SageMaker::EndpointConfig": "EndpointConfigName",
@@ -50,9 +64,7 @@ CUSTOM_NAMES = {
 
 
 def install(control_plane: ControlPlane, scaling: Scaling) -> None:
-    """Adds the types to MiniStack's CloudFormation, and lets endpoints block in a thread of their
-    own.
-    """
+    """Adds the types to MiniStack's CloudFormation; endpoints block in a thread of their own."""
     types = SageMakerTypes(control_plane)
     provisioners._RESOURCE_HANDLERS.update(
         {
@@ -164,9 +176,7 @@ class SageMakerTypes:
     def _call_again(
         self, action: Callable[[Properties], Properties], request: Properties
     ) -> Properties:
-        """Calls an action, again after whatever began on its endpoint in between, such as its own
-        scaling.
-        """
+        """Calls an action, and again after a change of the endpoint that was under way."""
         while True:
             try:
                 return action(request)

@@ -36,8 +36,9 @@ logger = logging.getLogger("roundhouse.alarms")
 
 
 def alarm_states(names: Sequence[str]) -> Mapping[str, str]:
-    """OK, ALARM or INSUFFICIENT_DATA of each alarm, metric or composite, of the account and region
-    in hand; absent if unknown.
+    """State of each metric or composite alarm of the present account and region.
+
+    OK, ALARM or INSUFFICIENT_DATA; an alarm that is not known is absent.
     """
     found = {
         name: cloudwatch._alarms.get(name) or cloudwatch._composite_alarms.get(name)
@@ -112,9 +113,12 @@ class Alarms:
         end = int(now // real)
         numbers = range(end - int(alarm.get("EvaluationPeriods", 1)) - EXTRA_DATAPOINTS, end)
         span = Span(
-            start=numbers[0] * real, end=end * real, stretch=self.stretch, metrics=metric_store.list_metrics,
+            start=numbers[0] * real,
+            end=end * real,
+            stretch=self.stretch,
+            metrics=metric_store.list_metrics,
             read=partial(self._read, start=numbers[0] * real, end=end * real),
-        )  # fmt: skip
+        )
         values = _values(alarm, span)
         return [values.get(number * real) for number in numbers]
 
@@ -189,9 +193,18 @@ def _change(alarm: Alarm, found: Verdict) -> None:
     """
     old, now = str(alarm["StateValue"]), int(time.time())
     alarm.update(
-        StateValue=found.state, StateReason=found.reason, StateUpdatedTimestamp=now, StateTransitionedTimestamp=now,
-        StateReasonData=json.dumps({"version": "1.0", "recentDatapoints": found.values, "threshold": alarm.get("Threshold")}),
-    )  # fmt: skip
+        StateValue=found.state,
+        StateReason=found.reason,
+        StateUpdatedTimestamp=now,
+        StateTransitionedTimestamp=now,
+        StateReasonData=json.dumps(
+            {
+                "version": "1.0",
+                "recentDatapoints": found.values,
+                "threshold": alarm.get("Threshold"),
+            }
+        ),
+    )
     cloudwatch._record_history(alarm["AlarmName"], old, found.state, found.reason)
     cloudwatch._dispatch_alarm_actions(alarm, old, found.state, found.reason)
     cloudwatch._evaluate_parent_alarms(alarm)

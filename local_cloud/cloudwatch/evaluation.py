@@ -48,8 +48,10 @@ class Verdict:
 
 
 def verdict(rule: Rule, datapoints: Sequence[float | None], state: str) -> Verdict:
-    """The next state from the evaluation range's datapoints, oldest first, None where there is
-    none, and the present state.
+    """The next state of an alarm.
+
+    It follows from the evaluation range's datapoints, oldest first, None where one is missing, and
+    from the present state.
     """
     real = [value for value in datapoints if value is not None]
     counted = real[-rule.evaluation_periods :]
@@ -94,17 +96,25 @@ def _reason(rule: Rule, counted: Sequence[float], state: str) -> str:
         if state == INSUFFICIENT_DATA or not treated:
             return "Insufficient Data: no datapoints were received."
         periods = f"{rule.evaluation_periods} period{'' if rule.evaluation_periods == 1 else 's'}"
-        return f"Threshold Crossed: no datapoints were received for {periods} and missing datapoints were treated as{treated}."
+        return (
+            f"Threshold Crossed: no datapoints were received for {periods} and missing "
+            f"datapoints were treated as{treated}."
+        )
     breaching = sum(map(rule.breaches, counted))
     shown = ", ".join(f"{value:g}" for value in counted)
     relation = COMPARISONS[rule.comparison][1]
     if state == ALARM:
         return (
-            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} [{shown}] were {relation} the threshold "
-            f"({rule.threshold:g}) (minimum {_datapoints(rule.datapoints_to_alarm)} for OK -> ALARM transition)."
+            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} "
+            f"[{shown}] were {relation} the threshold "
+            f"({rule.threshold:g}) (minimum {_datapoints(rule.datapoints_to_alarm)} for OK -> "
+            "ALARM transition)."
         )
     calm = f"{len(counted) - breaching} out of the last {_datapoints(len(counted))}"
-    return f"Threshold Crossed: {calm} [{shown}] were not {relation} the threshold ({rule.threshold:g})."
+    return (
+        f"Threshold Crossed: {calm} [{shown}] were not {relation} the threshold "
+        f"({rule.threshold:g})."
+    )
 
 
 def _datapoints(count: int) -> str:

@@ -160,7 +160,8 @@ def _terms(text: str) -> list[tuple[str | None, str]]:
         )
         if match is None or word is None or word in ("OR", "NOT"):
             raise MathError(
-                f"the local cloud reads SEARCH terms that must all hold, found {text[at:].strip()!r}"
+                "the local cloud reads SEARCH terms that must all hold, found "
+                f"{text[at:].strip()!r}"
             )
         if word != "AND" or match["key"]:
             found.append((match["key"], word))

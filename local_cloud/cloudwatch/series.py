@@ -24,10 +24,20 @@ class MathError(Exception):
 
 
 OPERATORS: dict[str, Number] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "^": math.pow,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-    "AND": lambda a, b: a != 0 and b != 0, "OR": lambda a, b: a != 0 or b != 0,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "^": math.pow,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "AND": lambda a, b: a != 0 and b != 0,
+    "OR": lambda a, b: a != 0 or b != 0,
+}
 
 
 def combine(operation: Number, left: Value, right: Value) -> Value:
@@ -172,8 +182,10 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "DATAPOINT_COUNT": lambda values: float(len(values)),
 }  # fmt: skip
 CHANGES: dict[str, Callable[[float], float]] = {
-    "ABS": abs, "CEIL": lambda value: float(math.ceil(value)), "FLOOR": lambda value: float(math.floor(value)),
-}  # fmt: skip
+    "ABS": abs,
+    "CEIL": lambda value: float(math.ceil(value)),
+    "FLOOR": lambda value: float(math.floor(value)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,9 +128,15 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
     timeout = request.get("timeoutInMinutesOverride", record["timeoutInMinutes"])
     record.pop("endTime", None)
     record.update(
-        startTime=time.time(), currentPhase="SUBMITTED", buildStatus="IN_PROGRESS", buildComplete=False, phases=[],
-        source=source, environment=environment, timeoutInMinutes=int(timeout),
-    )  # fmt: skip
+        startTime=time.time(),
+        currentPhase="SUBMITTED",
+        buildStatus="IN_PROGRESS",
+        buildComplete=False,
+        phases=[],
+        source=source,
+        environment=environment,
+        timeoutInMinutes=int(timeout),
+    )
     return record
 
 

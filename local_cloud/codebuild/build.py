@@ -1,6 +1,4 @@
-"""One CodeBuild build, run as processes on this machine, its record kept up to date for those who
-watch.
-"""
+"""One CodeBuild build: its processes on this machine and its record."""
 
 from __future__ import annotations
 
@@ -158,13 +156,15 @@ class BuildRun:
         if "GPU" in str(environment.get("type", "")):
             raise PhaseError(
                 "CLIENT_ERROR",
-                f"the project asks for {environment['type']}, and this machine has no GPU: build for a cpu target, or on AWS",
+                f"the project asks for {environment['type']}, and this machine has no GPU: build "
+                "for a cpu target, or on AWS",
             )
         for variable in environment.get("environmentVariables") or ():
             if variable.get("type", "PLAINTEXT") != "PLAINTEXT":
                 raise PhaseError(
                     "CLIENT_ERROR",
-                    f"the local cloud resolves no {variable['type']} variable, found {variable['name']}",
+                    f"the local cloud resolves no {variable['type']} variable, found "
+                    f"{variable['name']}",
                 )
         try:
             local_image(str(environment.get("image")), self.settings)
@@ -180,7 +180,8 @@ class BuildRun:
         elif source.get("type") != "NO_SOURCE":
             raise PhaseError(
                 "CLIENT_ERROR",
-                f"the local cloud builds from S3 or NO_SOURCE, found source type {source.get('type')}",
+                "the local cloud builds from S3 or NO_SOURCE, found source type "
+                f"{source.get('type')}",
             )
         given = str(source.get("buildspec") or "buildspec.yml")
         try:
@@ -221,7 +222,8 @@ class BuildRun:
             done = int((shell / "progress").read_text(encoding="utf-8"))
             raise PhaseError(
                 "COMMAND_EXECUTION_ERROR",
-                f"Error while executing command: {phase.commands[done].strip()}. Reason: exit status {status}. "
+                f"Error while executing command: {phase.commands[done].strip()}. Reason: exit "
+                f"status {status}. "
                 f"Last line of the log: {self._last_line()}",
             )
 

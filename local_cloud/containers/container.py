@@ -118,7 +118,10 @@ def start_container(spec: ContainerSpec, prefix: tuple[str, ...] | None = None) 
 
 
 def _warn(spec: ContainerSpec) -> None:
-    sentence = "warning: this kernel allows no namespaces, so the process shares the machine's network and processes"
+    sentence = (
+        "warning: this kernel allows no namespaces, so the process shares the machine's "
+        "network and processes"
+    )
     logger.warning("%s (%s)", sentence, spec.command[0])
     with spec.log.open("a", encoding="utf-8") as log:
         log.write(sentence + "\n")
@@ -165,9 +168,14 @@ def _start(
     with log.open("ab") as words:
         return subprocess.Popen(
             (*_tie(), *command),
-            env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT,
-            pass_fds=pass_fds, start_new_session=True,
-        )  # fmt: skip
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
 
 
 @functools.cache

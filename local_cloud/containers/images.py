@@ -59,11 +59,13 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
     table = {**_table(settings), **_overrides(settings)}
     if name not in table:
         raise ImageError(
-            f"no local environment stands for the image {image_uri}: known are {', '.join(sorted(table))}"
+            f"no local environment stands for the image {image_uri}: known are "
+            f"{', '.join(sorted(table))}"
         )
     if not table[name].environment_folder.exists():
         raise ImageError(
-            f"the environment {table[name].environment_folder} for the image {name} is missing: `make environments` makes it"
+            f"the environment {table[name].environment_folder} for the image {name} is missing: "
+            "`make environments` makes it"
         )
     return table[name]
 

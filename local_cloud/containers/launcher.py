@@ -81,8 +81,9 @@ def serve_control(control: socket.socket, port: int, server_pid: int) -> None:
 
 
 def send_connection(control: socket.socket, port: int) -> None:
-    """Sends a connection to the server through the control socket, or a bare `n` while the server
-    does not listen.
+    """Sends a connection to the server through the control socket.
+
+    While the server does not listen, it sends the byte `n` instead.
     """
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:

@@ -16,8 +16,10 @@ from local_cloud.protocol.errors import AwsError, validation_error
 
 CAPACITY_FILE = "capacity.yaml"
 SHORT = (
-    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. Please retry using a different "
-    "ML instance type or after some time. Consider configuring InstancePools in your EndpointConfig with multiple instance types "
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity "
+    "error. Please retry using a different "
+    "ML instance type or after some time. Consider configuring InstancePools in your "
+    "EndpointConfig with multiple instance types "
     "for priority-based fallback to improve capacity availability."
 )
 """SageMaker's failure reason when no instance can be had."""
@@ -87,7 +89,8 @@ def capacity_rows(state: Path) -> Mapping[str, int]:
     ]
     if wrong:
         raise CapacityFileError(
-            f"{path} must give each instance type a whole number from 0 on, found {', '.join(wrong)}."
+            f"{path} must give each instance type a whole number from 0 on, found "
+            f"{', '.join(wrong)}."
         )
     return rows
 
@@ -107,8 +110,10 @@ def check_training_quota(state: Path, instance_type: str, running: int) -> None:
     if most is not None and running >= most:
         raise AwsError(
             "ResourceLimitExceeded",
-            f"The account-level service limit '{name}' is {most} Instances, with current utilization of {running} Instances and "
-            "a request delta of 1 Instances. Please use AWS Service Quotas to request an increase for this quota. If AWS Service "
+            f"The account-level service limit '{name}' is {most} Instances, with current "
+            f"utilization of {running} Instances and "
+            "a request delta of 1 Instances. Please use AWS Service Quotas to request an "
+            "increase for this quota. If AWS Service "
             "Quotas is not available, contact AWS support to request an increase for this quota.",
         )
 

@@ -67,9 +67,7 @@ def triton_distribution(environment_folder: Path) -> Path:
 
 
 def gather_backends(distribution: Path, backends: Path) -> None:
-    """Links Triton's backends into a folder of ours and puts the stub in place, which the wheel
-    keeps elsewhere.
-    """
+    """Links Triton's backends into one folder, with the stub that the wheel keeps elsewhere."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = distribution / "python_backend_stubs" / python / "triton_python_backend_stub"
     for backend in (distribution / "backends").iterdir():
@@ -150,7 +148,8 @@ def triton_command(
         f"--backend-directory={backends}",
         f"--cache-directory={distribution / 'caches'}",
         "--model-control-mode=explicit",
-        f"--model-namespacing={variables.get('SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING', 'true')}",
+        "--model-namespacing="
+        + variables.get("SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING", "true"),
         "--allow-http=false",
         "--allow-sagemaker=true",
         f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
@@ -180,14 +179,16 @@ def single_model(named: str | None, repository: Path) -> str:
     """The model that a single-model endpoint loads: the named one, or the only one there is."""
     if (repository / "config.pbtxt").exists():
         raise ServeError(
-            f"config.pbtxt lies at the root of {repository}: a single-model archive keeps it in <model>/"
+            f"config.pbtxt lies at the root of {repository}: a single-model archive keeps it in "
+            "<model>/"
         )
     found = sorted(path.name for path in repository.iterdir() if path.is_dir())
     if named is None and len(found) == 1:
         return found[0]
     if named is None:
         raise ServeError(
-            f"the archive holds {len(found)} models ({', '.join(found) or 'none'}): {DEFAULT_MODEL} names the one to load"
+            f"the archive holds {len(found)} models ({', '.join(found) or 'none'}): "
+            f"{DEFAULT_MODEL} names the one to load"
         )
     if named not in found:
         raise ServeError(

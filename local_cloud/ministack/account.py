@@ -66,9 +66,7 @@ def record_metric(
 
 
 def in_background(function: Callable[..., Any], *arguments: Any) -> threading.Thread:
-    """Runs a function in a thread of its own, on behalf of the account and region of the request in
-    hand.
-    """
+    """Runs a function in a thread, for the account and region of the present request."""
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(function, *arguments), daemon=True)
     thread.start()

@@ -1,6 +1,4 @@
-"""The private names of MiniStack that the local cloud hangs on, looked up once and refused clearly
-when one is gone.
-"""
+"""The private names of MiniStack that the local cloud uses; a missing one is refused at start."""
 
 from __future__ import annotations
 
@@ -82,12 +80,14 @@ def check_hooks(names: Sequence[str] = NAMES, version: str = VERSION) -> None:
     found = importlib.metadata.version("ministack")
     if found != version:
         raise HookError(
-            f"the local cloud hangs on private names of ministack {version}, found {found}: install {version}"
+            f"the local cloud hangs on private names of ministack {version}, found {found}: "
+            f"install {version}"
         )
     missing = [name for name in names if not _exists(name)]
     if missing:
         raise HookError(
-            f"ministack {found} lacks {', '.join(missing)}, which the local cloud hangs on: install {version} anew"
+            f"ministack {found} lacks {', '.join(missing)}, which the local cloud hangs on: "
+            f"install {version} anew"
         )
 
 

@@ -18,18 +18,40 @@ from local_cloud.protocol.errors import AwsError, validation_error
 Shape = Mapping[str, Any]
 SAGEMAKER, RUNTIME, SCALING = "sagemaker", "sagemaker-runtime", "application-autoscaling"
 SAGEMAKER_OPERATIONS = (
-    "CreateModel", "DescribeModel", "ListModels", "DeleteModel",
-    "CreateEndpointConfig", "DescribeEndpointConfig", "ListEndpointConfigs", "DeleteEndpointConfig",
-    "CreateEndpoint", "DescribeEndpoint", "ListEndpoints", "UpdateEndpoint", "UpdateEndpointWeightsAndCapacities",
+    "CreateModel",
+    "DescribeModel",
+    "ListModels",
+    "DeleteModel",
+    "CreateEndpointConfig",
+    "DescribeEndpointConfig",
+    "ListEndpointConfigs",
+    "DeleteEndpointConfig",
+    "CreateEndpoint",
+    "DescribeEndpoint",
+    "ListEndpoints",
+    "UpdateEndpoint",
+    "UpdateEndpointWeightsAndCapacities",
     "DeleteEndpoint",
-    "CreateTrainingJob", "DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob",
-    "AddTags", "ListTags", "DeleteTags",
-)  # fmt: skip
+    "CreateTrainingJob",
+    "DescribeTrainingJob",
+    "ListTrainingJobs",
+    "StopTrainingJob",
+    "AddTags",
+    "ListTags",
+    "DeleteTags",
+)
 SCALING_OPERATIONS = (
-    "RegisterScalableTarget", "DescribeScalableTargets", "DeregisterScalableTarget",
-    "PutScalingPolicy", "DescribeScalingPolicies", "DeleteScalingPolicy",
-    "PutScheduledAction", "DescribeScheduledActions", "DeleteScheduledAction", "DescribeScalingActivities",
-)  # fmt: skip
+    "RegisterScalableTarget",
+    "DescribeScalableTargets",
+    "DeregisterScalableTarget",
+    "PutScalingPolicy",
+    "DescribeScalingPolicies",
+    "DeleteScalingPolicy",
+    "PutScheduledAction",
+    "DescribeScheduledActions",
+    "DeleteScheduledAction",
+    "DescribeScalingActivities",
+)
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
     SAGEMAKER: SAGEMAKER_OPERATIONS,
     RUNTIME: ("InvokeEndpoint", "InvokeEndpointAsync"),

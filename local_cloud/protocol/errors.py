@@ -34,9 +34,7 @@ def json_reply(
 
 
 def error_reply(error: AwsError, **fields: object) -> Reply:
-    """An error of the JSON protocols, with the further fields that some of SageMaker Runtime's
-    errors carry.
-    """
+    """An error of the JSON protocols; `fields` are those that SageMaker Runtime adds."""
     content = {"__type": error.code, "message": error.message, "Message": error.message, **fields}
     status, headers, body = json_reply(content, error.status)
     return status, {**headers, "x-amzn-ErrorType": error.code}, body

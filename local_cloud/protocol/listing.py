@@ -21,10 +21,9 @@ Record = Mapping[str, Any]
 def list_page(
     request: Record, field: str, kind: str, records: Iterable[Record], *, descending: bool = True
 ) -> Record:
-    """One page of records, under `field`, and the token of the next; `kind` begins the fields
-    `…Name` and `…Status`.
+    """One page of records, under `field`, and the token of the next page.
 
-    `descending` is the order where the request names none.
+    `kind` begins the names of the fields `…Name` and `…Status`. `descending` is the order where the request names none.
     """
     found = [record for record in records if _matches(record, kind, request)]
     order = request.get("SortOrder") or ("Descending" if descending else "Ascending")
@@ -35,9 +34,7 @@ def list_page(
 
 
 def page(request: Record, field: str, records: list[Record], size: int) -> Record:
-    """The records from the request's token on, `size` at most, and the next token where there are
-    more.
-    """
+    """At most `size` records from the request's token on, and the next token if there are more."""
     begin = _begin(request.get("NextToken"))
     more = {"NextToken": _token(begin + size)} if len(records) > begin + size else {}
     return {field: records[begin : begin + size], **more}

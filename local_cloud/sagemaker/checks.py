@@ -66,7 +66,8 @@ def check_names(names: Sequence[str]) -> None:
     """Variant names are unique within an endpoint config."""
     if len(set(names)) != len(names):
         raise validation_error(
-            f"Production variant names must be unique within an endpoint config: {', '.join(names)}."
+            "Production variant names must be unique within an endpoint config: "
+            f"{', '.join(names)}."
         )
 
 
@@ -82,7 +83,8 @@ def check_capacity(variant: Request, place: str) -> None:
         )
     if variant.get("InstanceType") is not None and variant.get("InstancePools") is not None:
         raise validation_error(
-            f"Variant {variant['VariantName']} has InstanceType and InstancePools: only one of them is allowed."
+            f"Variant {variant['VariantName']} has InstanceType and InstancePools: only one of "
+            "them is allowed."
         )
     needed = [
         "ModelName",
@@ -100,8 +102,9 @@ def check_capacity(variant: Request, place: str) -> None:
 
 
 def check_pools(variant: Request, models: Sequence[Request]) -> None:
-    """Instance pools have types and priorities of their own, route by outstanding requests, and
-    hold one model each.
+    """Refuses instance pools that SageMaker refuses.
+
+    Pools need distinct types and priorities, routing by outstanding requests, and one model each.
     """
     pools = variant.get("InstancePools")
     if pools is None:
@@ -111,12 +114,14 @@ def check_pools(variant: Request, models: Sequence[Request]) -> None:
         values = [pool[field] for pool in pools]
         if len(set(values)) != len(values):
             raise validation_error(
-                f"The InstancePools of variant {name} name a {field} twice: {', '.join(map(str, values))}."
+                f"The InstancePools of variant {name} name a {field} twice: "
+                f"{', '.join(map(str, values))}."
             )
     strategy = (variant.get("RoutingConfig") or {}).get("RoutingStrategy")
     if strategy != ROUTED_BY_LOAD:
         raise validation_error(
-            f"InstancePools of variant {name} require RoutingConfig with RoutingStrategy {ROUTED_BY_LOAD}, found {strategy}."
+            f"InstancePools of variant {name} require RoutingConfig with RoutingStrategy "
+            f"{ROUTED_BY_LOAD}, found {strategy}."
         )
     if any(is_multi_model(model) for model in models):
         raise validation_error(
@@ -125,16 +130,15 @@ def check_pools(variant: Request, models: Sequence[Request]) -> None:
 
 
 def check_shadow(config: Request, models: Sequence[Request]) -> None:
-    """A shadow variant stands beside exactly one production variant, behind a real-time endpoint of
-    one model.
-    """
+    """Refuses a shadow variant beside more than one production variant or a multi-model one."""
     shadows = config.get("ShadowProductionVariants")
     if shadows is None:
         return
     production = config["ProductionVariants"]
     if len(production) != 1 or len(shadows) != 1:
         raise validation_error(
-            "If you use ShadowProductionVariants, you can only specify one variant for ProductionVariants and one variant for "
+            "If you use ShadowProductionVariants, you can only specify one variant for "
+            "ProductionVariants and one variant for "
             f"ShadowProductionVariants; found {len(production)} and {len(shadows)}."
         )
     if config.get("AsyncInferenceConfig") is not None:
@@ -200,12 +204,11 @@ ENVIRONMENT_BYTES = 32 * 1024
 
 
 def check_model(request: Request) -> None:
-    """Refuses a model whose role, containers or model data SageMaker would refuse, before anything
-    is looked up.
-    """
+    """Refuses a model whose role, containers or model data SageMaker refuses without look-up."""
     if request.get("ExecutionRoleArn") is None:
         raise validation_error(
-            f"1 validation error detected: {fault(None, 'executionRoleArn', 'Member must not be null')}"
+            "1 validation error detected: "
+            f"{fault(None, 'executionRoleArn', 'Member must not be null')}"
         )
     definitions = containers(request)
     if not definitions:
@@ -221,7 +224,8 @@ def check_model(request: Request) -> None:
     size = sum(_bytes(definition.get("Environment") or {}) for definition in definitions)
     if size > ENVIRONMENT_BYTES:
         raise validation_error(
-            f"The Environment of all containers takes {size} bytes: keys and values may take {ENVIRONMENT_BYTES} together."
+            f"The Environment of all containers takes {size} bytes: keys and values may take "
+            f"{ENVIRONMENT_BYTES} together."
         )
 
 
@@ -241,7 +245,8 @@ def _check_container(definition: Request) -> None:
     image = definition.get("Image")
     if image is None:
         raise validation_error(
-            f"1 validation error detected: {fault(None, 'primaryContainer.image', 'Member must not be null')}"
+            "1 validation error detected: "
+            f"{fault(None, 'primaryContainer.image', 'Member must not be null')}"
         )
     if ECR_IMAGE.fullmatch(image) is None:
         raise validation_error(
@@ -263,7 +268,8 @@ def _check_multi_model(url: str | None, source: object) -> None:
         )
     if url is None or not url.endswith("/"):
         raise validation_error(
-            f"ModelDataUrl \"{url}\" must be an S3 prefix that ends with '/' when Mode is MultiModel."
+            f"ModelDataUrl \"{url}\" must be an S3 prefix that ends with '/' when Mode is "
+            "MultiModel."
         )
 
 

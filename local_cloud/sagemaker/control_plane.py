@@ -201,9 +201,12 @@ def _check_model_data(definition: Request, role: str) -> None:
     ):
         return
     raise validation_error(
-        f'Could not access model data at {url}. Please ensure that the role "{role}" exists and that its trust relationship '
-        'policy allows the action "sts:AssumeRole" for the service principal "sagemaker.amazonaws.com". Also ensure that the '
-        'role has "s3:GetObject" permissions and that the object is located in the endpoint\'s region.'
+        f'Could not access model data at {url}. Please ensure that the role "{role}" exists and '
+        "that its trust relationship "
+        'policy allows the action "sts:AssumeRole" for the service principal '
+        '"sagemaker.amazonaws.com". Also ensure that the '
+        'role has "s3:GetObject" permissions and that the object is located in the endpoint\'s '
+        "region."
     )
 
 

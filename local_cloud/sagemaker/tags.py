@@ -74,7 +74,8 @@ def check_tags(tags: Given) -> None:
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
         raise validation_error(
-            f"Duplicate tag keys found. Please note that tag keys must be unique: {', '.join(twice)}."
+            "Duplicate tag keys found. Please note that tag keys must be unique: "
+            f"{', '.join(twice)}."
         )
 
 

@@ -55,9 +55,7 @@ def install() -> None:
 
 
 def ending_with_its_run(execute: Task) -> Task:
-    """A Task that begins no more once the execution is stopped that its own is part of, as an item
-    of a Map Run.
-    """
+    """Wraps a Task so that it does not begin once the execution of its Map Run is stopped."""
 
     def guarded(
         state: Mapping[str, Any], given: Any, execution: Execution, context: dict[str, Any]

@@ -76,9 +76,7 @@ class Endpoints:
         return tuple(name for name, configs in used.items() if config_name in configs)
 
     def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
-        """How many instances each production variant of an endpoint has, and how many it should
-        have.
-        """
+        """Present and desired instance counts of each production variant."""
         traffic = self.endpoint_named(endpoint_name).traffic
         if traffic is None:
             return {}
@@ -97,9 +95,14 @@ class Endpoints:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.records.config(config_name)
             endpoint = Endpoint(
-                name=name, arn=arn, config_name=config_name, status="Creating", created=now, modified=now,
+                name=name,
+                arn=arn,
+                config_name=config_name,
+                status="Creating",
+                created=now,
+                modified=now,
                 deployment_config=deployment_config,
-            )  # fmt: skip
+            )
             self.endpoints[name] = self._every[id(endpoint)] = endpoint
         in_background(
             self._run_change, endpoint, functools.partial(self._create, config=config), "Failed"
@@ -116,7 +119,8 @@ class Endpoints:
             config = self.records.config(request.config_name)
             if endpoint.traffic is None:
                 raise validation_error(
-                    f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only be deleted.'
+                    f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it '
+                    "can only be deleted."
                 )
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")

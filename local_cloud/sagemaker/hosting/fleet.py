@@ -75,9 +75,7 @@ class VariantFleet:
 
     @contextmanager
     def serving(self, avoided: Collection[Instance] = ()) -> Iterator[Instance]:
-        """Picks an instance by the variant's routing strategy, and keeps it from being stopped
-        meanwhile.
-        """
+        """Picks an instance by the routing strategy; it is not stopped while it is in use."""
         with self._turn:
             candidates = [instance for instance in self.instances if instance not in avoided]
             if not candidates:
@@ -107,9 +105,7 @@ class VariantFleet:
             self._start(self.desired - len(self.instances))
 
     def shrink(self) -> None:
-        """Stops instances beyond the desired count, the newest first, each when what it answers is
-        answered.
-        """
+        """Stops instances beyond the desired count, newest first, after their last answer."""
         with self._changing:
             with self._turn:
                 beyond = self.instances[self.desired :]
@@ -184,9 +180,12 @@ class VariantFleet:
         try:
             place = self.folder / f"{self.name}-{next(self._numbers)}"
             launch = Launch(
-                variant=self.spec, instance_type=instance_type, model=self._model(instance_type), place=place,
+                variant=self.spec,
+                instance_type=instance_type,
+                model=self._model(instance_type),
+                place=place,
                 given_up=self._given_up,
-            )  # fmt: skip
+            )
             return start_instance(launch, self.host.settings)
         except BaseException:
             self.host.capacity.give_back(instance_type)
@@ -222,9 +221,12 @@ def new_variant(spec: Mapping[str, Any], host: Host, folder: Path) -> VariantFle
     Weight 1 where none is said, and no instance started yet.
     """
     return VariantFleet(
-        spec=spec, host=host, folder=folder,
-        weight=number(spec.get("InitialVariantWeight", 1)), desired=int(number(spec["InitialInstanceCount"])),
-    )  # fmt: skip
+        spec=spec,
+        host=host,
+        folder=folder,
+        weight=number(spec.get("InitialVariantWeight", 1)),
+        desired=int(number(spec["InitialInstanceCount"])),
+    )
 
 
 @dataclass(kw_only=True, eq=False)

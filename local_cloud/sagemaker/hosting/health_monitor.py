@@ -18,9 +18,7 @@ logger = logging.getLogger("roundhouse.fleet")
 
 
 def inspect(fleet: Fleet, *, pinging: bool) -> None:
-    """Drops a fleet's instances whose server ended, and with `pinging` those that refuse their
-    health check.
-    """
+    """Removes instances whose server ended, and with `pinging` those that fail /ping."""
     for variant in fleet.variants:
         for instance in tuple(variant.instances):
             if instance.has_ended() or (pinging and instance.is_sick()):

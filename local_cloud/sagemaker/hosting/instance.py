@@ -139,8 +139,10 @@ def fetch_model(url: str, folder: Path) -> None:
     content = read_object(*s3_location(url))
     if content is None:
         raise ServerError(
-            f'Failed to download model data for container "container_1" from URL: "{url}". Please ensure that there is an '
-            "object located at the URL and that the role passed to CreateModel has permissions to download the object."
+            f'Failed to download model data for container "container_1" from URL: "{url}". '
+            "Please ensure that there is an "
+            "object located at the URL and that the role passed to CreateModel has permissions "
+            "to download the object."
         )
     unpack_model(content, folder, url)
 
@@ -235,7 +237,8 @@ def ping(client: ServerClient) -> int | None:
 def _reason(variant: str, container: Container, happened: str) -> str:
     said = last_complaint(container.spec.log.read_text(encoding="utf-8", errors="replace"))
     return (
-        f"The primary container for production variant {variant} did not pass the ping health check: {happened}. "
+        f"The primary container for production variant {variant} did not pass the ping health "
+        f"check: {happened}. "
         f"Its log's last sentence: {said}"
     )
 
@@ -248,9 +251,7 @@ def last_complaint(log: str) -> str:
 
 
 def keep_log(log: Path, folder: Path) -> str:
-    """Copies an instance's log beside the fleet's folder, which is about to be removed, and says
-    where.
-    """
+    """Copies an instance's log out of the fleet's folder, and returns a sentence that says where."""
     if not log.exists():
         return ""
     place = folder.with_name(f"{folder.name}.{log.parent.name}.log")

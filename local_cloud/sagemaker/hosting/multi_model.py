@@ -19,7 +19,8 @@ from local_cloud.containers.server_client import Response, ServerClient
 from local_cloud.ministack.account import read_object
 
 LOAD_SECONDS = 300.0
-TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"  # on load and unload too: Triton prefers it to the name in the path
+# Sent with load and unload too: Triton prefers it to the name in the path.
+TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
 class TargetModelError(Exception):
@@ -115,9 +116,7 @@ class TargetModels:
             return True
 
     def _fetch(self, name: str, target_model: str) -> None:
-        """Downloads and unpacks a target model, unless its files are still there from an earlier
-        load.
-        """
+        """Downloads and unpacks a target model, unless an earlier load left its files."""
         place = self.folder / name
         if place.exists():
             return
@@ -125,8 +124,10 @@ class TargetModels:
         content = read_object(bucket, key)
         if content is None:
             raise TargetModelError(
-                f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure that there is an object located "
-                "at the URL and that the role passed to CreateModel has permissions to download the model."
+                f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure "
+                "that there is an object located "
+                "at the URL and that the role passed to CreateModel has permissions to download "
+                "the model."
             )
         draft = self.folder / f"{name}.part"
         shutil.rmtree(draft, ignore_errors=True)

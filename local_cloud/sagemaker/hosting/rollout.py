@@ -76,7 +76,8 @@ def check_deployment(deployment: DeploymentConfig | None, counts: Mapping[str, i
     ]
     if len(policies) == 2:
         raise validation_error(
-            "Only one update policy should be used in DeploymentConfig, found BlueGreenUpdatePolicy and RollingUpdatePolicy."
+            "Only one update policy should be used in DeploymentConfig, found "
+            "BlueGreenUpdatePolicy and RollingUpdatePolicy."
         )
     if policies == ["RollingUpdatePolicy"]:
         _check_rolling(deployment["RollingUpdatePolicy"], counts)
@@ -88,7 +89,8 @@ def check_deployment(deployment: DeploymentConfig | None, counts: Mapping[str, i
 def _check_rolling(policy: Mapping[str, Any], counts: Mapping[str, int]) -> None:
     if len(counts) > 1:
         raise validation_error(
-            f"RollingUpdatePolicy is not supported for endpoints with several variants, found {', '.join(counts)}."
+            "RollingUpdatePolicy is not supported for endpoints with several variants, found "
+            f"{', '.join(counts)}."
         )
     _check_size(policy, "MaximumBatchSize", counts)
     back = policy.get("RollbackMaximumBatchSize")
@@ -124,7 +126,8 @@ def _check_size(policy: Mapping[str, Any], name: str, counts: Mapping[str, int])
         if not low <= percent <= high:
             allowed = f"less than or equal to {high:g}%" if low == 0 else f"{low:g}-{high:g}%"
             raise validation_error(
-                f"{name} must be {allowed} of the variant's total instance count: {size['Type']} {size['Value']} is "
+                f"{name} must be {allowed} of the variant's total instance count: {size['Type']} "
+                f"{size['Value']} is "
                 f"{percent:g}% of the {count} instances of variant {variant}."
             )
 
@@ -133,7 +136,8 @@ def _check_limit(plan: Rollout) -> None:
     waits = plan.wait_seconds * len(plan.batches or plan.shares) + plan.termination_wait_seconds
     if plan.limit_seconds is not None and plan.limit_seconds <= waits:
         raise validation_error(
-            f"MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the deployment: "
+            "MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the "
+            "deployment: "
             f"{plan.limit_seconds:g} is not larger than {waits:g}."
         )
 
@@ -176,9 +180,7 @@ def linear_shares(step: float) -> tuple[float, ...]:
 
 
 def batches(total: int, fraction: float) -> tuple[int, ...]:
-    """How many instances each batch replaces when a batch is at most a fraction of all, and at
-    least one.
-    """
+    """Instances of each batch: at most a fraction of all, at least one."""
     size = max(1, math.floor(total * fraction + 1e-9))
     return tuple(min(size, total - done) for done in range(0, total, size))
 

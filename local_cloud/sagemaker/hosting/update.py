@@ -171,7 +171,10 @@ class Update:
             name for name, state in self.alarm_states(self.plan.alarms).items() if state == "ALARM"
         ]
         if tripped:
-            return f"the following alarms of AutoRollbackConfiguration are in ALARM state: {', '.join(tripped)}."
+            return (
+                "the following alarms of AutoRollbackConfiguration are in ALARM state: "
+                f"{', '.join(tripped)}."
+            )
         inspect(self.new, pinging=False)
         if self.new.has_lost():
             return f"instances of endpoint config {self.new.config_name} did not stay healthy."

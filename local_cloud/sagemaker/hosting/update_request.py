@@ -1,6 +1,4 @@
-"""What UpdateEndpoint asks for, what it refuses, and which of the old fleet's properties the new
-one keeps.
-"""
+"""UpdateEndpoint: its request, its refusals, and the properties that the new fleet retains."""
 
 from __future__ import annotations
 
@@ -40,7 +38,8 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
     }
     if excluded and not retains:
         raise validation_error(
-            "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties is set to true."
+            "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties "
+            "is set to true."
         )
     reuses = bool(request.get("RetainDeploymentConfig"))
     return UpdateRequest(
@@ -70,22 +69,24 @@ def check_update(
     check_deployment(request.deployment_config, counts)
     if request.deployment_config and set(new) != set(old.production):
         raise validation_error(
-            "When doing a blue/green or rolling deployment, the new endpoint configuration must have the same variant names as "
-            f"the old endpoint configuration: found {', '.join(sorted(new))}, was {', '.join(sorted(old.production))}."
+            "When doing a blue/green or rolling deployment, the new endpoint configuration must "
+            "have the same variant names as "
+            f"the old endpoint configuration: found {', '.join(sorted(new))}, was "
+            f"{', '.join(sorted(old.production))}."
         )
     for name in sorted(set(new) & set(scaled_variants) & set(old.production)):
         was, becomes = instance_types(old.production[name].spec), instance_types(new[name])
         if was != becomes:
             raise validation_error(
-                f"The instance type of variant {name} cannot be changed from {', '.join(was)} to {', '.join(becomes)} while it "
-                "is registered as a scalable target: delete its scaling policies and deregister it first."
+                f"The instance type of variant {name} cannot be changed from {', '.join(was)} to "
+                f"{', '.join(becomes)} while it "
+                "is registered as a scalable target: delete its scaling policies and deregister "
+                "it first."
             )
 
 
 def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:
-    """Gives the variants of a new fleet the counts and weights that those of the same name have
-    now.
-    """
+    """Gives variants of a new fleet the present counts and weights of the same names."""
     before = {variant.name: variant for variant in old.variants}
     for variant in new.variants:
         if variant.name in before and COUNT in request.retained:
@@ -116,18 +117,18 @@ def wanted_changes(asked: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
 
 
 def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
-    """Refuses variants that are not there, and no instances behind an endpoint that answers at
-    once.
-    """
+    """Refuses unknown variants, and zero instances behind a real-time endpoint."""
     if endpoint.traffic is None:
         raise validation_error(
-            f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only be deleted.'
+            f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only '
+            "be deleted."
         )
     known = _variants(endpoint.traffic.fleet)
     for name, each in wanted.items():
         if name not in known:
             raise validation_error(
-                f'Could not find variant "{name}" of endpoint "{endpoint.arn}": it has {", ".join(known)}.'
+                f'Could not find variant "{name}" of endpoint "{endpoint.arn}": it has '
+                f"{', '.join(known)}."
             )
         if each.count == 0 and not endpoint.is_asynchronous:
             raise validation_error(

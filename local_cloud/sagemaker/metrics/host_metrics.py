@@ -90,8 +90,9 @@ class Hosts:
                         ).record_concurrency(requests)
 
     def sample_minute(self, begun: float, ended: float) -> None:
-        """What each instance used in the minute that ends, and zeros for tracked variants without
-        an invocation.
+        """Records what each instance used in the minute that ends.
+
+        Tracked variants without an invocation get zeros.
         """
         due = [entry for entry in running(self._endpoints) if self._is_due(entry, ended)]
         usages = usage_of_trees(

@@ -44,9 +44,14 @@ class Publisher:
     def add(self, name: str, value: float, of: MetricKind, *, at: float | None = None) -> None:
         """One value of a metric of the account and region in hand, now unless `at` says when."""
         metric = Metric(
-            account=account_id(), region=region(), namespace=of.namespace, name=name, unit=of.unit, dimensions=of.dimensions,
+            account=account_id(),
+            region=region(),
+            namespace=of.namespace,
+            name=name,
+            unit=of.unit,
+            dimensions=of.dimensions,
             slot_seconds=self.seconds_per_minute * of.share,
-        )  # fmt: skip
+        )
         self.buffer.add(metric, value, time.time() if at is None else at)
 
     def flush(self, now: float | None = None) -> None:
@@ -118,8 +123,9 @@ class InvocationMetrics:
             self._add("ModelLoadingWaitTime", waited * 1e6, "Microseconds")
 
     def record_none(self, begun: float, ended: float) -> None:
-        """Says zero for a minute without an invocation, as SageMaker does, so that a variant
-        without traffic can scale in.
+        """Records zero for a minute without an invocation, as SageMaker does.
+
+        A variant without traffic can then scale in.
         """
         if (
             publisher.invoked_at.get((account_id(), region(), self.endpoint, self.variant), 0.0)
@@ -133,9 +139,7 @@ class InvocationMetrics:
         self._add("ConcurrentRequestsPerModel", requests, share=HIGH_RESOLUTION_SHARE)
 
     def record_host(self, name: str, value: float, at: float) -> None:
-        """A utilization of one instance in percent, or its count of loaded models, of the minute
-        that ends.
-        """
+        """Records one instance's utilization in percent or its loaded models, of the last minute."""
         unit = "None" if name == "LoadedModelCount" else "Percent"
         publisher.add(
             name,

@@ -48,7 +48,8 @@ class Runtime:
             match = PATH.fullmatch(path)
             if match is None:
                 raise refusal(
-                    f"The local cloud answers /endpoints/<name>/invocations and async-invocations, not {path}."
+                    "The local cloud answers /endpoints/<name>/invocations and "
+                    f"async-invocations, not {path}."
                 )
             check_fields(OPERATIONS[match["kind"]], match["name"], headers)
             endpoint = self._endpoint(match["name"])
@@ -56,11 +57,13 @@ class Runtime:
                 return self._asynchronous.accept(endpoint, headers, body)
             if endpoint.is_asynchronous:
                 raise refusal(
-                    f"Endpoint {endpoint.name} of account {account_id()} is asynchronous: use InvokeEndpointAsync."
+                    f"Endpoint {endpoint.name} of account {account_id()} is asynchronous: use "
+                    "InvokeEndpointAsync."
                 )
             if len(body) > BODY_BYTES:
                 raise refusal(
-                    f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that InvokeEndpoint takes."
+                    f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that "
+                    "InvokeEndpoint takes."
                 )
             return self._ask_instances(
                 endpoint,
@@ -100,7 +103,8 @@ class Runtime:
             self._captures.record(served, invocation, reply)
             return reply
         raise refusal(
-            f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not InService."
+            f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not "
+            "InService."
         )
 
 
@@ -128,5 +132,8 @@ def _reply_without_instance(
     """The reply when no instance took the request: the last one's fault, where there was any."""
     for instance, error in reversed(list(avoided.items())):
         return invocation.unreachable(instance, error, time.monotonic())
-    message = f"Endpoint {endpoint.name} of account {account_id()} has no healthy instance to answer with."
+    message = (
+        f"Endpoint {endpoint.name} of account {account_id()} has no healthy instance to "
+        "answer with."
+    )
     raise AwsError("ServiceUnavailable", message, 503)

@@ -66,13 +66,12 @@ class Asynchronous:
         self._turn = threading.Lock()
 
     def accept(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Puts a request into its endpoint's queue, and tells where its answer or its failure will
-        be.
-        """
+        """Queues a request, and replies where its answer or its failure will be."""
         traffic = endpoint.traffic
         if traffic is None or not endpoint.is_asynchronous:
             raise refusal(
-                f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: use InvokeEndpoint."
+                f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: "
+                "use InvokeEndpoint."
             )
         request = read_request(
             traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time()

@@ -59,7 +59,8 @@ def read_request(
         raise refusal("Body and InputLocation are mutually exclusive. Provide exactly one of them.")
     if len(body) > INLINE_BYTES:
         raise refusal(
-            f"Request body of {len(body)} bytes exceeds the {INLINE_BYTES} bytes that InvokeEndpointAsync takes."
+            f"Request body of {len(body)} bytes exceeds the {INLINE_BYTES} bytes that "
+            "InvokeEndpointAsync takes."
         )
     output, name = config["OutputConfig"], str(uuid.uuid4())
     passed = {

@@ -73,7 +73,8 @@ class Captures:
             lines = self._lines.pop(key)
         *folders, kms_key = key
         now = time.time()
-        name = f"{time.strftime('%M-%S', time.gmtime(now))}-{int(now * 1000) % 1000:03d}-{uuid.uuid4()}.jsonl"
+        moment = time.strftime("%M-%S", time.gmtime(now))
+        name = f"{moment}-{int(now * 1000) % 1000:03d}-{uuid.uuid4()}.jsonl"
         bucket, path = s3_location("/".join([*folders, name]))
         if not write_object(
             bucket,

@@ -27,8 +27,9 @@ PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """What is asked of an endpoint, and since when; `model_seconds` is how long its model may take,
-    `queued` that it waited.
+    """A request to an endpoint, and when it began.
+
+    `model_seconds` is how long its model may take; `queued` says that it waited in a queue.
     """
 
     endpoint: str

@@ -30,9 +30,7 @@ class Shadows:
         self._room = threading.Semaphore(WAITING)
 
     def copy(self, served: Served, invocation: Invocation) -> None:
-        """Sends a copy to the fleet's shadow variants, as often as their weight beside the
-        production variant's says.
-        """
+        """Sends copies to shadow variants, by their weight against the production variant's."""
         for shadow in served.fleet.shadow.values():
             if random.random() < shadow_share(
                 shadow.weight, served.variant.weight

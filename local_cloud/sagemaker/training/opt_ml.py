@@ -35,8 +35,9 @@ class OptMl:
     request: Mapping[str, Any]
 
     def lay_out(self) -> None:
-        """Writes the configuration, the channels' data, and the checkpoints that an earlier job
-        left. Raises DownloadError.
+        """Writes configuration, channel data and the checkpoints of an earlier job.
+
+        Raises DownloadError.
         """
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
@@ -103,7 +104,8 @@ def _download(channel: Mapping[str, Any], folder: Path) -> None:
         (folder / Path(key).name).write_bytes(single)
     elif not _copy_objects(uri, folder):
         raise DownloadError(
-            f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given in input data source.'
+            f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given '
+            "in input data source."
         )
 
 

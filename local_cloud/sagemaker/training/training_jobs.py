@@ -19,9 +19,14 @@ from local_cloud.settings import Settings
 
 Request = Mapping[str, Any]
 SUMMARY = (
-    "TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingEndTime", "LastModifiedTime", "TrainingJobStatus",
+    "TrainingJobName",
+    "TrainingJobArn",
+    "CreationTime",
+    "TrainingEndTime",
+    "LastModifiedTime",
+    "TrainingJobStatus",
     "SecondaryStatus",
-)  # fmt: skip
+)
 GOING = ("InProgress", "Stopping")
 STOP_SECONDS = 10.0
 
@@ -60,7 +65,8 @@ class TrainingJobs:
         if name in self.runs:
             raise AwsError(
                 "ResourceInUse",
-                "Training job names must be unique within an AWS account and region, and a training job with this name already "
+                "Training job names must be unique within an AWS account and region, and a "
+                "training job with this name already "
                 f"exists ({arn})",
             )
         check_training_job(request)
@@ -89,7 +95,8 @@ class TrainingJobs:
         run = self._job(request)
         if run.record["TrainingJobStatus"] not in GOING:
             raise validation_error(
-                f"The request was rejected because the training job is in status {run.record['TrainingJobStatus']}."
+                "The request was rejected because the training job is in status "
+                f"{run.record['TrainingJobStatus']}."
             )
         run.stop()
         return {}

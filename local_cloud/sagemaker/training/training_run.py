@@ -1,6 +1,4 @@
-"""One SageMaker training job, run as a process on this machine, its record kept up to date for
-those who watch.
-"""
+"""One SageMaker training job: its process on this machine and its record."""
 
 from __future__ import annotations
 
@@ -24,7 +22,8 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
 NO_CAPACITY = (
-    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type or after "
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a "
+    "different ML instance type or after "
     "some time."
 )
 MESSAGES = {
@@ -120,7 +119,8 @@ class TrainingRun:
             raise JobFailed(f"ClientError: Cannot pull the training image: {error}") from error
         if not image.command:
             raise JobFailed(
-                f"ClientError: {self.record['AlgorithmSpecification']['TrainingImage']} has no program `train`"
+                f"ClientError: {self.record['AlgorithmSpecification']['TrainingImage']} has no "
+                "program `train`"
             )
         return image
 
