@@ -34,14 +34,11 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The repository whose environments run the servers, the state folder, the port on 127.0.0.1,
-    and how fast time runs.
+    """Repository, state folder, port on 127.0.0.1, and pace of time of a local cloud.
 
-    `seconds_per_minute` is how long one minute of waiting that an AWS request asks for takes here:
-    bake times, termination
-    waits, deliveries, cool-downs, the periods of alarms and of what is published. Timeouts of what
-    really runs, such as a
-    server's start, stay as they are asked for.
+    `seconds_per_minute` is how long a minute of AWS's waiting takes here: bake times, termination
+    waits, deliveries, cooldowns, periods of alarms and metrics. Timeouts of processes that really
+    run, such as a server's start, are not scaled.
     """
 
     root: Path

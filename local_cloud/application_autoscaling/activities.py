@@ -37,7 +37,7 @@ class Endpoints(Protocol):
 
 
 def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
-    """How many instances a variant has, and how many it should have; AwsError when it is not there."""
+    """Present and desired instances of a variant. Raises AwsError for an unknown variant."""
     counts = endpoints.instances(key.endpoint)
     if key.variant not in counts:
         name = getattr(endpoints.endpoint_named(key.endpoint), "config_name", key.endpoint)
@@ -50,7 +50,7 @@ def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
 
 
 def is_steady(endpoints: Endpoints, key: Key) -> bool:
-    """Whether an endpoint may be scaled: it is not while an update or another scaling is under way."""
+    """Whether an endpoint may be scaled: no update or scaling is under way."""
     return endpoints.endpoint_named(key.endpoint).status == "InService"
 
 

@@ -127,7 +127,7 @@ class Actor:
         return desired if policy.scales_in else current
 
     def _is_ready(self, policy: Policy) -> bool:
-        """Whether a tracking policy's own metric allows fewer instances: its low alarm is in ALARM."""
+        """Whether a tracking policy allows fewer instances: its low alarm is in ALARM."""
         return (
             "ALARM"
             in self.alarm_states([name for name in policy.alarms if "-AlarmLow-" in name]).values()

@@ -75,7 +75,7 @@ def policy_alarms(policy: Policy) -> list[Alarm]:
 
 
 def metric(key: Key, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """What a policy's alarms watch: one metric with its statistic, or the queries of metric math."""
+    """The metric and statistic, or the metric math, that a policy's alarms watch."""
     custom = configuration.get("CustomizedMetricSpecification")
     if custom is None:
         name, statistic, period = VARIANT_METRICS[

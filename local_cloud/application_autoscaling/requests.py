@@ -1,4 +1,4 @@
-"""What Application Auto Scaling refuses in a request, in its own words where they are known; pure."""
+"""Refusals of Application Auto Scaling, in its own words where they are known; pure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def constraint(value: object, place: str, rule: str) -> AwsError:
 
 
 def key_of(request: Request) -> Key:
-    """The scaled thing that a request names; other services than SageMaker's variants are refused."""
+    """The scalable target that a request names. Raises AwsError for other services."""
     for name in ("ServiceNamespace", "ResourceId", "ScalableDimension"):
         if request.get(name) is None:
             raise constraint(None, name[0].lower() + name[1:], "Member must not be null")

@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Cooldowns:
-    """How long, in real seconds, a change is waited for before the next one in the same direction."""
+    """Real seconds between two changes in the same direction."""
 
     out_seconds: float
     in_seconds: float

@@ -87,7 +87,7 @@ class Alarms:
             logger.exception("alarm %s", key[-1])
 
     def evaluate(self, alarm: Alarm, now: float) -> None:
-        """Puts an alarm into the state that its datapoints ask for, and acts while it is in ALARM."""
+        """Sets an alarm's state from its datapoints, and runs its actions while in ALARM."""
         if alarm.get("ComparisonOperator") not in COMPARISONS:
             return
         before = str(alarm["StateValue"])

@@ -154,7 +154,7 @@ def start_process(
     log: Path,
     pass_fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process that the kernel kills when the cloud dies; its words are added to the log."""
+    """Starts a process that the kernel kills when the cloud dies; its output goes to the log."""
     return _starter.submit(_start, command, dict(environment), folder, log, pass_fds).result()
 
 

@@ -40,7 +40,7 @@ PYTHON_BACKEND_SIZES = {
 
 
 class ServeError(Exception):
-    """The environment or the archive does not allow Triton to start; the message is one sentence."""
+    """The environment or the archive does not allow Triton to start."""
 
 
 def main() -> None:

@@ -72,11 +72,11 @@ NAMES = (
 
 
 class HookError(Exception):
-    """MiniStack is not the one that the local cloud was written for; the message is one sentence."""
+    """MiniStack is not the version that the local cloud needs."""
 
 
 def check_hooks(names: Sequence[str] = NAMES, version: str = VERSION) -> None:
-    """Refuses a MiniStack of another version, or one that lacks a private name this package uses."""
+    """Refuses a MiniStack of another version or without a private name used here."""
     found = importlib.metadata.version("ministack")
     if found != version:
         raise HookError(

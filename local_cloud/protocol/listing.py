@@ -23,7 +23,8 @@ def list_page(
 ) -> Record:
     """One page of records, under `field`, and the token of the next page.
 
-    `kind` begins the names of the fields `…Name` and `…Status`. `descending` is the order where the request names none.
+    `kind` begins the names of the fields `…Name` and `…Status`. `descending` is the order where the
+    request names none.
     """
     found = [record for record in records if _matches(record, kind, request)]
     order = request.get("SortOrder") or ("Descending" if descending else "Ascending")

@@ -34,7 +34,7 @@ class Tags:
         return {"AddTags": self._add, "ListTags": self._list, "DeleteTags": self._delete}
 
     def begin(self, arn: str, tags: Given) -> None:
-        """Puts these tags in the place of all that a resource, or an earlier one of its name, had."""
+        """Replaces all tags of a resource name by these."""
         self._kept[arn] = {tag["Key"]: tag["Value"] for tag in tags or ()}
 
     def _add(self, request: Request) -> Request:

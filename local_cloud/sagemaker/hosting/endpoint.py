@@ -116,7 +116,7 @@ class Traffic:
 
     @contextmanager
     def serving(self, wanted: str | None, avoided: Collection[Instance] = ()) -> Iterator[Served]:
-        """Picks who answers, and keeps it from being stopped meanwhile; NoInstance when nobody can."""
+        """Picks an instance and keeps it from being stopped. Raises NoInstance."""
         with ExitStack() as held:
             yield self._pick(held, wanted, avoided)
 

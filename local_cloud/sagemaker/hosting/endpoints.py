@@ -192,7 +192,7 @@ class Endpoints:
     def _run_change(
         self, endpoint: Endpoint, change: Callable[[Endpoint], None], status_on_failure: str
     ) -> None:
-        """Runs a change to its final status; whatever goes wrong is the endpoint's failure reason."""
+        """Runs a change to its final status; an error becomes the endpoint's FailureReason."""
         try:
             change(endpoint)
         except RollbackFailed as error:

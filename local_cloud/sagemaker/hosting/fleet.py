@@ -231,7 +231,7 @@ def new_variant(spec: Mapping[str, Any], host: Host, folder: Path) -> VariantFle
 
 @dataclass(kw_only=True, eq=False)
 class Fleet:
-    """Production variants take an endpoint's traffic by weight; shadow variants get copies of it."""
+    """Production variants, which take traffic by weight, and shadow variants, which get copies."""
 
     config_name: str
     config: Mapping[str, Any]

@@ -49,7 +49,7 @@ class Caretaker:
                 self._look_after(fleet, pinging=pinging)
 
     def _look_after(self, fleet: Fleet, *, pinging: bool) -> None:
-        """Inspects and mends one fleet; a fault in it is told and does not keep the others waiting."""
+        """Inspects and repairs one fleet; an error is logged and does not stop the others."""
         try:
             inspect(fleet, pinging=pinging)
             for variant in fleet.variants:

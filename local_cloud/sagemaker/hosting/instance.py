@@ -251,7 +251,7 @@ def last_complaint(log: str) -> str:
 
 
 def keep_log(log: Path, folder: Path) -> str:
-    """Copies an instance's log out of the fleet's folder, and returns a sentence that says where."""
+    """Copies an instance's log out of the fleet's folder; returns a sentence with its path."""
     if not log.exists():
         return ""
     place = folder.with_name(f"{folder.name}.{log.parent.name}.log")

@@ -50,7 +50,7 @@ class Loading:
 
 @dataclass(kw_only=True)
 class TargetModels:
-    """Loads, invokes and unloads target models by SageMaker's contract for multi-model containers."""
+    """Loads, invokes and unloads target models by SageMaker's multi-model contract."""
 
     client: ServerClient
     prefix: str

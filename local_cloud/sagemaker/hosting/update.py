@@ -41,7 +41,7 @@ class RollbackFailed(Exception):
 
 @dataclass(kw_only=True)
 class Update:
-    """`route` puts traffic in place, `say` tells the variants' status as DescribeEndpoint shows it."""
+    """`route` shifts traffic; `say` sets the variants' status that DescribeEndpoint shows."""
 
     before: Traffic
     new: Fleet

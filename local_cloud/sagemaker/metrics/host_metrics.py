@@ -77,7 +77,7 @@ class Hosts:
         self._sampled: dict[tuple[str, str, str, str], float] = {}
 
     def sample_requests(self) -> None:
-        """How many requests each instance has in hand; untracked variants only when they have any."""
+        """Records each instance's concurrent requests; untracked variants only if any."""
         for item in running(self._endpoints):
             if item.queued:
                 continue

@@ -139,7 +139,7 @@ class InvocationMetrics:
         self._add("ConcurrentRequestsPerModel", requests, share=HIGH_RESOLUTION_SHARE)
 
     def record_host(self, name: str, value: float, at: float) -> None:
-        """Records one instance's utilization in percent or its loaded models, of the last minute."""
+        """Records one instance's utilization (percent) or loaded models in the last minute."""
         unit = "None" if name == "LoadedModelCount" else "Percent"
         publisher.add(
             name,

@@ -53,7 +53,7 @@ class Answered:
 def read_request(
     config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, now: float
 ) -> Queued:
-    """Reads a request whose fields the API model allows, or refuses it as SageMaker Runtime does."""
+    """Reads a request, or refuses it as SageMaker Runtime does."""
     location = headers.get(f"{PREFIX}inputlocation")
     if (location is None) == (not body):
         raise refusal("Body and InputLocation are mutually exclusive. Provide exactly one of them.")

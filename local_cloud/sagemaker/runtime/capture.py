@@ -38,7 +38,7 @@ class Captures:
         self._turn = threading.Lock()
 
     def record(self, served: Served, invocation: Invocation, reply: Reply) -> None:
-        """Captures an invocation that succeeded, as often as the endpoint config's percentage says."""
+        """Captures successful invocations by the endpoint config's sampling percentage."""
         config = served.fleet.config.get("DataCaptureConfig")
         if config is None or not config.get("EnableCapture", True) or reply[0] != 200:
             return
