@@ -16,15 +16,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TextIO
 
+from engine_build.context import BuildContext
 from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
-from engine_build.order import order
-from engine_build.road import MadeNetworks, Result, build, build_networks
+from engine_build.pipeline import MadeNetworks, Result, build, build_networks
+from engine_build.request import build_request
 from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
-from engine_build.shop import Shop
 from engine_build.store import store_at
 from engine_build.training_job import interrupt
 from engine_build.work_folder import WorkFolder
@@ -45,8 +45,8 @@ def main(
     with_json = stdout if wanted.format == "json" else None
     try:
         with ExitStack() as stack:
-            shop = _shop(wanted, environment, log, stack)
-            result = build_networks(shop) if wanted.networks_only else build(shop)
+            context = _context(wanted, environment, log, stack)
+            result = build_networks(context) if wanted.networks_only else build(context)
             log.note(f"peak memory {peak_mib():.0f} MiB")
         _tell(_told(result, log, as_json=wanted.format == "json"), stdout)
         return 0
@@ -70,14 +70,16 @@ def main(
         return _failed(1, sentence, log, with_json)
 
 
-def _shop(wanted: Options, environment: Mapping[str, str], log: Log, stack: ExitStack) -> Shop:
-    resolved = order(wanted, log)
+def _context(
+    wanted: Options, environment: Mapping[str, str], log: Log, stack: ExitStack
+) -> BuildContext:
+    resolved = build_request(wanted, log)
     work = stack.enter_context(WorkFolder(wanted.out))
     log.keep(work.log_path)
     runner = ProcessRunner(log)
     runner.record(work.script_path)
-    return Shop(
-        order=resolved,
+    return BuildContext(
+        request=resolved,
         settings=settings(environment),
         log=log,
         runner=runner,

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime
 
+from engine_build.datasets.feed import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.machine import cores
-from engine_build.samples.feed import Array, Feed
 
 Device = Literal["cpu", "cuda"]
 CUDA_PROVIDER = "CUDAExecutionProvider"

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine_build.context import BuildContext
 from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
-from engine_build.networks.preparation import prepare
 from engine_build.options import options
-from engine_build.order import order
 from engine_build.quantization.sensitivity import Point, format_points, search_on
+from engine_build.request import build_request
 from engine_build.runner import ProcessRunner
 from engine_build.settings import Settings
-from engine_build.shop import Shop
+from engine_build.steps.prepare import prepare
 from engine_build.steps.quantize import quantization_of, validation_split
 from engine_build.work_folder import WorkFolder
 
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         wanted = options(arguments)
         with WorkFolder(wanted.out) as work:
-            shop = Shop(
-                order=order(wanted, log),
+            context = BuildContext(
+                request=build_request(wanted, log),
                 settings=Settings(),
                 log=log,
                 runner=ProcessRunner(log),
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
                 code_root=Path(__file__).resolve().parents[2],
                 now=str,
             )
-            points = validated_points(shop)
+            points = validated_points(context)
         print(format_points(points))
         return 0
     except BuildError as error:
@@ -49,16 +49,16 @@ def main(arguments: Sequence[str]) -> int:
         return error.exit_code
 
 
-def validated_points(shop: Shop) -> list[Point]:
+def validated_points(context: BuildContext) -> list[Point]:
     """Each point of the search, on the validation samples. Raises InputRefused without a search."""
-    prepared = prepare(shop)
+    prepared = prepare(context)
     facts = prepared.networks["int8"].facts if "int8" in prepared.networks else {}
     if "frontier" not in facts:
         raise InputRefused(
-            f"{shop.order.model.name} asks for no sensitivity_search, so there is no frontier; add one."
+            f"{context.request.model.name} asks for no sensitivity_search, so there is no frontier; add one."
         )
-    quantization = quantization_of(shop, prepared.networks["float"], prepared.encoder)
-    split = validation_split(shop.order, prepared.networks["float"])
+    quantization = quantization_of(context, prepared.networks["float"], prepared.encoder)
+    split = validation_split(context.request, prepared.networks["float"])
     search = search_on(quantization.calibrated_network(), split, prepared.encoder)
     return [search.point(facts["leaving"][-point["int8_layers"] :]) for point in facts["frontier"]]
 

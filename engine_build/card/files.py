@@ -9,22 +9,22 @@ from pydantic import ValidationError
 
 from engine_build.card.facts import CardFacts, card_data
 from engine_build.card.page import card_page
-from engine_build.networks.network_store import RECORD_NAME, NetworkRecord
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
+from engine_build.request import BuildRequest
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
 
 
 def card_files(
-    order: Order, entry: LockEntry, networks: Store, folder: Path
+    request: BuildRequest, entry: LockEntry, networks: Store, folder: Path
 ) -> tuple[tuple[str, Path], ...]:
     """Writes card.html and card.json into a folder; the names that they are published under, each
     with its file.
     """
-    found = {name: network_facts(networks, key) for name, key in order.network_keys.items()}
+    found = {name: network_facts(networks, key) for name, key in request.network_keys.items()}
     facts = CardFacts(
-        entry=entry, source=order.model.source, environment=order.environment, networks=found
+        entry=entry, source=request.model.source, environment=request.environment, networks=found
     )
     key = entry.manifest.engine_key
     files = {engine_card_path(key): card_page(facts), engine_card_data_path(key): card_data(facts)}

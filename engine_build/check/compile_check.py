@@ -13,7 +13,7 @@ from pathlib import Path
 from engine_build.check.refusal import Fault, explained
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import Command, Ended, Runner
 from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec

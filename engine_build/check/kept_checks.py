@@ -13,9 +13,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine_build.check.compile_check import INTENT, compile_checks
-from engine_build.networks.network_store import Network
-from engine_build.order import Order
-from engine_build.shop import Shop
+from engine_build.context import BuildContext
+from engine_build.onnx_graph.network_store import Network
+from engine_build.request import BuildRequest
 from engine_build.store import FolderStore, Store, sha256_of
 from onboarding.manifest import CompileCheckRecord
 from onboarding.names import network_path
@@ -24,7 +24,7 @@ DISTRIBUTION = "tensorrt-rtx-cu13"
 CHECK = "check-"
 
 
-def check_path(order: Order, network: Network) -> str | None:
+def check_path(request: BuildRequest, network: Network) -> str | None:
     """Where the check of a network lies, by its bytes, the profiles and the compiler; None where
     there is no compiler.
     """
@@ -33,18 +33,18 @@ def check_path(order: Order, network: Network) -> str | None:
     except metadata.PackageNotFoundError:
         return None
     profiles = [
-        profile.model_dump(mode="json") for profile in order.model.engine.optimization_profiles
+        profile.model_dump(mode="json") for profile in request.model.engine.optimization_profiles
     ]
     words = json.dumps([version, profiles, sha256_of(network.path)])
     return network_path(
-        order.network_keys[network.precision],
+        request.network_keys[network.precision],
         f"{CHECK}{hashlib.sha256(words.encode()).hexdigest()[:16]}.json",
     )
 
 
-def check_names(store: FolderStore, order: Order) -> tuple[str, ...]:
-    """Every check of an order's networks in a folder."""
-    folders = [Path(network_path(key, CHECK)).parent for key in order.network_keys.values()]
+def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
+    """Every check of a request's networks in a folder."""
+    folders = [Path(network_path(key, CHECK)).parent for key in request.network_keys.values()]
     return tuple(
         (folder / path.name).as_posix()
         for folder in folders
@@ -65,22 +65,24 @@ def kept_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecord 
     return None
 
 
-def checked(shop: Shop, networks: Mapping[str, Network]) -> tuple[CompileCheckRecord, ...]:
+def checked(
+    context: BuildContext, networks: Mapping[str, Network]
+) -> tuple[CompileCheckRecord, ...]:
     """A record of every network, kept or made now; none where the compiler is missing.
 
     Raises NetworkRefused.
     """
-    with shop.log.step("check", INTENT):
-        paths = {name: check_path(shop.order, network) for name, network in networks.items()}
-        kept = {name: kept_check(shop.stores, path) for name, path in paths.items()}
+    with context.log.step("check", INTENT):
+        paths = {name: check_path(context.request, network) for name, network in networks.items()}
+        kept = {name: kept_check(context.stores, path) for name, path in paths.items()}
         for name in (name for name, record in kept.items() if record is not None):
-            shop.log.line(f"  {name}: passed when the network was made")
+            context.log.line(f"  {name}: passed when the network was made")
         missing = tuple(networks[name] for name, record in kept.items() if record is None)
         made = compile_checks(
-            missing, shop.order.model.engine.optimization_profiles, shop.runner, shop.log
+            missing, context.request.model.engine.optimization_profiles, context.runner, context.log
         )
         for record in made:
-            _keep(shop.kept, paths[record.network], record, shop.work.scratch("check"))
+            _keep(context.kept, paths[record.network], record, context.work.scratch("check"))
     return tuple(record for record in (*kept.values(), *made) if record is not None)
 
 

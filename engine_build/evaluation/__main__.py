@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from engine_build.datasets.feed import Shape
 from engine_build.errors import BuildError, InputRefused
 from engine_build.evaluation.comparison import as_data, as_text, compared, inputs_of
 from engine_build.evaluation.runtimes import Offer, Runtime, Source, absences, contenders, runtimes
 from engine_build.machine import description
 from engine_build.options import Parser
-from engine_build.samples.feed import Shape
 
 SHAPES = "1x8,8x64,32x128"
 

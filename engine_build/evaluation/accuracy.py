@@ -23,6 +23,7 @@ from typing import Literal
 
 import numpy as np
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import BudgetMissed, SourceFault
 from engine_build.evaluation.scores import (
     WORST_IS_JUDGED,
@@ -35,8 +36,7 @@ from engine_build.evaluation.scores import (
     ratio_interval,
     relative_scores,
 )
-from engine_build.order import ENOUGH_SAMPLES
-from engine_build.samples.feed import Array
+from engine_build.request import ENOUGH_SAMPLES
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric

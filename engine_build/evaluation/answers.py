@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine_build.samples.dataset import Sample
-from engine_build.samples.encoder import Encoder, by_length
-from engine_build.samples.feed import Array, Feed
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.encoder import Encoder, by_length
+from engine_build.datasets.feed import Array, Feed
 
 
 def rows_in_order(

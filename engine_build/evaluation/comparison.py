@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.errors import InputRefused
 from engine_build.evaluation.footprint import Holding, held
 from engine_build.evaluation.latency import (
@@ -27,7 +28,6 @@ from engine_build.evaluation.latency import (
 )
 from engine_build.evaluation.runtimes import ON_CPU, Contender, Offer, import_runtime
 from engine_build.evaluation.scores import median_interval
-from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
 
 FIXED = {ATTENTION_MASK: 1, "token_type_ids": 0}
 FEWEST_TOKENS = 100

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine_build.datasets.feed import Shape
 from engine_build.errors import BudgetMissed
 from engine_build.evaluation.accuracy import budget, judged, numbers, way_out
 from engine_build.evaluation.latency import Latencies
 from engine_build.evaluation.scores import median_interval
-from engine_build.samples.feed import Shape
 from onboarding.manifest import AccuracyRecord, SpeedupRecord
 from onboarding.values import Precision
 

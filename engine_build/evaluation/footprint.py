@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine_build.datasets.feed import Feed
 from engine_build.errors import SourceFault
 from engine_build.evaluation.runtimes import DRIVER, Running, RuntimeName, import_runtime, opened
 from engine_build.machine import resident_mib
 from engine_build.runner import Command, Runner
-from engine_build.samples.feed import Feed
 
 MIB = 2**20
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
 from engine_build.evaluation.latency import plain_table
 from engine_build.lengths.padding import (
@@ -22,7 +23,6 @@ from engine_build.lengths.padding import (
     row_seconds,
     useful_at_shapes,
 )
-from engine_build.samples.feed import Array
 from onboarding.manifest import BenchmarkRecord
 from onboarding.model_spec import OptimizationProfileSpec
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from engine_build.datasets.feed import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
-from engine_build.samples.feed import Array, Feed
 from onboarding.values import CalibrationMethod
 
 LARGEST = 127

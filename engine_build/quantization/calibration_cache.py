@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
-from engine_build.order import Order
+from engine_build.request import BuildRequest
 from onboarding.names import network_path
 
 CACHE_NAME = "calibration.cache"
@@ -56,15 +56,15 @@ def version_digits(tensorrt: str) -> str:
     )
 
 
-def cache_path(order: Order) -> str:
+def cache_path(request: BuildRequest) -> str:
     """Return a cache's object key: beside its `int8` network, so that every GPU shares it."""
-    return network_path(order.network_keys["int8"], CACHE_NAME)
+    return network_path(request.network_keys["int8"], CACHE_NAME)
 
 
-def check_calibration(order: Order) -> None:
+def check_calibration(request: BuildRequest) -> None:
     """Refuse, before anything is fetched, what no calibration cache can be made or used for."""
-    name, platform = order.model.name, order.platform
-    if order.is_cpu:
+    name, platform = request.model.name, request.platform
+    if request.is_cpu:
         raise InputRefused(
             f"quantization calibration-cache of {name} is for GPUs, but the engine is for a CPU; "
             "set `quantization: explicit`."
@@ -76,7 +76,7 @@ def check_calibration(order: Order) -> None:
             "set `quantization: explicit`, or turn an old cache into a Q/DQ network with "
             "`python -m engine_build.quantization.migration`."
         )
-    calibration = order.model.engine.calibration
+    calibration = request.model.engine.calibration
     if calibration is not None and calibration.method != "entropy":
         raise InputRefused(
             f"calibration method {calibration.method} of {name} is not for quantization "

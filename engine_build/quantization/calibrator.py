@@ -23,6 +23,7 @@ from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault
 from container.tensorrt.surface import CudaRuntime
+from engine_build.datasets.feed import Array, Feed
 from engine_build.quantization.surface import (
     Builder,
     INetworkDefinition,
@@ -30,7 +31,6 @@ from engine_build.quantization.surface import (
     ParserError,
     TensorRT,
 )
-from engine_build.samples.feed import Array, Feed
 
 MISSING = 3
 """Exit code where TensorRT's or CUDA's Python bindings are not installed."""

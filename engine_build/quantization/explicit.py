@@ -29,8 +29,12 @@ from typing import Any
 import numpy as np
 import onnx
 
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.encoder import Encoder, by_length
+from engine_build.datasets.feed import Shape
 from engine_build.errors import NothingForInt8, SourceFault
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration import Range, calibrate
 from engine_build.quantization.layers import (
@@ -51,10 +55,6 @@ from engine_build.quantization.sensitivity import (
     format_points,
     search_on,
 )
-from engine_build.samples.dataset import Sample
-from engine_build.samples.encoder import Encoder, by_length
-from engine_build.samples.feed import Shape
-from engine_build.sources.onnx_source import read_model
 from onboarding.values import CalibrationMethod
 
 BATCH = 8

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed
 from engine_build.ort import OrtNetwork
-from engine_build.samples.feed import ATTENTION_MASK, Array, Feed
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
 NOT_COUNTED = frozenset(

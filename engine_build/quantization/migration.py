@@ -17,14 +17,14 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from engine_build.datasets.feed import ATTENTION_MASK, Feed
 from engine_build.errors import BuildError, InputRefused, SourceFault
+from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork, version
 from engine_build.quantization.calibration import LARGEST, Range
 from engine_build.quantization.calibration_cache import CalibrationCache, read_cache
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
-from engine_build.samples.feed import ATTENTION_MASK, Feed
-from engine_build.sources.onnx_source import read_model
 from onboarding.nearest import did_you_mean, listed
 
 PROGRAM = "python -m engine_build.quantization.migration"

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.datasets.feed import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration import (
@@ -27,7 +28,6 @@ from engine_build.quantization.calibration import (
     tensor_scale,
 )
 from engine_build.quantization.layers import Constants, Layer
-from engine_build.samples.feed import Array, Feed
 
 LEAST_OPSET = 13
 """The first with scales by channel."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.datasets.dataset import DAMAGED, Sample, identity
 from engine_build.quantization.calibration import (
     ALPHAS,
     BINS,
@@ -23,7 +24,6 @@ from engine_build.quantization.calibration import (
     Range,
     Smoothing,
 )
-from engine_build.samples.dataset import DAMAGED, Sample, identity
 from engine_build.store import Store, sha256_of
 from onboarding.values import CalibrationMethod
 

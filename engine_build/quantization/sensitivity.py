@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import onnx
 
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.encoder import Encoder, by_length
+from engine_build.datasets.feed import Array
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Layer, share
 from engine_build.quantization.qdq import SwitchableNetwork
-from engine_build.samples.dataset import Sample
-from engine_build.samples.encoder import Encoder, by_length
-from engine_build.samples.feed import Array
 from onboarding.manifest import AccuracyRecord
 
 BATCH = 32

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
-from engine_build.networks.network_store import Network
-from engine_build.samples.feed import Array
+from engine_build.onnx_graph.network_store import Network
 
 
 def class_count(network: Network) -> int | None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.feed import Array
 from engine_build.errors import SourceFault
-from engine_build.samples.dataset import Sample
-from engine_build.samples.feed import Array
 from engine_build.sources.checkpoint import read_json
 
 POOLINGS = ("mean", "cls")

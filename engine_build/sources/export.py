@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.encoder import by_length
+from engine_build.datasets.feed import Feed, Shape
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
-from engine_build.networks.network_store import Network
-from engine_build.networks.observed import observed_outputs
+from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.observed import observed_outputs
+from engine_build.onnx_graph.onnx_file import read_model, tensor_records
 from engine_build.ort import OrtNetwork
-from engine_build.samples.dataset import Sample
-from engine_build.samples.encoder import by_length
-from engine_build.samples.feed import Feed, Shape
-from engine_build.samples.text import TextEncoder
-from engine_build.sources.onnx_source import read_model, tensor_records
 from engine_build.sources.source_model import SourceModel
 
 OPSET = 17

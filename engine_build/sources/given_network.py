@@ -1,4 +1,4 @@
-"""An ONNX file as the float network of a task: its inputs, outputs and axes are those that the road
+"""An ONNX file as the float network of a task: its inputs, outputs and axes are those that a build
 serves.
 """
 
@@ -13,22 +13,22 @@ import numpy as np
 import onnx
 
 from engine_build.check.refusal import refuse_foreign_operators
+from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.datasets.tensors import DATATYPES, TensorEncoder
+from engine_build.datasets.text import TEXT_INPUTS, TextEncoder
 from engine_build.errors import SourceFault
-from engine_build.networks.network_store import Network
-from engine_build.networks.observed import observed_outputs
-from engine_build.order import Order
-from engine_build.ort import OrtNetwork
-from engine_build.samples.encoder import Encoder
-from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
-from engine_build.samples.tensors import DATATYPES, TensorEncoder
-from engine_build.samples.text import TEXT_INPUTS, TextEncoder
-from engine_build.sources.checkpoint import class_names, read_json
-from engine_build.sources.onnx_source import (
+from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.observed import observed_outputs
+from engine_build.onnx_graph.onnx_file import (
     opset,
     read_model,
     refuse_broken_weights,
     tensor_records,
 )
+from engine_build.ort import OrtNetwork
+from engine_build.request import BuildRequest
+from engine_build.sources.checkpoint import class_names, read_json
 from engine_build.sources.source import OnnxFile
 from engine_build.sources.tokenizer_file import read_tokenizer, save_padded
 from engine_build.store import sha256_of
@@ -41,17 +41,17 @@ precision too.
 TINIEST = 1e-6
 
 
-def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
-    """The file as a network of the order's task. Raises SourceFault and NetworkRefused."""
+def network_of(source: OnnxFile, request: BuildRequest, folder: Path) -> Network:
+    """The file as a network of the request's task. Raises SourceFault and NetworkRefused."""
     name, model = source.path.name, read_model(source.path)
     refuse_broken_weights(model)
     refuse_foreign_operators(model)
     inputs, outputs = _inputs(model), tensor_records(model.graph.output)
-    is_text = order.model.task.startswith("text-")
+    is_text = request.model.task.startswith("text-")
     _refuse_datatypes(name, (*inputs, *outputs))
     if is_text:
         _refuse_other_text_network(name, inputs, outputs)
-    refuse_axes(name, model, has_sequence=order.longest_sequence is not None)
+    refuse_axes(name, model, has_sequence=request.longest_sequence is not None)
     path = folder / "model.onnx"
     shutil.copyfile(source.path, path)
     tokenizer = _tokenizer(source, folder) if is_text else None
@@ -70,7 +70,7 @@ def network_of(source: OnnxFile, order: Order, folder: Path) -> Network:
         facts=facts,
         tokenizer=tokenizer,
         labels=class_names(read_json(source.beside("config.json"), {}))
-        if order.model.task == "text-classification"
+        if request.model.task == "text-classification"
         else None,
     )
 
@@ -82,15 +82,15 @@ def encoder_of(network: Network, longest: int | None) -> Encoder:
     return TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
 
 
-def checked_answers(network: Network, order: Order) -> Network:
+def checked_answers(network: Network, request: BuildRequest) -> Network:
     """The network, run at every size that is served: one finite row for each sample.
 
     Raises SourceFault.
     """
-    answer, encoder = OrtNetwork(network.path), encoder_of(network, order.longest_sequence)
+    answer, encoder = OrtNetwork(network.path), encoder_of(network, request.longest_sequence)
     if isinstance(encoder, TextEncoder):
         _refuse_other_vocabulary(answer, encoder.largest_token())
-    feeds = _feeds(encoder, order)
+    feeds = _feeds(encoder, request)
     for feed in feeds:
         rows, wanted = _rows(answer, feed), len(next(iter(feed.values())))
         if len(rows) != wanted or not np.isfinite(rows).all():
@@ -121,10 +121,10 @@ def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
         )
 
 
-def _feeds(encoder: Encoder, order: Order) -> list[Feed]:
-    samples = order.validation.values
+def _feeds(encoder: Encoder, request: BuildRequest) -> list[Feed]:
+    samples = request.validation.values
     feeds = [encoder.feed(samples[:1]), encoder.feed(samples[:3])]
-    for profile in order.model.engine.optimization_profiles:
+    for profile in request.model.engine.optimization_profiles:
         sizes = (None,) if profile.sequence is None else profile.sequence
         feeds += [encoder.shaped(samples[:2], Shape(batch=2, sequence=size)) for size in sizes]
     return feeds

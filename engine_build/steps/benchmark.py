@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from engine_build.engine import Candidate
+from engine_build.context import BuildContext
+from engine_build.datasets.feed import Feed, Shape
 from engine_build.errors import BuildError
 from engine_build.evaluation.comparison import holding_table
 from engine_build.evaluation.decision import LEAST_ROUNDS, speedup
@@ -37,9 +38,8 @@ from engine_build.evaluation.runtimes import (
     opened,
     runtimes,
 )
-from engine_build.networks.preparation import Prepared
-from engine_build.samples.feed import Feed, Shape
-from engine_build.shop import Shop
+from engine_build.steps.compile import Candidate
+from engine_build.steps.prepare import Prepared
 from engine_build.steps.verify import QDQ, close
 from onboarding.manifest import BenchmarkRecord, RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -71,7 +71,7 @@ class _Entry:
 
 
 def measured(
-    shop: Shop,
+    context: BuildContext,
     prepared: Prepared,
     candidates: Sequence[Candidate],
     *,
@@ -82,29 +82,31 @@ def measured(
 
     `decides`: as many rounds as an interval needs are run at opt shapes, however long they take.
     """
-    feeds = _feeds(shop, prepared)
+    feeds = _feeds(context, prepared)
     here = runtimes()
-    rivals = contenders(_offer(shop, prepared), here)
+    rivals = contenders(_offer(context, prepared), here)
     intent = f"{len(candidates)} engines, a duplicate control and {len(rivals)} rivals, {len(feeds)} shapes, random order"
-    with shop.log.step("benchmark", intent), ExitStack() as stack:
+    with context.log.step("benchmark", intent), ExitStack() as stack:
         if (missing := absences(here)) is not None:
-            shop.log.line(f"  {missing}")
-        feed = feeds[shop.order.opt_shape]
+            context.log.line(f"  {missing}")
+        feed = feeds[context.request.opt_shape]
         entries = [
-            *_engines(shop, candidates, feed, opening, stack),
-            *_rivals(shop, rivals, feed, stack),
+            *_engines(context, candidates, feed, opening, stack),
+            *_rivals(context, rivals, feed, stack),
         ]
         subjects = [entry.subject for entry in entries]
         found = latencies(
-            subjects, _tracks(shop, feeds, decides=decides), seconds=shop.settings.benchmark_seconds
+            subjects,
+            _tracks(context, feeds, decides=decides),
+            seconds=context.settings.benchmark_seconds,
         )
     summary = summaries(subjects, found)
     pairs = [(entry.subject, entry.holding) for entry in entries if entry.holding is not None]
-    shop.log.line(table(summary))
-    shop.log.line(holding_table(pairs))
+    context.log.line(table(summary))
+    context.log.line(holding_table(pairs))
     return Measurement(
         benchmark=tuple(BenchmarkRecord(**asdict(each)) for each in summary),
-        speedups=_speedups(shop, candidates, found),
+        speedups=_speedups(context, candidates, found),
         runtimes=tuple(_record(subject, holding) for subject, holding in pairs),
     )
 
@@ -128,19 +130,19 @@ def _shape(profile: OptimizationProfileSpec, place: int) -> Shape:
     )
 
 
-def _feeds(shop: Shop, prepared: Prepared) -> dict[Shape, Feed]:
-    samples = shop.order.validation.values
+def _feeds(context: BuildContext, prepared: Prepared) -> dict[Shape, Feed]:
+    samples = context.request.validation.values
     return {
         shape: prepared.encoder.shaped(samples, shape)
-        for shape in shapes(shop.order.model.engine.optimization_profiles)
+        for shape in shapes(context.request.model.engine.optimization_profiles)
     }
 
 
-def _offer(shop: Shop, prepared: Prepared) -> Offer:
+def _offer(context: BuildContext, prepared: Prepared) -> Offer:
     """What is no candidate: on a CPU the float network is one, and on a GPU the Q/DQ network is of
     no use to others.
     """
-    wanted = {QDQ: "int8"} if shop.order.is_cpu else {"fp32": "float"}
+    wanted = {QDQ: "int8"} if context.request.is_cpu else {"fp32": "float"}
     networks = {
         name: prepared.networks[each].path
         for name, each in wanted.items()
@@ -150,14 +152,18 @@ def _offer(shop: Shop, prepared: Prepared) -> Offer:
 
 
 def _engines(
-    shop: Shop, candidates: Sequence[Candidate], feed: Feed, opening: Opening, stack: ExitStack
+    context: BuildContext,
+    candidates: Sequence[Candidate],
+    feed: Feed,
+    opening: Opening,
+    stack: ExitStack,
 ) -> list[_Entry]:
     """The candidates, and a second copy of the first: two copies of one session would hide what
     memory's layout does.
     """
-    runtime, scratch = shop.order.runtime.name, shop.work.scratch("benchmark")
+    runtime, scratch = context.request.runtime.name, context.work.scratch("benchmark")
     # Each in a process of its own, before this one fills its memory and the GPU's.
-    holdings = [loading(each.path, feed, scratch, shop.runner) for each in candidates]
+    holdings = [loading(each.path, feed, scratch, context.runner) for each in candidates]
     named = [
         (each.precision, each.path, holding)
         for each, holding in zip(candidates, holdings, strict=True)
@@ -177,7 +183,9 @@ def _engines(
     return entries
 
 
-def _rivals(shop: Shop, rivals: Sequence[Contender], feed: Feed, stack: ExitStack) -> list[_Entry]:
+def _rivals(
+    context: BuildContext, rivals: Sequence[Contender], feed: Feed, stack: ExitStack
+) -> list[_Entry]:
     """What else runs the model; one that does not is left out, for no engine depends on it."""
     entries = []
     for each in rivals:
@@ -186,7 +194,7 @@ def _rivals(shop: Shop, rivals: Sequence[Contender], feed: Feed, stack: ExitStac
             running, holding = held(each.load, feed)
         except (BuildError, RuntimeError, MemoryError) as error:
             reason = " ".join(str(error).split())[:200]
-            shop.log.line(f"  {each.runtime} {each.precision} is left out: {reason}")
+            context.log.line(f"  {each.runtime} {each.precision} is left out: {reason}")
             continue
         _kept(running, stack)
         subject = Subject(
@@ -205,8 +213,8 @@ def _record(subject: Subject, holding: Holding) -> RuntimeRecord:
     return RuntimeRecord(runtime=subject.runtime, precision=subject.precision, **asdict(holding))
 
 
-def _tracks(shop: Shop, feeds: dict[Shape, Feed], *, decides: bool) -> list[Track]:
-    opt = opt_shapes(shop.order.model.engine.optimization_profiles)
+def _tracks(context: BuildContext, feeds: dict[Shape, Feed], *, decides: bool) -> list[Track]:
+    opt = opt_shapes(context.request.model.engine.optimization_profiles)
     least = LEAST_ROUNDS if decides else 1
     return [
         Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
@@ -217,9 +225,9 @@ def _tracks(shop: Shop, feeds: dict[Shape, Feed], *, decides: bool) -> list[Trac
 
 
 def _speedups(
-    shop: Shop, candidates: Sequence[Candidate], found: Sequence[Latencies]
+    context: BuildContext, candidates: Sequence[Candidate], found: Sequence[Latencies]
 ) -> tuple[SpeedupRecord, ...]:
-    opt = opt_shapes(shop.order.model.engine.optimization_profiles)
+    opt = opt_shapes(context.request.model.engine.optimization_profiles)
     baseline, control = (0, candidates[0].precision), len(candidates)
     return tuple(
         speedup(each, candidate=(place, candidate.precision), baseline=baseline, control=control)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.context import BuildContext
+from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.feed import Feed
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.networks.network_store import Network
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import (
     CACHE_NAME,
     ENTROPY,
@@ -24,16 +26,14 @@ from engine_build.quantization.calibration_cache import (
     version_digits,
 )
 from engine_build.quantization.calibrator import MISSING
+from engine_build.request import BuildRequest
 from engine_build.runner import Command, Ended
-from engine_build.samples.encoder import Encoder
-from engine_build.samples.feed import Feed
-from engine_build.shop import Shop
 from engine_build.store import Store
 
 TIMEOUT_SECONDS = 3600
 
 
-def calibrate_cache(shop: Shop, network: Network, encoder: Encoder) -> Path:
+def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -> Path:
     """Find or make the cache's file; `network` is the float one.
 
     Batches have the shape that the first profile is tuned for, filled with real values by
@@ -43,25 +43,25 @@ def calibrate_cache(shop: Shop, network: Network, encoder: Encoder) -> Path:
 
     Raises InputRefused and NetworkRefused.
     """
-    check_calibration(shop.order)
-    known = _known_cache(shop)
+    check_calibration(context.request)
+    known = _known_cache(context)
     if known is not None:
         return known
-    order = shop.order
-    path = shop.work.scratch("calibration-cache") / CACHE_NAME
-    folder = shop.work.scratch("calibration-feeds")
+    request = context.request
+    path = context.work.scratch("calibration-cache") / CACHE_NAME
+    folder = context.work.scratch("calibration-feeds")
     intent = (
-        f"{len(order.calibration)} samples in batches of {order.opt_shape} through TensorRT "
-        f"{order.platform.tensorrt}"
+        f"{len(request.calibration)} samples in batches of {request.opt_shape} through TensorRT "
+        f"{request.platform.tensorrt}"
     )
-    with shop.log.step("calibrate", intent):
-        save_feeds(calibration_batches(order, encoder), folder)
-        ended = shop.runner.run(calibrate_command(network.path, folder, path))
+    with context.log.step("calibrate", intent):
+        save_feeds(calibration_batches(request, encoder), folder)
+        ended = context.runner.run(calibrate_command(network.path, folder, path))
         cache = _written_cache(ended, path)
-    shop.log.line(f"  {len(cache.entries)} tensors have a scale")
-    name = cache_path(order)
-    shop.kept.upload(path, name)
-    return shop.kept.path(name)
+    context.log.line(f"  {len(cache.entries)} tensors have a scale")
+    name = cache_path(request)
+    context.kept.upload(path, name)
+    return context.kept.path(name)
 
 
 def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
@@ -71,9 +71,9 @@ def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
     return Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def calibration_batches(order: Order, encoder: Encoder) -> Iterable[Feed]:
+def calibration_batches(request: BuildRequest, encoder: Encoder) -> Iterable[Feed]:
     """Yield the calibration samples, all batches in one shape."""
-    values, shape = order.calibration.values, order.opt_shape
+    values, shape = request.calibration.values, request.opt_shape
     for begin in range(0, len(values), shape.batch):
         yield encoder.shaped(values[begin : begin + shape.batch], shape)
 
@@ -114,34 +114,34 @@ def _failure(ended: Ended) -> str | None:
         return f"the process {how} ({last})"
 
 
-def _known_cache(shop: Shop) -> Path | None:
+def _known_cache(context: BuildContext) -> Path | None:
     """Copy a cache that this TensorRT takes into the work folder's store."""
-    name = cache_path(shop.order)
-    for store in shop.stores:
-        if not _is_usable(shop, store, name):
+    name = cache_path(context.request)
+    for store in context.stores:
+        if not _is_usable(context, store, name):
             continue
-        if store is not shop.kept:
-            copy = shop.work.scratch("calibration-cache") / CACHE_NAME
+        if store is not context.kept:
+            copy = context.work.scratch("calibration-cache") / CACHE_NAME
             store.download(name, copy)
-            shop.kept.upload(copy, name)
-        shop.log.line(f"  calibration cache {name} is reused from {store.place}")
-        return shop.kept.path(name)
+            context.kept.upload(copy, name)
+        context.log.line(f"  calibration cache {name} is reused from {store.place}")
+        return context.kept.path(name)
     return None
 
 
-def _is_usable(shop: Shop, store: Store, name: str) -> bool:
+def _is_usable(context: BuildContext, store: Store, name: str) -> bool:
     data = store.read(name)
     if data is None:
         return False
     try:
         cache = parse_cache(data, f"{store.place}/{name}")
     except InputRefused as error:
-        shop.log.line(f"  {error}")
+        context.log.line(f"  {error}")
         return False
-    version = version_digits(str(shop.order.platform.tensorrt))
+    version = version_digits(str(context.request.platform.tensorrt))
     if (cache.version, cache.algorithm) == (version, ENTROPY):
         return True
-    shop.log.line(
+    context.log.line(
         f"  calibration cache {name} is of TensorRT {cache.version}, {cache.algorithm}; "
         f"it is made anew for {version}"
     )

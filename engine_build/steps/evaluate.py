@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine_build.engine import Candidate, fallback
+from engine_build.context import BuildContext
 from engine_build.evaluation.decision import Decision, decision, refuse_missed_budget
 from engine_build.evaluation.runtimes import Opening, opened
-from engine_build.networks.network_store import Network
-from engine_build.networks.preparation import Prepared
-from engine_build.shop import Shop
+from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.benchmark import measured
+from engine_build.steps.compile import Candidate, fallback
+from engine_build.steps.prepare import Prepared
 from engine_build.steps.verify import Verification, intent
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord, SpeedupRecord
 
-Fallback = Callable[[Shop, Mapping[str, Network]], Candidate | None]
+Fallback = Callable[[BuildContext, Mapping[str, Network]], Candidate | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Judged:
 
 
 def judge(
-    shop: Shop,
+    context: BuildContext,
     prepared: Prepared,
     candidates: Sequence[Candidate],
     *,
@@ -48,22 +48,22 @@ def judge(
 
     `compiling` makes the float32 engine that `auto` takes where FP16 misses the budget.
     """
-    requested = shop.order.model.engine.precision
-    verification = Verification(shop, prepared, opening)
-    with shop.log.step("verify", intent(shop, candidates)):
+    requested = context.request.model.engine.precision
+    verification = Verification(context, prepared, opening)
+    with context.log.step("verify", intent(context, candidates)):
         seen = verification.judge_network()
         for candidate in candidates:
             verification.judge(candidate)
-    everyone = [*candidates, *_further(shop, prepared, verification, compiling)]
+    everyone = [*candidates, *_further(context, prepared, verification, compiling)]
     found = verification.findings
     refuse_missed_budget(requested, found)
     # The engine that would be taken otherwise comes first: it is the baseline.
     judged = [each for each in everyone if each.precision in found.accuracy]
     able = sorted(judged, key=lambda each: each.precision != found.fallback)
     decides = requested == "auto" and found.may_be_chosen("int8")
-    measurement = measured(shop, prepared, able, decides=decides, opening=opening)
+    measurement = measured(context, prepared, able, decides=decides, opening=opening)
     chosen = decision(requested, found, measurement.speedups)
-    shop.log.line(f"decision: {chosen.sentence}")
+    context.log.line(f"decision: {chosen.sentence}")
     others = [
         record for precision, record in found.accuracy.items() if precision != chosen.precision
     ]
@@ -78,14 +78,17 @@ def judge(
 
 
 def _further(
-    shop: Shop, prepared: Prepared, verification: Verification, compiling: Fallback
+    context: BuildContext, prepared: Prepared, verification: Verification, compiling: Fallback
 ) -> list[Candidate]:
     """The float32 engine, where `auto` has no other float engine to take."""
-    if shop.order.model.engine.precision != "auto" or verification.findings.fallback is not None:
+    if (
+        context.request.model.engine.precision != "auto"
+        or verification.findings.fallback is not None
+    ):
         return []
-    candidate = compiling(shop, prepared.networks)
+    candidate = compiling(context, prepared.networks)
     if candidate is None:
         return []
-    with shop.log.step("verify again", intent(shop, [candidate])):
+    with context.log.step("verify again", intent(context, [candidate])):
         verification.judge(candidate)
     return [candidate]

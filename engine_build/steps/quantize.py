@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 
+from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Samples
+from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.evaluation.answers import rows_by_length
-from engine_build.networks.network_store import Network, Networks
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
-from engine_build.samples.dataset import Samples
-from engine_build.samples.encoder import Encoder
-from engine_build.samples.feed import Array
-from engine_build.shop import Shop
+from engine_build.request import BuildRequest
 from engine_build.sources.classes import class_numbers
 
 
 def quantize_network(
-    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+    context: BuildContext, networks: Networks, network: Network, encoder: Encoder, reference: Array
 ) -> Network:
     """Make the INT8 network of the float one, and keep it. Raises SourceFault.
 
@@ -29,50 +29,50 @@ def quantize_network(
     confirmed on those samples, in ONNX Runtime; while they refuse it, the next smaller share is
     taken.
     """
-    quantization, order = quantization_of(shop, network, encoder), shop.order
-    with shop.log.step("quantize", quantization.description):
-        int8 = quantization.run(shop.log.line)
+    quantization, request = quantization_of(context, network, encoder), context.request
+    with context.log.step("quantize", quantization.description):
+        int8 = quantization.run(context.log.line)
         if quantization.search is not None:
-            score = validation_split(order, network).score(reference)
-            int8 = quantization.confirm(int8, partial(_holds, shop, score, encoder))
-        networks.keep(order.network_keys["int8"], int8)
-    shop.log.line(f"  {format_share(int8.facts, order.opt_shape)}")
+            score = validation_split(request, network).score(reference)
+            int8 = quantization.confirm(int8, partial(_holds, context, score, encoder))
+        networks.keep(request.network_keys["int8"], int8)
+    context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
     return int8
 
 
-def quantization_of(shop: Shop, network: Network, encoder: Encoder) -> Quantization:
+def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -> Quantization:
     """Return the quantization that a build asks for."""
-    order = shop.order
-    calibration = order.model.engine.calibration
+    request = context.request
+    calibration = request.model.engine.calibration
     assert calibration is not None
     return Quantization(
         network=network,
         encoder=encoder,
         method=calibration.method,
-        calibration=order.calibration.values,
-        shape=order.opt_shape,
-        cache=RangeCache(shop.stores, shop.work.scratch("ranges")),
-        folder=shop.work.scratch("int8"),
-        search=_search_split(order, network),
-        progress=shop.log.progress,
+        calibration=request.calibration.values,
+        shape=request.opt_shape,
+        cache=RangeCache(context.stores, context.work.scratch("ranges")),
+        folder=context.work.scratch("int8"),
+        search=_search_split(request, network),
+        progress=context.log.progress,
     )
 
 
-def validation_split(order: Order, network: Network) -> Split:
+def validation_split(request: BuildRequest, network: Network) -> Split:
     """Return the samples that neither calibration nor a search has seen."""
-    return _split(order, network, order.validation, order.model.accuracy.dataset)
+    return _split(request, network, request.validation, request.model.accuracy.dataset)
 
 
-def _search_split(order: Order, network: Network) -> Split | None:
-    spec = order.model.engine.sensitivity_search
-    if spec is None or len(order.search) == 0:
+def _search_split(request: BuildRequest, network: Network) -> Split | None:
+    spec = request.model.engine.sensitivity_search
+    if spec is None or len(request.search) == 0:
         return None
-    return _split(order, network, order.search, spec.dataset)
+    return _split(request, network, request.search, spec.dataset)
 
 
-def _split(order: Order, network: Network, samples: Samples, dataset: str) -> Split:
+def _split(request: BuildRequest, network: Network, samples: Samples, dataset: str) -> Split:
     """Score by the model's own metric and budget."""
-    spec, labels = order.model.accuracy, None
+    spec, labels = request.model.accuracy, None
     if spec.metric == "accuracy":
         if samples.labels is None:
             raise InputRefused(
@@ -89,12 +89,12 @@ def _split(order: Order, network: Network, samples: Samples, dataset: str) -> Sp
     return Split(samples=samples.values, score=score)
 
 
-def _holds(shop: Shop, score: Score, encoder: Encoder, network: Network) -> bool:
-    answer, samples = OrtNetwork(network.path).rows, shop.order.validation.values
+def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Network) -> bool:
+    answer, samples = OrtNetwork(network.path).rows, context.request.validation.values
     record = score(rows_by_length(answer, encoder, samples, BATCH))
     holds = holds_budget(record)
     share = network.facts["int8_share_of_matmul_macs"]
-    shop.log.line(
+    context.log.line(
         f"  {share:.1%} INT8 on the validation split: mean {record.mean}, worst {record.worst}: "
         f"{'within the budget' if holds else 'refused'}"
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine_build.engine import Candidate
+from engine_build.context import BuildContext
+from engine_build.datasets.feed import Array
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
@@ -18,10 +19,9 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Findings
 from engine_build.evaluation.runtimes import Opening, Running, RuntimeName, opened
-from engine_build.networks.preparation import REFERENCE_BATCH, Prepared
-from engine_build.samples.feed import Array
-from engine_build.shop import Shop
 from engine_build.sources.classes import class_numbers
+from engine_build.steps.compile import Candidate
+from engine_build.steps.prepare import REFERENCE_BATCH, Prepared
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 
@@ -31,11 +31,13 @@ QDQ = "int8 Q/DQ network"
 class Verification:
     """Judges the candidates of one build, the first ones and any that come later."""
 
-    def __init__(self, shop: Shop, prepared: Prepared, opening: Opening = opened) -> None:
-        self._shop = shop
+    def __init__(
+        self, context: BuildContext, prepared: Prepared, opening: Opening = opened
+    ) -> None:
+        self._context = context
         self._opening = opening
         self._prepared = prepared
-        self._standard = standard(shop, prepared)
+        self._standard = standard(context, prepared)
         self._accuracy: dict[Precision, AccuracyRecord] = {}
         self._broken: dict[Precision, str] = {}
 
@@ -60,26 +62,26 @@ class Verification:
         """Raises BrokenAnswers for an engine that was asked for; `auto` can do without it, and only
         does not choose it.
         """
-        as_served = self._shop.order.is_cpu and candidate.precision == "int8"
-        found = self._rows(self._shop.order.runtime.name, candidate.path, as_served=as_served)
+        as_served = self._context.request.is_cpu and candidate.precision == "int8"
+        found = self._rows(self._context.request.runtime.name, candidate.path, as_served=as_served)
         try:
             self._accuracy[candidate.precision] = self._record(
                 f"{candidate.precision} engine", found
             )
         except BrokenAnswers as error:
-            if self._shop.order.model.engine.precision != "auto":
+            if self._context.request.model.engine.precision != "auto":
                 raise
             self._broken[candidate.precision] = str(error)
-            self._shop.log.line(f"  {error}")
+            self._context.log.line(f"  {error}")
 
     def _record(self, subject: str, found: Array) -> AccuracyRecord:
         record = accuracy(subject, found, self._standard)
-        self._shop.log.line(f"  {told(record)}")
+        self._context.log.line(f"  {told(record)}")
         if record.verdict != "pass":
             place = worst_place(found, self._standard)
-            sample = self._shop.order.validation.values[place]
+            sample = self._context.request.validation.values[place]
             text = f", {sample[:80]!r}" if isinstance(sample, str) else ""
-            self._shop.log.line(f"    its worst is sample {place + 1}{text}")
+            self._context.log.line(f"    its worst is sample {place + 1}{text}")
         return record
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
@@ -89,22 +91,22 @@ class Verification:
         answer depends on the rest
         of its batch. Otherwise by length, which is faster and gives the same rows.
         """
-        order, encoder = self._shop.order, self._prepared.encoder
+        request, encoder = self._context.request, self._prepared.encoder
         samples, batch = (
-            order.validation.values,
-            order.opt_shape.batch if as_served else REFERENCE_BATCH,
+            request.validation.values,
+            request.opt_shape.batch if as_served else REFERENCE_BATCH,
         )
         with _running(self._opening, runtime, path) as engine:
-            told = self._shop.log.counting(engine.rows, -(-len(samples) // batch), "batches")
+            told = self._context.log.counting(engine.rows, -(-len(samples) // batch), "batches")
             return (rows_in_order if as_served else rows_by_length)(told, encoder, samples, batch)
 
 
-def standard(shop: Shop, prepared: Prepared) -> Standard:
+def standard(context: BuildContext, prepared: Prepared) -> Standard:
     """What a build's answers are held against.
 
     Raises InputRefused and SourceFault for labels that judge nothing.
     """
-    spec, labels = shop.order.model.accuracy, shop.order.validation.labels
+    spec, labels = context.request.model.accuracy, context.request.validation.labels
     numbers = None
     if spec.metric == "accuracy" and labels is not None:
         numbers = class_numbers(labels, prepared.networks["float"], spec.dataset)
@@ -114,10 +116,10 @@ def standard(shop: Shop, prepared: Prepared) -> Standard:
     )
 
 
-def intent(shop: Shop, candidates: Sequence[Candidate]) -> str:
+def intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
     """What the step will do."""
     engines = ", ".join(candidate.precision for candidate in candidates)
-    return f"{engines} against the source model, {len(shop.order.validation)} samples that calibration never saw"
+    return f"{engines} against the source model, {len(context.request.validation)} samples that calibration never saw"
 
 
 @contextmanager

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
-from engine_build.shop import Shop
 from engine_build.store import sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision
 from engine_build.tensorrt.plan import Asked, ReadBack, read_back, said
@@ -54,7 +54,7 @@ class FinishedPlan(Value):
 class Compilation:
     """One plan to be made of `network`, the float or the Q/DQ one."""
 
-    shop: Shop
+    context: BuildContext
     precision: Precision
     network: Network
     gpu: str
@@ -65,26 +65,26 @@ class Compilation:
         """The plan and what it is, made or found. Raises InputRefused and NetworkRefused."""
         found = self._found()
         if found is not None:
-            self.shop.log.line(f"  {self.precision}: the plan of an earlier run is reused")
+            self.context.log.line(f"  {self.precision}: the plan of an earlier run is reused")
             return found
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lay_network()
         cache = TimingCache(
-            self.shop.stores,
+            self.context.stores,
             self.tensorrt,
             self.gpu,
             self.folder.parent / "timing.cache",
-            self.shop.log,
+            self.context.log,
         )
         self._compile(cache)
-        told = read_back(self.plan, self.asked, self.dialect, self.shop.runner)
+        told = read_back(self.plan, self.asked, self.dialect, self.context.runner)
         cache.keep()
         return self.plan, self._recorded(told, cache)
 
     @property
     def dialect(self) -> Dialect:
         """Of the platform's trtexec. Raises InputRefused."""
-        platform = self.shop.order.platform
+        platform = self.context.request.platform
         if platform.trtexec_dialect is None:
             raise InputRefused(
                 f"platform {platform.name} has no TensorRT; choose another in the environment file."
@@ -94,7 +94,7 @@ class Compilation:
     @property
     def by_cache(self) -> bool:
         """True when INT8 ranges come from a calibration cache."""
-        return self.precision == "int8" and self.shop.order.quantization == "calibration-cache"
+        return self.precision == "int8" and self.context.request.quantization == "calibration-cache"
 
     @property
     def is_half(self) -> bool:
@@ -112,7 +112,7 @@ class Compilation:
         digests = (sha256_of(self.network.path), *self._cache_digest())
         decides = (RECIPE_VERSION, self.neutral, self.tensorrt, self.gpu, *digests)
         key = hashlib.sha256("\n".join(map(str, decides)).encode()).hexdigest()[:12]
-        return self.shop.work.path / PLANS / f"{self.precision}-{key}"
+        return self.context.work.path / PLANS / f"{self.precision}-{key}"
 
     @property
     def neutral(self) -> Command:
@@ -135,18 +135,18 @@ class Compilation:
             outputs=self.network.outputs,
             profiles=len(self.profiles),
             opt_shapes=tuple((each.name, each.opt) for each in first),
-            version_compatible=self.shop.order.model.engine.version_compatible,
+            version_compatible=self.context.request.model.engine.version_compatible,
         )
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
         """The ranges of each profile; none for a network without dynamic axes."""
-        specs = self.shop.order.model.engine.optimization_profiles
+        specs = self.context.request.model.engine.optimization_profiles
         return tuple(ranges for spec in specs if (ranges := profile(self.network.inputs, spec)))
 
     def request(self, folder: Path) -> Request:
         """The request, its files in a folder."""
-        wish = self.shop.order.model.engine
+        wish = self.context.request.model.engine
         return Request(
             network=folder / NETWORK,
             plan=folder / PLAN,
@@ -173,7 +173,7 @@ class Compilation:
         had_cache = cache.bring() or cache.path.is_file()
         ended = self._run(command)
         if had_cache and not self._is_made(ended):
-            self.shop.log.line("  the timing cache may be damaged: once more without it")
+            self.context.log.line("  the timing cache may be damaged: once more without it")
             cache.drop()
             ended = self._run(command)
         if not self._is_made(ended):
@@ -183,7 +183,7 @@ class Compilation:
 
     def _run(self, command: Command) -> Ended:
         self.plan.unlink(missing_ok=True)
-        return self.shop.runner.run(command)
+        return self.context.runner.run(command)
 
     def _is_made(self, ended: Ended) -> bool:
         return ended.code == 0 and self.plan.is_file() and self.plan.stat().st_size > 0
@@ -201,11 +201,11 @@ class Compilation:
         (self.folder / RECORD).write_text(
             json.dumps(finished.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8"
         )
-        ran = f"by {PROGRAM} at {self.shop.order.opt_shape} without a CUDA graph"
+        ran = f"by {PROGRAM} at {self.context.request.opt_shape} without a CUDA graph"
         speed = "" if told.median_ms is None else f", {told.median_ms:.3f} ms {ran}"
         size = self.plan.stat().st_size / 1e6
         counts = f"{layers.layers} layers, {layers.int8_layers} of them in INT8"
-        self.shop.log.line(
+        self.context.log.line(
             f"  {self.precision}: {size:.1f} MB of TensorRT {told.tensorrt}, {counts}{speed}"
         )
         return record
@@ -222,7 +222,7 @@ class Compilation:
         return (sha256_of(self._calibration_cache()),) if self.by_cache else ()
 
     def _calibration_cache(self) -> Path:
-        path = self.shop.kept.path(cache_path(self.shop.order))
+        path = self.context.kept.path(cache_path(self.context.request))
         if not path.is_file():
             raise InputRefused(
                 f"there is no calibration cache {path} to compile int8 with; run the build's steps in their order."

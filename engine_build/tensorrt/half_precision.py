@@ -30,8 +30,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import NetworkRefused
-from engine_build.samples.feed import Array
 
 SMALL = 64
 """Elements; initializers up to this size may be axes or shapes that types depend on."""

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from engine_build.errors import InputRefused
-from engine_build.order import Order
+from engine_build.request import BuildRequest
 from engine_build.runner import Command, Runner
 from engine_build.tensorrt.trtexec import PROGRAM, banner
 from onboarding.platform import is_gpu_model
@@ -38,35 +38,37 @@ class GpuHost:
     memory_mib: int | None
 
 
-def check_host(order: Order, runner: Runner, *, forward_compatible: bool = False) -> GpuHost:
+def check_host(
+    request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
+) -> GpuHost:
     """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the
-    order's. Raises InputRefused.
+    request's. Raises InputRefused.
 
     `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may
     then be older.
     """
     host = gpu_host(runner)
-    wanted = order.compute_capability
+    wanted = request.compute_capability
     if host.compute_capability != wanted:
         raise InputRefused(
-            f"this machine's {host.gpu} has compute capability {host.compute_capability}, but engine {order.engine_key} is for "
+            f"this machine's {host.gpu} has compute capability {host.compute_capability}, but engine {request.engine_key} is for "
             f"{wanted}, and plans run on the GPU they were built for; build it on a machine with {wanted}, as "
             "`roundhouse build` does."
         )
-    if order.gpu is not None and not is_gpu_model(host.gpu, order.gpu):
+    if request.gpu is not None and not is_gpu_model(host.gpu, request.gpu):
         raise InputRefused(
-            f"this machine's GPU is {host.gpu}, but engine {order.engine_key} is for {order.gpu}, and a plan built without "
-            f"hardware compatibility runs on its own GPU model only; build it on a machine with {order.gpu}, or set "
+            f"this machine's GPU is {host.gpu}, but engine {request.engine_key} is for {request.gpu}, and a plan built without "
+            f"hardware compatibility runs on its own GPU model only; build it on a machine with {request.gpu}, or set "
             "`hardware_compatibility: same_compute_capability` in the model's engine."
         )
-    least = order.platform.minimum_driver
+    least = request.platform.minimum_driver
     if least is not None and int(host.driver.split(".")[0]) < least and not forward_compatible:
         raise InputRefused(
-            f"this machine's driver is {host.driver}, but platform {order.platform.name} needs {least} or newer, and "
+            f"this machine's driver is {host.driver}, but platform {request.platform.name} needs {least} or newer, and "
             "NVIDIA's image does not say that its forward compatibility makes up for it; update it, or, "
             "in CodeBuild, set `builds: {codebuild_gpu: false}` in the environment's file: a training job builds it then."
         )
-    check_version(order, trtexec_version(runner), PROGRAM)
+    check_version(request, trtexec_version(runner), PROGRAM)
     return host
 
 
@@ -107,14 +109,14 @@ def trtexec_version(runner: Runner) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
 
 
-def check_version(order: Order, found: str, what: str) -> None:
+def check_version(request: BuildRequest, found: str, what: str) -> None:
     """Refuses another TensorRT than the platform's, which may be given without its build.
 
     Raises InputRefused.
     """
-    if not same_tensorrt(order.runtime.version, found):
+    if not same_tensorrt(request.runtime.version, found):
         raise InputRefused(
-            f"{what} is of TensorRT {found}, but platform {order.platform.name} serves {order.runtime.version}, and plans load "
+            f"{what} is of TensorRT {found}, but platform {request.platform.name} serves {request.runtime.version}, and plans load "
             "in the very build that made them; use the GPU builder image of that platform."
         )
 

@@ -9,11 +9,11 @@ import onnx
 import pytest
 
 from engine_build.check.compile_check import compile_checks
+from engine_build.datasets.text import TextEncoder
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner
-from engine_build.samples.text import TextEncoder
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from engine_build.tensorrt.half_precision import half_precision, write_half_precision

@@ -13,11 +13,11 @@ from onnx import TensorProto, helper
 from engine_build.check.compile_check import compile_checks
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
-from engine_build.networks.preparation import prepare
+from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
+from engine_build.steps.prepare import prepare
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.architectures import (
     CLASSES,
@@ -28,7 +28,7 @@ from tests.unit.engine_build.architectures import (
     write_vision_network,
 )
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import sentences
 from tests.unit.engine_build.trees import write_tensors_tree
 
@@ -75,7 +75,7 @@ def test_quantized_vision_network_compiles(name, tmp_path):
     root = write_tensors_tree(
         tmp_path / "root", network, datasets, precision="int8", metric="agreement"
     )
-    tools = shop(root, tmp_path / "out", store=None, runner=StandInRunner())
+    tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
         records = checked(prepare(tools).networks["int8"].path, ROWS)
     assert [record.verdict for record in records] == ["pass"]

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from engine_build.check.compile_check import compile_checks
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from onboarding.lock import LockEntry
 from tests.unit.engine_build.check.test_compile_check import PROFILES

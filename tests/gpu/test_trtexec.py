@@ -16,10 +16,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from engine_build.engine import Candidate, check_machine, compiled, fallback
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner
+from engine_build.steps.compile import Candidate, check_machine, compiled, fallback
 from engine_build.store import FolderStore
 from engine_build.tensorrt.host import gpu_host, trtexec_version
 from engine_build.tensorrt.network import opened
@@ -99,26 +99,26 @@ def networks(tmp_path):
     return {"float": layers(tmp_path, quantized=False), "int8": layers(tmp_path, quantized=True)}
 
 
-def shop(folder, precision, store=None, out="out"):
+def context(folder, precision, store=None, out="out"):
     """A build for this very machine."""
     spec = model("tiny", precision, endpoint={"instance_type": "ml.g5.xlarge"})
     spec["engine"]["optimization_profiles"] = [{"batch": [1, 8, 32], "sequence": [1, 1, 1]}]
     root = write_tree(folder / "root", spec)
     environment = root / "environments/desk.yaml"
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
-    tools = stand_ins.shop(root, folder / out, store=store, runner=None)
+    tools = stand_ins.context(root, folder / out, store=store, runner=None)
     runner = ProcessRunner(tools.log)
     host, version = gpu_host(runner), trtexec_version(runner)
     dialect = 11 if int(version.split(".")[0]) >= 11 else 10
-    order = dataclasses.replace(
-        tools.order,
+    request = dataclasses.replace(
+        tools.request,
         compute_capability=host.compute_capability,
         runtime=RuntimeIdentity(name="tensorrt", version=version),
-        platform=tools.order.platform.model_copy(
+        platform=tools.request.platform.model_copy(
             update={"tensorrt": version, "trtexec_dialect": dialect, "minimum_driver": None}
         ),
     )
-    return dataclasses.replace(tools, runner=runner, order=order)
+    return dataclasses.replace(tools, runner=runner, request=request)
 
 
 def difference(candidate: Candidate, network: Network) -> float:
@@ -131,12 +131,12 @@ def difference(candidate: Candidate, network: Network) -> float:
 
 
 def test_this_machine_is_taken_for_its_own_key(tmp_path):
-    tools = shop(tmp_path, "fp16")
-    assert check_machine(tools.order, tools.runner) == gpu_host(tools.runner)
+    tools = context(tmp_path, "fp16")
+    assert check_machine(tools.request, tools.runner) == gpu_host(tools.runner)
 
 
 def test_plans_are_built_read_back_and_answer_as_their_networks(tmp_path, networks):
-    tools = shop(tmp_path, "auto")
+    tools = context(tmp_path, "auto")
     with tools.work:
         plain, int8 = compiled(tools, networks)
         exact = fallback(tools, networks)
@@ -148,13 +148,13 @@ def test_plans_are_built_read_back_and_answer_as_their_networks(tmp_path, networ
 
 def test_timing_cache_is_shared_and_a_damaged_one_survived(tmp_path, networks):
     store = FolderStore(tmp_path / "store")
-    first = shop(tmp_path, "fp16", store)
+    first = context(tmp_path, "fp16", store)
     with first.work:
         compiled(first, networks)
-    name = timing_cache_path(first.order.runtime.version, gpu_host(first.runner).gpu)
+    name = timing_cache_path(first.request.runtime.version, gpu_host(first.runner).gpu)
     assert store.size(name)
     (tmp_path / "damaged").write_bytes(b"no timing cache at all")
     store.upload(tmp_path / "damaged", name)
-    again = shop(tmp_path, "fp32", store, out="again")
+    again = context(tmp_path, "fp32", store, out="again")
     with again.work:
         assert compiled(again, networks)[0].plan is not None

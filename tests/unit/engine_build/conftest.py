@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine_build.road import Result, build
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from engine_build.pipeline import Result, build
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_checkpoint, write_tree, write_wheel
 
 
@@ -42,7 +42,7 @@ def built(wheel, tmp_path_factory) -> Built:
         place / "root", model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8")
     )
     runner = StandInRunner(wheel)
-    tools = shop(root, place / "out", store=FolderStore(place / "store"), runner=runner)
+    tools = context(root, place / "out", store=FolderStore(place / "store"), runner=runner)
     with tools.work:
         result = build(tools)
     return Built(root=root, store=place / "store", result=result, runner=runner)

@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.order import order
+from engine_build.request import build_request
 from engine_build.runner import Command, Ended
 from engine_build.settings import Settings
-from engine_build.shop import Shop
 from engine_build.store import FolderStore, Store
 from engine_build.work_folder import WorkFolder
 
@@ -86,13 +86,13 @@ class BreakingStore(FolderStore):
         return super().upload(path, name, only_if_absent=only_if_absent)
 
 
-def shop(
+def context(
     root: Path, out: Path, *, store: Store | None, runner: StandInRunner, model: str = "tiny"
-) -> Shop:
+) -> BuildContext:
     """A build's tools, its work folder not yet entered."""
     log = Log(io.StringIO())
-    return Shop(
-        order=order(Options(root=root, environment="desk", model=model, out=out), log),
+    return BuildContext(
+        request=build_request(Options(root=root, environment="desk", model=model, out=out), log),
         settings=Settings(source_commit="abc", image="image@sha256:1", benchmark_seconds=0.05),
         log=log,
         runner=runner,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine_build.datasets.feed import Shape
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.samples.feed import Shape
-from engine_build.samples.text import TextEncoder
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint

@@ -9,23 +9,23 @@ import tarfile
 import numpy as np
 import pytest
 
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.evaluation.answers import rows_in_order
 from engine_build.ort import OrtNetwork
-from engine_build.road import build
+from engine_build.pipeline import build
 from engine_build.runner import Ended
-from engine_build.samples.text import TextEncoder
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
-from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, shop
+from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
 from tests.unit.engine_build.tiny import WIDTH, model, sentences, write_tree
 
 
 def run(root, out, *, store, runner, model="tiny"):
-    tools = shop(root, out, store=store, runner=runner, model=model)
+    tools = context(root, out, store=store, runner=runner, model=model)
     with tools.work:
         return build(tools)
 
@@ -146,7 +146,7 @@ def test_damaged_network_in_the_store_is_made_anew(built, wheel, tmp_path):
 
 
 def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel, tmp_path):
-    tools = shop(
+    tools = context(
         built.root,
         tmp_path,
         store=None,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine_build.road import build, build_networks
+from engine_build.pipeline import build, build_networks
 from engine_build.store import FolderStore
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
 
 
 def test_networks_are_published_and_no_engine(wheel, tmp_path):
-    tools = shop(
+    tools = context(
         write_tree(tmp_path / "root"),
         tmp_path / "out",
         store=FolderStore(tmp_path / "store"),
@@ -25,11 +25,11 @@ def test_networks_are_published_and_no_engine(wheel, tmp_path):
 
 def test_engine_is_built_from_networks_of_another_machine(wheel, tmp_path):
     root, store = write_tree(tmp_path / "root"), FolderStore(tmp_path / "store")
-    first = shop(root, tmp_path / "first", store=store, runner=StandInRunner(wheel))
+    first = context(root, tmp_path / "first", store=store, runner=StandInRunner(wheel))
     with first.work:
         build_networks(first)
     without_source = StandInRunner(None)
-    second = shop(root, tmp_path / "second", store=store, runner=without_source)
+    second = context(root, tmp_path / "second", store=store, runner=without_source)
     with second.work:
         assert build(second).status == "built"
     assert without_source.ran("pip") == 0 and without_source.ran("engine_build.check.rtx") == 0

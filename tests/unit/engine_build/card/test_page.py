@@ -15,7 +15,7 @@ from engine_build.card.files import card_files
 from engine_build.card.markup import VOID, Markup, element
 from engine_build.card.page import card_page
 from engine_build.card.scale import scale
-from engine_build.networks.network_store import RECORD_NAME, NetworkRecord
+from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
 from engine_build.store import FolderStore
 from onboarding.lock import LockEntry
 from onboarding.manifest import QuantizationRecord, RuntimeIdentity
@@ -248,9 +248,9 @@ def test_files_are_made_of_the_networks_that_were_kept(built, tmp_path):
     assert Page(page).text.count(entry.manifest.decision) == 1
 
 
-def test_files_are_made_without_networks_that_are_gone(built, order_of, tmp_path):
+def test_files_are_made_without_networks_that_are_gone(built, request_of, tmp_path):
     files = card_files(
-        order_of(built), built.result.entry, FolderStore(tmp_path / "none"), tmp_path
+        request_of(built), built.result.entry, FolderStore(tmp_path / "none"), tmp_path
     )
     data = next(path for name, path in files if name.endswith("card.json")).read_bytes()
     assert json.loads(data)["networks"] == {
@@ -260,14 +260,14 @@ def test_files_are_made_without_networks_that_are_gone(built, order_of, tmp_path
 
 
 @pytest.fixture
-def order_of():
+def request_of():
     import io
 
     from engine_build.log import Log
     from engine_build.options import Options
-    from engine_build.order import order
+    from engine_build.request import build_request
 
-    return lambda built: order(
+    return lambda built: build_request(
         Options(root=built.root, environment="desk", model="tiny", out=built.root),
         Log(io.StringIO()),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_build.datasets.feed import Shape
 from engine_build.errors import BudgetMissed
 from engine_build.evaluation.decision import (
     Findings,
@@ -19,7 +20,6 @@ from engine_build.evaluation.decision import (
     speedup,
 )
 from engine_build.evaluation.latency import Latencies
-from engine_build.samples.feed import Shape
 from onboarding.manifest import AccuracyRecord, SpeedupRecord
 
 SHAPE = Shape(batch=8, sequence=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_build.datasets.feed import Shape
 from engine_build.evaluation.latency import (
     MOST_RUNS_A_TURN,
     Latencies,
@@ -18,7 +19,6 @@ from engine_build.evaluation.latency import (
     summary,
     table,
 )
-from engine_build.samples.feed import Shape
 
 
 class Clock:

@@ -14,6 +14,7 @@ import onnx
 import pytest
 import torch
 
+from engine_build.datasets.feed import Shape
 from engine_build.errors import SourceFault
 from engine_build.evaluation.__main__ import main
 from engine_build.evaluation.comparison import (
@@ -40,7 +41,6 @@ from engine_build.evaluation.runtimes import (
     runtimes,
 )
 from engine_build.ort import BoundNetwork
-from engine_build.samples.feed import Shape
 
 
 def probes(*, modules=("torch", "onnxruntime"), gpu=False, providers=(), cuda=False):

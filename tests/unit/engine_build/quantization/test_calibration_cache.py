@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.engine import check_machine
+from engine_build.datasets.dataset import Samples
+from engine_build.datasets.feed import Shape
+from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.networks.network_store import Network
-from engine_build.networks.preparation import prepare
+from engine_build.onnx_graph.network_store import Network
+from engine_build.pipeline import _networks as published_networks
 from engine_build.quantization.calibration_cache import (
     cache_bytes,
     cache_path,
@@ -22,17 +24,15 @@ from engine_build.quantization.calibration_cache import (
     read_cache,
     version_digits,
 )
-from engine_build.road import _networks as published_networks
 from engine_build.runner import Ended
-from engine_build.samples.dataset import Samples
-from engine_build.samples.feed import Shape
-from engine_build.samples.tensors import TensorEncoder
 from engine_build.steps.calibrate import calibrate_cache, calibrate_command
+from engine_build.steps.compile import check_machine
+from engine_build.steps.prepare import prepare
 from engine_build.store import FolderStore
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
 
@@ -184,15 +184,15 @@ def started(tmp_path):
         out="out",
         compute_capability="8.6",
     ):
-        tools = shop(
+        tools = context(
             write_tree(tmp_path / "root", model("tiny")), tmp_path / out, store=store, runner=runner
         )
-        spec = tools.order.model
+        spec = tools.request.model
         calibration = CalibrationSpec(
             dataset="models/data/calibration.txt", samples=5, method=method
         )
-        order = dataclasses.replace(
-            tools.order,
+        request = dataclasses.replace(
+            tools.request,
             platform=serving_platforms()[platform],
             compute_capability=compute_capability,
             quantization="calibration-cache",
@@ -204,7 +204,7 @@ def started(tmp_path):
                 values=tuple({"x": np.full(3, row, dtype=np.float32)} for row in range(5))
             ),
         )
-        return dataclasses.replace(tools, order=order)
+        return dataclasses.replace(tools, request=request)
 
     return start
 
@@ -219,7 +219,7 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape(started):
     runner = Calibrating()
     tools = started(runner)
     path = made(tools)
-    assert tools.order.opt_shape == Shape(batch=2, sequence=8)
+    assert tools.request.opt_shape == Shape(batch=2, sequence=8)
     assert runner.batches == [[0, 1], [2, 3], [4, 4]]
     assert runner.commands[0].argv[1:4] == (
         "-m",
@@ -231,8 +231,8 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape(started):
 
 def test_cache_lies_under_the_network_that_every_gpu_shares_and_is_found_again(started, tmp_path):
     tools = started(Calibrating())
-    assert made(tools) == tmp_path / "out" / cache_path(tools.order)
-    assert cache_path(tools.order) == f"networks/{'8' * 20}/calibration.cache"
+    assert made(tools) == tmp_path / "out" / cache_path(tools.request)
+    assert cache_path(tools.request) == f"networks/{'8' * 20}/calibration.cache"
     again = Calibrating()
     assert made(started(again)).is_file() and again.commands == []
 
@@ -242,9 +242,9 @@ def test_cache_of_the_store_is_copied_instead_of_made(started, tmp_path):
     (tmp_path / "old.cache").write_text(KERAS.replace("100300", "101601"))
     runner = Calibrating()
     tools = started(runner, store=store)
-    store.upload(tmp_path / "old.cache", cache_path(tools.order))
+    store.upload(tmp_path / "old.cache", cache_path(tools.request))
     assert read_cache(made(tools)).version == "101601"
-    assert runner.commands == [] and tools.kept.size(cache_path(tools.order)) is not None
+    assert runner.commands == [] and tools.kept.size(cache_path(tools.request)) is not None
 
 
 @pytest.mark.parametrize("text", [KERAS, HEADER.replace("Entropy", "MinMax"), HEADER + "x: 3c01"])
@@ -252,7 +252,7 @@ def test_cache_that_this_tensorrt_would_refuse_is_made_anew(started, tmp_path, t
     (tmp_path / "old.cache").write_text(text)
     runner = Calibrating()
     tools = started(runner)
-    tools.kept.upload(tmp_path / "old.cache", cache_path(tools.order))
+    tools.kept.upload(tmp_path / "old.cache", cache_path(tools.request))
     assert made(tools).read_text() == HEADER + "x: 3c010a14\n" and len(runner.commands) == 1
 
 
@@ -277,7 +277,7 @@ def test_refuses_a_cpu(started):
 def test_refuses_what_no_cache_is_for_before_anything_is_fetched(started):
     tools = started(Calibrating(), platform="triton-26.06")
     with pytest.raises(InputRefused, match="TensorRT 11 has no calibrators"):
-        check_machine(tools.order, tools.runner)
+        check_machine(tools.request, tools.runner)
 
 
 def test_refuses_a_method_that_trtexec_takes_no_cache_of(started):
@@ -311,7 +311,7 @@ def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(
 ):
     runner = Calibrating(wheel=wheel)
     calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
-    tools = GpuMachine(tmp_path, monkeypatch).shop(
+    tools = GpuMachine(tmp_path, monkeypatch).context(
         "int8", quantization="calibration-cache", calibration=calibration
     )
     tools = dataclasses.replace(tools, runner=runner)
@@ -319,8 +319,8 @@ def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(
         prepared = prepare(tools)
         published = [name for name, _ in published_networks(tools)]
     assert list(prepared.networks) == ["float"]
-    assert len(runner.batches) == 48 / tools.order.opt_shape.batch
-    assert cache_path(tools.order) in published
+    assert len(runner.batches) == 48 / tools.request.opt_shape.batch
+    assert cache_path(tools.request) in published
 
 
 def test_command_runs_the_child_with_this_interpreter():

@@ -11,16 +11,16 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from engine_build.datasets.feed import Shape
+from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import Split
-from engine_build.samples.feed import Shape
-from engine_build.samples.tensors import TensorEncoder
 from engine_build.store import FolderStore
 from onboarding.manifest import QuantizationRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.datasets.feed import Shape
 from engine_build.quantization.explicit import format_share
 from engine_build.quantization.layers import (
     multiply_accumulates,
@@ -17,7 +18,6 @@ from engine_build.quantization.layers import (
     quantizable_layers,
     share,
 )
-from engine_build.samples.feed import Shape
 from tests.unit.engine_build.quantization.graphs import (
     CLASSES,
     INNER,

@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import InputRefused, SourceFault
+from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration_cache import CalibrationCache, cache_bytes, parse_cache
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.migration import main, migrate, trial_feed, write_network
-from engine_build.sources.onnx_source import read_model
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny_embedder" / "model.onnx"
 IMAGES = """TRT-8510-EntropyCalibration2

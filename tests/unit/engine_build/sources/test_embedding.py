@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.samples.text import TextEncoder
 from engine_build.sources.embedding import (
     EmbeddingPipeline,
     ReferenceEmbedder,

@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine_build.datasets.feed import Shape
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.samples.feed import Shape
-from engine_build.samples.text import TextEncoder
 from engine_build.sources.export import comparison_feeds, export, largest_difference
 from engine_build.sources.source_model import SourceModel
 from onboarding.manifest import TensorRecord

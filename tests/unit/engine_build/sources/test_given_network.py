@@ -11,7 +11,7 @@ from onnx import TensorProto
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.order import order
+from engine_build.request import build_request
 from engine_build.sources.given_network import checked_answers, network_of
 from engine_build.sources.source import OnnxFile
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
@@ -23,7 +23,7 @@ ROWS = RANDOM.standard_normal((5, 4)).astype(np.float32)
 
 
 def resolved(root):
-    return order(
+    return build_request(
         Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(io.StringIO())
     )
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.engine import Candidate
+from engine_build.datasets.dataset import Samples
 from engine_build.errors import BudgetMissed, InputRefused
 from engine_build.evaluation.accuracy import BrokenAnswers
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
-from engine_build.networks.preparation import Prepared
-from engine_build.samples.dataset import Samples
+from engine_build.onnx_graph.network_store import Network
+from engine_build.steps.compile import Candidate
 from engine_build.steps.evaluate import judge
+from engine_build.steps.prepare import Prepared
 from engine_build.steps.verify import standard
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 ROWS = np.random.default_rng(0).standard_normal((120, 8)).astype(np.float32)
@@ -75,7 +75,7 @@ class Machine:
         self.engines.append(Engine(ANSWERS[path.stem]))
         return self.engines[-1]
 
-    def compiling(self, shop, networks):
+    def compiling(self, context, networks):
         self.compiled += 1
         return (
             None
@@ -90,19 +90,19 @@ def desk(tmp_path):
         root = write_tree(
             tmp_path / "root", model("tiny", precision), validation=sentences(120, seed=2)
         )
-        tools = shop(root, tmp_path / "out", store=None, runner=StandInRunner())
-        wish = tools.order.model.model_copy(
+        tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
+        wish = tools.request.model.model_copy(
             update={"accuracy": AccuracySpec(dataset="v.txt", **accuracy)}
         )
-        order = dataclasses.replace(tools.order, model=wish)
-        return dataclasses.replace(tools, order=order, log=Log(io.StringIO()))
+        request = dataclasses.replace(tools.request, model=wish)
+        return dataclasses.replace(tools, request=request, log=Log(io.StringIO()))
 
     return made
 
 
 def judged(tools, machine, **answers):
     prepared = Prepared(
-        networks={}, encoder=Encoder(tools.order.validation.values), reference=ROWS, source=None
+        networks={}, encoder=Encoder(tools.request.validation.values), reference=ROWS, source=None
     )
     candidates = [
         Candidate(precision=precision, path=Path(f"{name}.plan"))
@@ -197,8 +197,8 @@ def test_refuses_a_requested_engine_on_an_interval_that_holds_the_budget(desk):
 
 
 def classifier(tools, labels):
-    order = dataclasses.replace(
-        tools.order, validation=Samples(values=tools.order.validation.values, labels=labels)
+    request = dataclasses.replace(
+        tools.request, validation=Samples(values=tools.request.validation.values, labels=labels)
     )
     output = TensorRecord(name="logits", datatype="FP32", shape=(-1, 8))
     network = Network(
@@ -211,11 +211,11 @@ def classifier(tools, labels):
     )
     prepared = Prepared(
         networks={"float": network},
-        encoder=Encoder(order.validation.values),
+        encoder=Encoder(request.validation.values),
         reference=ROWS,
         source=None,
     )
-    return dataclasses.replace(tools, order=order), prepared
+    return dataclasses.replace(tools, request=request), prepared
 
 
 def test_labels_are_classes_by_name(desk):

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.networks.preparation import prepare
+from engine_build.steps.prepare import prepare
 from engine_build.steps.quantize import quantization_of
 from engine_build.validated_frontier import main, validated_points
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 SEARCH = {"dataset": "models/data/search.txt", "samples": 100}
@@ -25,7 +25,7 @@ def searching(**changes):
 def tools(wheel, tmp_path):
     root = write_tree(tmp_path / "root", searching())
     (root / SEARCH["dataset"]).write_text("\n".join(sentences(100, seed=3)))
-    return shop(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
+    return context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
 
 
 def said(tools):
@@ -47,13 +47,13 @@ def test_frontier_is_judged_again_on_the_validation_split(tools):
         points = validated_points(tools)
         again = prepare(tools).networks["int8"].facts["frontier"]
     assert [len(point.int8) for point in points] == [point["int8_layers"] for point in again]
-    assert all(point.accuracy.samples == len(tools.order.validation) for point in points)
+    assert all(point.accuracy.samples == len(tools.request.validation) for point in points)
     assert points[-1].accuracy.worst > points[0].accuracy.worst > 0.99
 
 
 def test_without_a_search_nothing_is_judged(wheel, tmp_path):
     root = write_tree(tmp_path / "root", model("tiny", "int8"))
-    plain = shop(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
+    plain = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
     with plain.work:
         plain.log.keep(plain.work.log_path)
         assert "frontier" not in prepare(plain).networks["int8"].facts
@@ -65,9 +65,11 @@ def test_without_a_search_nothing_is_judged(wheel, tmp_path):
 def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
     with tools.work:
         prepared = prepare(tools)
-        accuracy = tools.order.model.accuracy.model_copy(update={"metric": "accuracy"})
-        spec = tools.order.model.model_copy(update={"accuracy": accuracy})
-        by_label = dataclasses.replace(tools, order=dataclasses.replace(tools.order, model=spec))
+        accuracy = tools.request.model.accuracy.model_copy(update={"metric": "accuracy"})
+        spec = tools.request.model.model_copy(update={"accuracy": accuracy})
+        by_label = dataclasses.replace(
+            tools, request=dataclasses.replace(tools.request, model=spec)
+        )
         with pytest.raises(InputRefused, match=r"dataset models/data/search.txt has no labels"):
             quantization_of(by_label, prepared.networks["float"], prepared.encoder)
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from onboarding.manifest import TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
@@ -62,7 +62,7 @@ class GpuMachine:
         """Changes of stand_in_gpu.DEFAULTS."""
         self._machine.write_text(json.dumps(changes))
 
-    def shop(
+    def context(
         self,
         precision="auto",
         *,
@@ -78,7 +78,7 @@ class GpuMachine:
         root = write_tree(self.folder / "root", spec)
         environment = root / "environments/desk.yaml"
         environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
-        tools = stand_ins.shop(root, self.folder / out, store=store, runner=None)
+        tools = stand_ins.context(root, self.folder / out, store=store, runner=None)
         runner = ProcessRunner(tools.log)
         self.folder.joinpath(out).mkdir(exist_ok=True)
         runner.record(self.folder / out / "reproduce.sh")

@@ -9,10 +9,10 @@ import tarfile
 
 import pytest
 
-from engine_build.engine import check_machine, compiled
-from engine_build.networks.preparation import prepare
-from engine_build.road import build
+from engine_build.pipeline import build
+from engine_build.steps.compile import check_machine, compiled
 from engine_build.steps.evaluate import judge
+from engine_build.steps.prepare import prepare
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
@@ -32,9 +32,9 @@ class Both:
 
 
 @pytest.fixture
-def shop(wheel, tmp_path, monkeypatch):
+def context(wheel, tmp_path, monkeypatch):
     def made(precision, **engine):
-        tools = GpuMachine(tmp_path, monkeypatch).shop(precision, **engine)
+        tools = GpuMachine(tmp_path, monkeypatch).context(precision, **engine)
         return dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
 
     install_runtime(monkeypatch)
@@ -43,13 +43,13 @@ def shop(wheel, tmp_path, monkeypatch):
 
 def judged(tools):
     with tools.work:
-        check_machine(tools.order, tools.runner)
+        check_machine(tools.request, tools.runner)
         prepared = prepare(tools)
         return judge(tools, prepared, compiled(tools, prepared.networks))
 
 
-def test_gpu_engine_is_built_judged_and_packed(shop):
-    tools = shop("auto")
+def test_gpu_engine_is_built_judged_and_packed(context):
+    tools = context("auto")
     with tools.work:
         result = build(tools)
         again = build(tools)
@@ -73,11 +73,13 @@ def test_gpu_engine_is_built_judged_and_packed(shop):
         assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
 
 
-def test_auto_compiles_fp32_where_fp16_misses_the_budget(shop):
-    tools = shop("auto")
+def test_auto_compiles_fp32_where_fp16_misses_the_budget(context):
+    tools = context("auto")
     strict = {"metric": "relative_error", "budget": BudgetSpec(mean=0.9999)}
-    wish = tools.order.model.model_copy(
-        update={"accuracy": tools.order.model.accuracy.model_copy(update=strict)}
+    wish = tools.request.model.model_copy(
+        update={"accuracy": tools.request.model.accuracy.model_copy(update=strict)}
     )
-    found = judged(dataclasses.replace(tools, order=dataclasses.replace(tools.order, model=wish)))
+    found = judged(
+        dataclasses.replace(tools, request=dataclasses.replace(tools.request, model=wish))
+    )
     assert found.chosen.precision == "fp32" and "--noTF32" in found.chosen.plan.command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine_build.datasets.feed import Feed
 from engine_build.ort import OrtNetwork
-from engine_build.samples.feed import Feed
 from onboarding.manifest import TensorRecord
 
 

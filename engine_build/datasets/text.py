@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Encoding
 
-from engine_build.samples.dataset import Sample
-from engine_build.samples.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.sources.tokenizer_file import padding, read_tokenizer
 
 TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")

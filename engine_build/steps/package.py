@@ -6,15 +6,15 @@ from typing import Any
 
 from engine_build import machine
 from engine_build.card.files import card_files
-from engine_build.engine import Candidate
-from engine_build.networks.network_store import Network
-from engine_build.networks.preparation import Prepared
-from engine_build.order import Order
+from engine_build.context import BuildContext
+from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import archive, entry_bytes, model_repository
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
-from engine_build.shop import Shop
+from engine_build.request import BuildRequest
+from engine_build.steps.compile import Candidate
 from engine_build.steps.evaluate import Judged
+from engine_build.steps.prepare import Prepared
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
 from onboarding.manifest import (
@@ -28,7 +28,7 @@ from onboarding.names import engine_archive_path, engine_record_path
 
 
 def package(
-    shop: Shop,
+    context: BuildContext,
     prepared: Prepared,
     chosen: Candidate,
     judged: Judged,
@@ -38,47 +38,47 @@ def package(
 
     Raises InputRefused.
     """
-    order, network = shop.order, prepared.networks["float"]
-    with shop.log.step(
-        "package", f"model repository of {order.model.name}, manifest, deterministic tar.gz, card"
+    request, network = context.request, prepared.networks["float"]
+    with context.log.step(
+        "package", f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
     ):
-        shown = served(order, network)
-        roots = (order.root, shop.code_root)
+        shown = served(request, network)
+        roots = (request.root, context.code_root)
         laid = repository(
-            shown, chosen.path, network.tokenizer, is_cpu=order.is_cpu, code_roots=roots
+            shown, chosen.path, network.tokenizer, is_cpu=request.is_cpu, code_roots=roots
         )
-        folder = shop.work.scratch("archive")
+        folder = context.work.scratch("archive")
         files = model_repository(folder, laid.files)
         fields = (
-            _manifest(shop, prepared, chosen, judged)
+            _manifest(context, prepared, chosen, judged)
             | _served_fields(shown, laid, network)
             | {"files": files}
         )
-        packed = shop.work.scratch("packed") / "model.tar.gz"
+        packed = context.work.scratch("packed") / "model.tar.gz"
         entry = archive(folder, Manifest(**fields, compile_checks=checks), packed)
-        shop.kept.upload(packed, engine_archive_path(order.engine_key))
-        for name, path in card_files(order, entry, shop.kept, packed.parent):
-            shop.kept.upload(path, name)
+        context.kept.upload(packed, engine_archive_path(request.engine_key))
+        for name, path in card_files(request, entry, context.kept, packed.parent):
+            context.kept.upload(path, name)
         record = packed.with_name("record")
         record.write_bytes(entry_bytes(entry))
-        shop.kept.upload(record, engine_record_path(order.engine_key))
-    shop.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
+        context.kept.upload(record, engine_record_path(request.engine_key))
+    context.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
     return entry
 
 
-def served(order: Order, network: Network) -> Served:
+def served(request: BuildRequest, network: Network) -> Served:
     """The engine of an order as clients see it."""
     return Served(
-        model=order.model.name,
-        task=order.model.task,
+        model=request.model.name,
+        task=request.model.task,
         inputs=network.inputs,
         outputs=network.outputs,
         profiles=tuple(
             ProfileRecord(batch=p.batch, sequence=p.sequence)
-            for p in order.model.engine.optimization_profiles
+            for p in request.model.engine.optimization_profiles
         ),
-        max_batch_size=order.max_batch_size,
-        serving=order.model.serving,
+        max_batch_size=request.max_batch_size,
+        serving=request.model.serving,
     )
 
 
@@ -99,41 +99,43 @@ def _served_fields(shown: Served, laid: Repository, network: Network) -> dict[st
     }
 
 
-def _manifest(shop: Shop, prepared: Prepared, chosen: Candidate, judged: Judged) -> dict[str, Any]:
+def _manifest(
+    context: BuildContext, prepared: Prepared, chosen: Candidate, judged: Judged
+) -> dict[str, Any]:
     """What was asked for, what was measured, and by whom."""
-    order = shop.order
+    request = context.request
     return {
-        "engine_key": order.engine_key,
-        "network_keys": order.network_keys,
-        "platform": order.platform.name,
-        "runtime": order.runtime,
-        "compute_capability": order.compute_capability,
-        "gpu": order.gpu,
-        "requested_precision": order.model.engine.precision,
+        "engine_key": request.engine_key,
+        "network_keys": request.network_keys,
+        "platform": request.platform.name,
+        "runtime": request.runtime,
+        "compute_capability": request.compute_capability,
+        "gpu": request.gpu,
+        "requested_precision": request.model.engine.precision,
         "precision": chosen.precision,
         "decision": judged.decision.sentence,
         "accuracy": judged.accuracy,
         "benchmark": judged.benchmark,
         "speedups": judged.speedups,
         "runtimes": judged.runtimes,
-        "quantization": quantization(order, prepared.networks.get("int8")),
+        "quantization": quantization(request, prepared.networks.get("int8")),
         "plan": chosen.plan,
         "load_seconds": judged.held.load_seconds,
         "host_memory_mib": judged.held.host_memory_mib,
         "device_memory_mib": judged.held.device_memory_mib,
-        "builder": _builder(shop),
+        "builder": _builder(context),
     }
 
 
-def quantization(order: Order, network: Network | None) -> QuantizationRecord | None:
+def quantization(request: BuildRequest, network: Network | None) -> QuantizationRecord | None:
     """How INT8 was made: from the facts that its network was kept with, or by a calibration cache;
     None when it was not.
     """
     if network is None:
-        return _by_cache(order)
+        return _by_cache(request)
     facts = network.facts
     return QuantizationRecord(
-        mode=facts.get("mode", order.quantization),
+        mode=facts.get("mode", request.quantization),
         method=facts["method"],
         samples=facts["samples"],
         int8_share_of_matmul_macs=facts["int8_share_of_matmul_macs"],
@@ -143,21 +145,21 @@ def quantization(order: Order, network: Network | None) -> QuantizationRecord | 
     )
 
 
-def _by_cache(order: Order) -> QuantizationRecord | None:
-    wish = order.model.engine.calibration
-    if wish is None or not order.may_be_int8 or order.quantization != "calibration-cache":
+def _by_cache(request: BuildRequest) -> QuantizationRecord | None:
+    wish = request.model.engine.calibration
+    if wish is None or not request.may_be_int8 or request.quantization != "calibration-cache":
         return None
     return QuantizationRecord(mode="calibration-cache", method=wish.method, samples=wish.samples)
 
 
-def _builder(shop: Shop) -> BuilderRecord:
-    settings = shop.settings
-    host = None if shop.order.is_cpu else gpu_host(shop.runner)
+def _builder(context: BuildContext) -> BuilderRecord:
+    settings = context.settings
+    host = None if context.request.is_cpu else gpu_host(context.runner)
     return BuilderRecord(
         machine=machine.description(),
         gpu=None if host is None else host.gpu,
         driver=None if host is None else host.driver,
         image=settings.image,
         source_commit=settings.source_commit,
-        built_at=shop.now(),
+        built_at=context.now(),
     )

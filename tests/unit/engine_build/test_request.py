@@ -8,23 +8,23 @@ import io
 import numpy as np
 import pytest
 
+from engine_build.datasets.dataset import Samples
+from engine_build.datasets.feed import Shape
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options, options
-from engine_build.order import check_order, order
-from engine_build.samples.dataset import Samples
-from engine_build.samples.feed import Shape
+from engine_build.request import build_request, check_request
 from onboarding.model_spec import SensitivitySearchSpec
 from tests.unit.engine_build.tiny import model, sentences, write_tree
 
 
 def resolved(root, name="tiny"):
-    return order(
+    return build_request(
         Options(root=root, environment="desk", model=name, out=root / "out"), Log(io.StringIO())
     )
 
 
-def test_order_takes_the_first_samples_and_every_validation_line(tmp_path):
+def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
     found = resolved(write_tree(tmp_path))
     assert found.calibration.values == tuple(sentences(60, seed=1)[:48])
     assert len(found.validation) == 120
@@ -35,7 +35,7 @@ def test_order_takes_the_first_samples_and_every_validation_line(tmp_path):
     )
 
 
-def test_order_of_fp32_has_no_calibration(tmp_path):
+def test_request_of_fp32_has_no_calibration(tmp_path):
     found = resolved(write_tree(tmp_path, model("tiny", "fp32")))
     assert (len(found.calibration), found.may_be_int8, set(found.network_keys)) == (
         0,
@@ -44,7 +44,7 @@ def test_order_of_fp32_has_no_calibration(tmp_path):
     )
 
 
-def test_order_of_fp32_takes_few_samples(tmp_path):
+def test_request_of_fp32_takes_few_samples(tmp_path):
     assert (
         len(
             resolved(
@@ -66,7 +66,7 @@ def test_refuses_few_samples_for_int8(tmp_path):
 def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
     sound = resolved(write_tree(tmp_path))
     with pytest.raises(InputRefused, match=r"calibration.txt has 20 samples, but 48 are asked for"):
-        check_order(dataclasses.replace(sound, calibration=sound.calibration.first(20)))
+        check_request(dataclasses.replace(sound, calibration=sound.calibration.first(20)))
 
 
 def test_refuses_overlapping_datasets(tmp_path):
@@ -78,7 +78,7 @@ def test_refuses_overlapping_datasets(tmp_path):
         InputRefused,
         match=r"1 samples of dataset models/data/validation.txt are in calibration .*, such as",
     ):
-        check_order(shared)
+        check_request(shared)
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,24 @@ def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
     search = SensitivitySearchSpec(dataset="models/data/search.npz", samples=4)
     calibration = engine.calibration.model_copy(update={"samples": 4})
     searching = engine.model_copy(update={"sensitivity_search": search, "calibration": calibration})
-    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": searching}))
+    request = dataclasses.replace(sound, model=sound.model.model_copy(update={"engine": searching}))
     parts = {
         "calibration": rows["a"],
         "search": rows["b"],
         "validation": Samples(values=({"x": np.ones(4)},)),
     }
-    check_order(dataclasses.replace(order, **parts))
+    check_request(dataclasses.replace(request, **parts))
     with pytest.raises(
         InputRefused, match=rf"4 samples of dataset .* are in {first} dataset .*never saw"
     ):
-        check_order(dataclasses.replace(order, **parts | {second: parts[first]}))
+        check_request(dataclasses.replace(request, **parts | {second: parts[first]}))
 
 
 def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
     sound = resolved(write_tree(tmp_path))
     search = SensitivitySearchSpec(dataset="models/data/search.txt", samples=9)
     engine = sound.model.engine.model_copy(update={"sensitivity_search": search})
-    order = dataclasses.replace(
+    request = dataclasses.replace(
         sound,
         model=sound.model.model_copy(update={"engine": engine}),
         search=Samples(values=("a",)),
@@ -121,17 +121,17 @@ def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
         InputRefused,
         match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples",
     ):
-        check_order(order)
+        check_request(request)
 
 
 def test_refuses_tensors_without_an_onnx_file(tmp_path):
     sound = resolved(write_tree(tmp_path))
-    order = dataclasses.replace(sound, model=sound.model.model_copy(update={"task": "tensors"}))
+    request = dataclasses.replace(sound, model=sound.model.model_copy(update={"task": "tensors"}))
     with pytest.raises(
         InputRefused,
         match=r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256",
     ):
-        check_order(order)
+        check_request(request)
 
 
 def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
@@ -139,15 +139,15 @@ def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
         resolved(write_tree(tmp_path), "tyni")
 
 
-def test_order_takes_the_engine_of_a_compute_capability(tmp_path):
+def test_request_takes_the_engine_of_a_compute_capability(tmp_path):
     root = write_tree(tmp_path)
     asked = Options(
         root=root, environment="desk", model="tiny", compute_capability="cpu", out=root / "out"
     )
-    assert order(asked, Log(io.StringIO())).engine_key == resolved(root).engine_key
+    assert build_request(asked, Log(io.StringIO())).engine_key == resolved(root).engine_key
 
 
-def test_order_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
+def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
     spec = model("tiny")
     pools = {
         "instance_type": "ml.g5.xlarge",
@@ -166,7 +166,7 @@ def test_order_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
             compute_capability=capability,
             out=root / "out",
         )
-        return order(asked, Log(io.StringIO()))
+        return build_request(asked, Log(io.StringIO()))
 
     assert (
         found(None).compute_capability,
@@ -189,14 +189,16 @@ def test_refuses_a_compute_capability_that_does_not_serve_the_model(tmp_path):
         InputRefused,
         match=r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu",
     ):
-        order(asked, Log(io.StringIO()))
+        build_request(asked, Log(io.StringIO()))
 
 
 def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
     root = write_tree(tmp_path, model("tiny", speed=1, colour=2))
     log = io.StringIO()
     with pytest.raises(InputRefused, match="2 faults stand above"):
-        order(Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(log))
+        build_request(
+            Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(log)
+        )
     assert "speed" in log.getvalue() and "colour" in log.getvalue()
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.feed import Array, Feed, Shape
 from engine_build.errors import InputRefused
-from engine_build.samples.dataset import Sample
-from engine_build.samples.feed import Array, Feed, Shape
 from onboarding.manifest import TensorRecord
 
 DATATYPES = {

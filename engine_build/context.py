@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.log import Log
-from engine_build.networks.network_store import Networks
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import Networks
+from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
@@ -16,10 +16,10 @@ from engine_build.work_folder import WorkFolder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shop:
+class BuildContext:
     """One build's tools."""
 
-    order: Order
+    request: BuildRequest
     settings: Settings
     log: Log
     runner: Runner

@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from engine_build.datasets.dataset import Samples, samples
 from engine_build.errors import InputRefused
-from engine_build.samples.dataset import Samples, samples
 
 
 def written(tmp_path, name, content):

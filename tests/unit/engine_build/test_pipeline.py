@@ -12,7 +12,7 @@ import pytest
 
 from engine_build.errors import BudgetMissed
 from engine_build.ort import OrtNetwork
-from engine_build.road import build
+from engine_build.pipeline import build
 from tests.unit.engine_build.architectures import (
     CLASSES,
     VISION,
@@ -20,13 +20,13 @@ from tests.unit.engine_build.architectures import (
     write_text_checkpoint,
     write_vision_network,
 )
-from tests.unit.engine_build.stand_ins import StandInRunner, shop
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sentences, write_tree, write_wheel
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
 
 
 def built(root, tmp_path, wheel=None):
-    tools = shop(root, tmp_path / "out", store=None, runner=StandInRunner(wheel))
+    tools = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel))
     with tools.work:
         return build(tools).entry
 

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import SourceFault
-from engine_build.samples.feed import Array
 from engine_build.sources.source import refuse_large
 from onboarding.manifest import TensorRecord
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.onnx_source import (
+from engine_build.onnx_graph.onnx_file import (
     opset,
     read_model,
     refuse_broken_weights,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
-from engine_build.samples.feed import Array
 
 Sample = str | Mapping[str, Array]
 """A text, or one row of each network input by its name."""

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
-from engine_build.networks.network_store import Network
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import check_calibration
+from engine_build.request import BuildRequest
 from engine_build.runner import Runner
-from engine_build.shop import Shop
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
 from engine_build.tensorrt.network import installed_bindings
@@ -36,24 +36,24 @@ class Candidate:
     """Of a TensorRT plan: what was read back from it."""
 
 
-def precisions(order: Order) -> tuple[Precision, ...]:
+def precisions(request: BuildRequest) -> tuple[Precision, ...]:
     """The precisions tried, the plainest first."""
-    asked = order.model.engine.precision
+    asked = request.model.engine.precision
     if asked != "auto":
         return (asked,)
-    plain: Precision = "fp32" if order.is_cpu else "fp16"
-    return (plain, "int8") if order.may_be_int8 else (plain,)
+    plain: Precision = "fp32" if request.is_cpu else "fp16"
+    return (plain, "int8") if request.may_be_int8 else (plain,)
 
 
 def check_machine(
-    order: Order, runner: Runner, *, forward_compatible: bool = False
+    request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
 ) -> GpuHost | None:
     """The GPU that builds; None for a CPU engine.
 
     Refuses, before anything is fetched, what this machine cannot make.
     """
-    allowed = ON_CPU if order.is_cpu else ON_GPU
-    unknown = sorted(set(precisions(order)) - set(allowed))
+    allowed = ON_CPU if request.is_cpu else ON_GPU
+    unknown = sorted(set(precisions(request)) - set(allowed))
     if unknown:
         reason = (
             "nothing here calibrates an FP8 network"
@@ -63,43 +63,43 @@ def check_machine(
         raise InputRefused(
             f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, auto."
         )
-    if order.may_be_int8 and order.quantization == "calibration-cache":
-        check_calibration(order)
-    if order.is_cpu:
+    if request.may_be_int8 and request.quantization == "calibration-cache":
+        check_calibration(request)
+    if request.is_cpu:
         return None
     if runner.find(PROGRAM) is None:
         raise InputRefused(
-            f"{PROGRAM} is not on this machine, and an engine for compute capability {order.compute_capability} needs it; "
+            f"{PROGRAM} is not on this machine, and an engine for compute capability {request.compute_capability} needs it; "
             "build it in the GPU builder image, as `roundhouse build` does."
         )
-    host = check_host(order, runner, forward_compatible=forward_compatible)
+    host = check_host(request, runner, forward_compatible=forward_compatible)
     installed_bindings()
     return host
 
 
-def compiled(shop: Shop, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
+def compiled(context: BuildContext, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
     """Every candidate of an order, the plainest first. Raises InputRefused and NetworkRefused."""
-    wanted = tried(shop.order, networks)
-    if shop.order.is_cpu:
-        return compile_cpu(wanted, networks, shop.work.scratch("engines"))
-    return _plans(shop, networks, wanted)
+    wanted = tried(context.request, networks)
+    if context.request.is_cpu:
+        return compile_cpu(wanted, networks, context.work.scratch("engines"))
+    return _plans(context, networks, wanted)
 
 
-def tried(order: Order, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
+def tried(request: BuildRequest, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
     """The precisions that there are networks for."""
-    by_cache = order.quantization == "calibration-cache"
+    by_cache = request.quantization == "calibration-cache"
     return tuple(
-        each for each in precisions(order) if each != "int8" or by_cache or "int8" in networks
+        each for each in precisions(request) if each != "int8" or by_cache or "int8" in networks
     )
 
 
-def fallback(shop: Shop, networks: Mapping[str, Network]) -> Candidate | None:
+def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:
     """What `auto` may still take where FP16 misses the budget: FP32 on a GPU, compiled only when
     this is called.
     """
-    if shop.order.is_cpu or shop.order.model.engine.precision != "auto":
+    if context.request.is_cpu or context.request.model.engine.precision != "auto":
         return None
-    return _plans(shop, networks, ("fp32",))[0]
+    return _plans(context, networks, ("fp32",))[0]
 
 
 def compile_cpu(
@@ -110,15 +110,15 @@ def compile_cpu(
 
 
 def _plans(
-    shop: Shop, networks: Mapping[str, Network], wanted: Sequence[Precision]
+    context: BuildContext, networks: Mapping[str, Network], wanted: Sequence[Precision]
 ) -> tuple[Candidate, ...]:
-    gpu, tensorrt = gpu_host(shop.runner).gpu, trtexec_version(shop.runner)
-    by_cache = shop.order.quantization == "calibration-cache"
+    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
+    by_cache = context.request.quantization == "calibration-cache"
     candidates = []
     for precision in wanted:
         network = networks["float" if by_cache else chosen_network(precision)]
         made = Compilation(
-            shop=shop, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
+            context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
         )
         path, record = made.finished()
         candidates.append(Candidate(precision=precision, path=path, plan=record))

@@ -12,7 +12,7 @@ import tarfile
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
@@ -24,14 +24,14 @@ from engine_build.packaging.archive import (
     model_repository,
     pack,
 )
-from engine_build.packaging.package import quantization, served
 from engine_build.packaging.repository import repository
+from engine_build.steps.package import quantization, served
 from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
 from onboarding.model_spec import ServingSpec
 from onboarding.names import engine_card_data_path, engine_card_path
 from tests.unit.engine_build import golden_configurations as golden
-from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, shop
+from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 
 ROOTS = (ROOT,)
 
@@ -199,12 +199,12 @@ def test_one_value_a_row_is_served_as_an_axis_of_one():
 
 
 def test_served_follows_the_order_and_the_network(built, tmp_path):
-    order = shop(built.root, tmp_path, store=None, runner=StandInRunner()).order
+    request = context(built.root, tmp_path, store=None, runner=StandInRunner()).request
     outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 7)),)
     network = Network(
         precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=outputs, facts={}
     )
-    shown = served(order, network)
+    shown = served(request, network)
     assert (shown.model, shown.max_batch_size, shown.profiles[0].sequence) == (
         "tiny",
         4,
@@ -214,16 +214,20 @@ def test_served_follows_the_order_and_the_network(built, tmp_path):
 
 
 def test_quantization_by_a_calibration_cache_names_no_layers(built, tmp_path):
-    order = shop(built.root, tmp_path, store=None, runner=StandInRunner()).order
-    assert quantization(order, None) is None
-    record = quantization(dataclasses.replace(order, quantization="calibration-cache"), None)
+    request = context(built.root, tmp_path, store=None, runner=StandInRunner()).request
+    assert quantization(request, None) is None
+    record = quantization(dataclasses.replace(request, quantization="calibration-cache"), None)
     assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
     assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
 
 
 def test_quantization_of_a_float_engine_is_not_recorded(built, tmp_path):
-    order = shop(built.root, tmp_path, store=None, runner=StandInRunner(), model="tiny-fp32").order
-    assert quantization(dataclasses.replace(order, quantization="calibration-cache"), None) is None
+    request = context(
+        built.root, tmp_path, store=None, runner=StandInRunner(), model="tiny-fp32"
+    ).request
+    assert (
+        quantization(dataclasses.replace(request, quantization="calibration-cache"), None) is None
+    )
 
 
 def test_refuses_an_archive_of_another_engine(built):

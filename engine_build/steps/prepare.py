@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine_build.context import BuildContext
+from engine_build.datasets.encoder import Encoder, by_length
+from engine_build.datasets.feed import Array
+from engine_build.datasets.sample_checks import check_calibration_classes, check_samples
 from engine_build.errors import NothingForInt8, SourceFault
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.evaluation.runtimes import Source
 from engine_build.machine import return_memory
-from engine_build.networks.network_store import Network, Networks
-from engine_build.networks.reference import keep_reference, kept_reference
+from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.onnx_graph.opsets import refuse_opset
+from engine_build.onnx_graph.reference import keep_reference, kept_reference
 from engine_build.ort import OrtNetwork
-from engine_build.samples.encoder import Encoder, by_length
-from engine_build.samples.feed import Array
-from engine_build.samples.sample_checks import check_calibration_classes, check_samples
-from engine_build.shop import Shop
 from engine_build.sources.embedding import refuse_other_vectors
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
-from engine_build.sources.opsets import refuse_opset
 from engine_build.sources.source import Checkpoint, Fetching, fetch, intent
 from engine_build.steps.calibrate import calibrate_cache
 from engine_build.store import store_at
@@ -48,33 +48,35 @@ class Prepared:
     """Why `auto` cannot try INT8, when it cannot."""
 
 
-def prepare(shop: Shop) -> Prepared:
+def prepare(context: BuildContext) -> Prepared:
     """Makes or finds every network of an order. Raises SourceFault."""
-    networks = shop.networks()
-    key = shop.order.network_keys["float"]
+    networks = context.networks()
+    key = context.request.network_keys["float"]
     network = networks.find("float", key)
-    reference = None if network is None else kept_reference(shop.stores, shop.order)
+    reference = None if network is None else kept_reference(context.stores, context.request)
     source: SourceModel | None = None
     if network is None or reference is None:
-        network, source, is_new = _from_source(shop, network)
+        network, source, is_new = _from_source(context, network)
         if is_new:
             network = networks.keep(key, network)
     if "opset" in network.facts:
         refuse_opset(
-            int(network.facts["opset"]), shop.order.platform, may_be_int8=shop.order.may_be_int8
+            int(network.facts["opset"]),
+            context.request.platform,
+            may_be_int8=context.request.may_be_int8,
         )
-    encoder = encoder_of(network, shop.order.longest_sequence)
-    check_samples(shop.order, network, encoder, shop.log)
+    encoder = encoder_of(network, context.request.longest_sequence)
+    check_samples(context.request, network, encoder, context.log)
     if reference is None:
-        reference = _reference(shop, network, encoder, source)
+        reference = _reference(context, network, encoder, source)
     found, without_int8 = {"float": network}, None
-    if shop.order.may_be_int8:
-        check_calibration_classes(shop.order, network, encoder)
-        if shop.order.quantization == "explicit":
-            int8, without_int8 = _int8_if_possible(shop, networks, network, encoder, reference)
+    if context.request.may_be_int8:
+        check_calibration_classes(context.request, network, encoder)
+        if context.request.quantization == "explicit":
+            int8, without_int8 = _int8_if_possible(context, networks, network, encoder, reference)
             found |= {} if int8 is None else {"int8": int8}
         else:
-            calibrate_cache(shop, network, encoder)
+            calibrate_cache(context, network, encoder)
     return_memory()
     return Prepared(
         networks=found,
@@ -85,52 +87,59 @@ def prepare(shop: Shop) -> Prepared:
     )
 
 
-def _from_source(shop: Shop, known: Network | None) -> tuple[Network, SourceModel | None, bool]:
-    order, folder = shop.order, shop.work.scratch("source")
+def _from_source(
+    context: BuildContext, known: Network | None
+) -> tuple[Network, SourceModel | None, bool]:
+    order, folder = context.request, context.work.scratch("source")
     bucket = partial(store_at, region=order.region)
-    fetching = Fetching(root=order.root, folder=folder, runner=shop.runner, bucket=bucket)
-    with shop.log.step("fetch", intent(order.model.source)):
+    fetching = Fetching(root=order.root, folder=folder, runner=context.runner, bucket=bucket)
+    with context.log.step("fetch", intent(order.model.source)):
         source = fetch(order.model.source, fetching)
     if isinstance(source, Checkpoint):
-        return _from_checkpoint(shop, source, known)
-    with shop.log.step("export", f"{source.path.name} is a network already; it is checked"):
-        network = network_of(source, order, shop.work.scratch("float")) if known is None else known
+        return _from_checkpoint(context, source, known)
+    with context.log.step("export", f"{source.path.name} is a network already; it is checked"):
+        network = (
+            network_of(source, order, context.work.scratch("float")) if known is None else known
+        )
         network = checked_answers(network, order)
     return network, None, known is None
 
 
 def _from_checkpoint(
-    shop: Shop, source: Checkpoint, known: Network | None
+    context: BuildContext, source: Checkpoint, known: Network | None
 ) -> tuple[Network, SourceModel, bool]:
     # torch and transformers take seconds to import; builds whose networks are known never need
     # them.
-    with shop.log.step("load", "the source model in PyTorch, float32"):
+    with context.log.step("load", "the source model in PyTorch, float32"):
         from engine_build.sources.export import INTENT, export
         from engine_build.sources.source_model import SourceModel
 
-        assert shop.order.longest_sequence is not None
+        assert context.request.longest_sequence is not None
         model = SourceModel(
-            source.folder, longest=shop.order.longest_sequence, task=shop.order.model.task
+            source.folder, longest=context.request.longest_sequence, task=context.request.model.task
         )
     if known is not None:
         return known, model, False
-    with shop.log.step("export", INTENT):
+    with context.log.step("export", INTENT):
         network = export(
             model,
-            shop.order.validation.values,
-            shop.work.scratch("float"),
-            longest=shop.order.longest_sequence,
+            context.request.validation.values,
+            context.work.scratch("float"),
+            longest=context.request.longest_sequence,
         )
     if (difference := network.facts.get("max_abs_difference")) is not None:
-        shop.log.line(f"  largest difference from PyTorch {difference:.2g}")
+        context.log.line(f"  largest difference from PyTorch {difference:.2g}")
     return network, model, True
 
 
-def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None) -> Array:
-    with shop.log.step(
-        "reference", f"{len(shop.order.validation)} validation samples through the source model"
+def _reference(
+    context: BuildContext, network: Network, encoder: Encoder, source: SourceModel | None
+) -> Array:
+    with context.log.step(
+        "reference",
+        f"{len(context.request.validation)} validation samples through the source model",
     ):
-        rows = _reference_rows(shop, network, encoder, source)
+        rows = _reference_rows(context, network, encoder, source)
         if not np.isfinite(rows).all():
             broken = int((~np.isfinite(rows)).any(axis=1).sum())
             raise SourceFault(
@@ -140,7 +149,7 @@ def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceMod
             raise SourceFault(
                 f"the source model answers all {len(rows)} validation samples alike, so nothing can be judged."
             )
-        keep_reference(shop.kept, shop.order, rows, shop.work.scratch("reference"))
+        keep_reference(context.kept, context.request, rows, context.work.scratch("reference"))
     if source is not None:
         # What follows needs its answers only; the benchmark loads it again.
         source.release()
@@ -148,18 +157,18 @@ def _reference(shop: Shop, network: Network, encoder: Encoder, source: SourceMod
 
 
 def _reference_rows(
-    shop: Shop, network: Network, encoder: Encoder, source: SourceModel | None
+    context: BuildContext, network: Network, encoder: Encoder, source: SourceModel | None
 ) -> Array:
     """The source's own answers: of an embedding checkpoint, those of sentence-transformers."""
-    samples, longest = shop.order.validation.values, shop.order.longest_sequence
+    samples, longest = context.request.validation.values, context.request.longest_sequence
     batches = -(-len(samples) // REFERENCE_BATCH)
     if source is None or longest is None or not source.embeds:
         answer = OrtNetwork(network.path).rows if source is None else source.rows
-        told = shop.log.counting(answer, batches, "batches")
+        told = context.log.counting(answer, batches, "batches")
         return rows_by_length(told, encoder, samples, REFERENCE_BATCH)
     source.release()
     embedder = source.reference_embedder(longest)
-    encode = shop.log.counting(embedder.rows, batches, "batches")
+    encode = context.log.counting(embedder.rows, batches, "batches")
     order = by_length(encoder, samples)
     sorted_rows = np.concatenate(
         [
@@ -175,24 +184,24 @@ def _reference_rows(
 
 
 def _int8_if_possible(
-    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+    context: BuildContext, networks: Networks, network: Network, encoder: Encoder, reference: Array
 ) -> tuple[Network | None, str | None]:
     """The network, or why there is none, which only `auto` takes for an answer."""
     try:
-        return _int8(shop, networks, network, encoder, reference), None
+        return _int8(context, networks, network, encoder, reference), None
     except NothingForInt8 as error:
-        if shop.order.model.engine.precision != "auto":
+        if context.request.model.engine.precision != "auto":
             raise
-        shop.log.line(f"  int8 is not tried: {error}")
+        context.log.line(f"  int8 is not tried: {error}")
         return None, str(error)
 
 
 def _int8(
-    shop: Shop, networks: Networks, network: Network, encoder: Encoder, reference: Array
+    context: BuildContext, networks: Networks, network: Network, encoder: Encoder, reference: Array
 ) -> Network:
-    found = networks.find("int8", shop.order.network_keys["int8"])
+    found = networks.find("int8", context.request.network_keys["int8"])
     if found is not None:
         return found
     from engine_build.steps.quantize import quantize_network
 
-    return quantize_network(shop, networks, network, encoder, reference)
+    return quantize_network(context, networks, network, encoder, reference)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_build.datasets.encoder import by_length
+from engine_build.datasets.feed import Shape
+from engine_build.datasets.tensors import TensorEncoder
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
-from engine_build.samples.encoder import by_length
-from engine_build.samples.feed import Shape
-from engine_build.samples.tensors import TensorEncoder
-from engine_build.samples.text import TextEncoder
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.tiny import word_tokenizer
 

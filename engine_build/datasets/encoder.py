@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from engine_build.samples.dataset import Sample
-from engine_build.samples.feed import Feed, Shape
+from engine_build.datasets.dataset import Sample
+from engine_build.datasets.feed import Feed, Shape
 
 
 class Encoder(Protocol):

@@ -7,12 +7,12 @@ import io
 import numpy as np
 import pytest
 
+from engine_build.datasets.sample_checks import check_calibration_classes, check_samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
+from engine_build.onnx_graph.network_store import Network
 from engine_build.options import Options
-from engine_build.order import order
-from engine_build.samples.sample_checks import check_calibration_classes, check_samples
+from engine_build.request import build_request
 from engine_build.sources.classes import class_numbers
 from engine_build.sources.given_network import encoder_of
 from onboarding.manifest import TensorRecord
@@ -25,7 +25,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def resolved(root):
-    return order(
+    return build_request(
         Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(io.StringIO())
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine_build.datasets.dataset import Samples
+from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.tensors import TensorEncoder
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.networks.network_store import Network
-from engine_build.order import Order
+from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.samples.dataset import Samples
-from engine_build.samples.encoder import Encoder
-from engine_build.samples.tensors import TensorEncoder
-from engine_build.samples.text import TextEncoder
+from engine_build.request import BuildRequest
 from engine_build.sources.classes import class_count, class_numbers
 
 MOST_CUT = 0.5
@@ -20,33 +20,37 @@ MOST_CUT = 0.5
 BATCH = 16
 
 
-def check_samples(order: Order, network: Network, encoder: Encoder, log: Log) -> None:
+def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:
     """Refuses samples that the engine would never see so, and labels that are no class.
 
     Raises InputRefused.
     """
-    for dataset, samples in _datasets(order):
+    for dataset, samples in _datasets(request):
         if isinstance(encoder, TextEncoder):
             _check_lengths(dataset, samples, encoder, log)
         elif isinstance(encoder, TensorEncoder):
             encoder.feed(samples.values[:1])
-            _check_sizes(dataset, samples, encoder, order)
-    metric, validation = order.model.accuracy.metric, order.model.accuracy.dataset
+            _check_sizes(dataset, samples, encoder, request)
+    metric, validation = request.model.accuracy.metric, request.model.accuracy.dataset
     if metric in ("agreement", "accuracy"):
         # An empty list asks no more than whether the network has classes.
         class_numbers((), network, validation)
-    if metric == "accuracy" and order.validation.labels is not None:
-        class_numbers(order.validation.labels, network, validation)
+    if metric == "accuracy" and request.validation.labels is not None:
+        class_numbers(request.validation.labels, network, validation)
 
 
-def check_calibration_classes(order: Order, network: Network, encoder: Encoder) -> None:
+def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:
     """Refuses calibration samples of one class, by their labels or else by what the network
     answers.
     """
-    spec, samples = order.model.engine.calibration, order.calibration
-    is_classifier = order.model.task == "text-classification" or order.model.accuracy.metric in (
-        "agreement",
-        "accuracy",
+    spec, samples = request.model.engine.calibration, request.calibration
+    is_classifier = (
+        request.model.task == "text-classification"
+        or request.model.accuracy.metric
+        in (
+            "agreement",
+            "accuracy",
+        )
     )
     if spec is None or not is_classifier or class_count(network) is None:
         return
@@ -76,13 +80,13 @@ def _name(network: Network, index: int) -> str:
     return str(index) if network.labels is None else network.labels[index]
 
 
-def _datasets(order: Order) -> Iterator[tuple[str, Samples]]:
-    engine, accuracy = order.model.engine, order.model.accuracy
-    if engine.calibration is not None and len(order.calibration):
-        yield f"calibration dataset {engine.calibration.dataset}", order.calibration
-    if engine.sensitivity_search is not None and len(order.search):
-        yield f"search dataset {engine.sensitivity_search.dataset}", order.search
-    yield f"accuracy dataset {accuracy.dataset}", order.validation
+def _datasets(request: BuildRequest) -> Iterator[tuple[str, Samples]]:
+    engine, accuracy = request.model.engine, request.model.accuracy
+    if engine.calibration is not None and len(request.calibration):
+        yield f"calibration dataset {engine.calibration.dataset}", request.calibration
+    if engine.sensitivity_search is not None and len(request.search):
+        yield f"search dataset {engine.sensitivity_search.dataset}", request.search
+    yield f"accuracy dataset {accuracy.dataset}", request.validation
 
 
 def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Log) -> None:
@@ -98,10 +102,12 @@ def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Lo
         )
 
 
-def _check_sizes(dataset: str, samples: Samples, encoder: TensorEncoder, order: Order) -> None:
+def _check_sizes(
+    dataset: str, samples: Samples, encoder: TensorEncoder, request: BuildRequest
+) -> None:
     profiles = [
         profile.sequence
-        for profile in order.model.engine.optimization_profiles
+        for profile in request.model.engine.optimization_profiles
         if profile.sequence is not None
     ]
     if not profiles:

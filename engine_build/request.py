@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_build.datasets.dataset import Samples, samples
+from engine_build.datasets.feed import Shape
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.samples.dataset import Samples, samples
-from engine_build.samples.feed import Shape
 from onboarding.fault import FaultsError
 from onboarding.keys import network_precisions
 from onboarding.manifest import RuntimeIdentity
@@ -27,7 +27,7 @@ ENOUGH_SAMPLES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class BuildRequest:
     """What is built."""
 
     root: Path
@@ -84,7 +84,7 @@ class Order:
         )
 
 
-def order(options: Options, log: Log) -> Order:
+def build_request(options: Options, log: Log) -> BuildRequest:
     """Reads the tree and resolves one build. Raises InputRefused."""
     tree = read_tree(options.root)
     try:
@@ -95,7 +95,7 @@ def order(options: Options, log: Log) -> Order:
         raise InputRefused(_reason(error, log)) from error
     model, instance = wanted.model, wanted.instance_type
     calibration = model.engine.calibration if "int8" in network_precisions(model) else None
-    result = Order(
+    result = BuildRequest(
         root=options.root,
         environment=deployment.environment.name,
         region=deployment.environment.region,
@@ -114,30 +114,30 @@ def order(options: Options, log: Log) -> Order:
         validation=samples(options.root / model.accuracy.dataset),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
     )
-    check_order(result)
+    check_request(result)
     return result
 
 
-def check_order(order: Order) -> None:
+def check_request(request: BuildRequest) -> None:
     """Refuses what is known to fail before anything is fetched."""
-    _check_source(order.model)
-    accuracy, engine = order.model.accuracy, order.model.engine
+    _check_source(request.model)
+    accuracy, engine = request.model.accuracy, request.model.engine
     taught = {
-        "calibration": (engine.calibration, order.calibration),
-        "search": (engine.sensitivity_search, order.search),
+        "calibration": (engine.calibration, request.calibration),
+        "search": (engine.sensitivity_search, request.search),
     }
     for use, (wish, found) in taught.items():
-        if wish is not None and order.may_be_int8:
+        if wish is not None and request.may_be_int8:
             _check_count(use, wish, found)
-            _check_overlap(use, wish.dataset, found, accuracy.dataset, order.validation)
+            _check_overlap(use, wish.dataset, found, accuracy.dataset, request.validation)
     if engine.sensitivity_search is not None and engine.calibration is not None:
         searched = engine.sensitivity_search.dataset
         _check_overlap(
-            "calibration", engine.calibration.dataset, order.calibration, searched, order.search
+            "calibration", engine.calibration.dataset, request.calibration, searched, request.search
         )
-    if engine.precision not in ("fp32", "auto") and len(order.validation) < ENOUGH_SAMPLES:
+    if engine.precision not in ("fp32", "auto") and len(request.validation) < ENOUGH_SAMPLES:
         raise InputRefused(
-            f"accuracy dataset {accuracy.dataset} has {len(order.validation)} samples, too few to judge "
+            f"accuracy dataset {accuracy.dataset} has {len(request.validation)} samples, too few to judge "
             f"{engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
         )
 
