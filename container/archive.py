@@ -14,9 +14,9 @@ from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
 
 CPU = "cpu"
 """The compute capability of engines that need no GPU."""
-PORTABLE, LEAST_PORTABLE = "--hardwareCompatibilityLevel=ampere+", 8.0
+HARDWARE_COMPATIBLE, LEAST_COMPATIBLE = "--hardwareCompatibilityLevel=ampere+", 8.0
 """What trtexec was told for a plan that runs on this compute capability and newer ones."""
-HOST_CODE = "--versionCompatible"
+VERSION_COMPATIBLE = "--versionCompatible"
 """What trtexec was told for a plan that carries code for the host."""
 
 
@@ -47,11 +47,11 @@ class EngineArchive:
         """Whether the plan must run the code inside it: it was compiled version-compatible, by the
         manifest's own record.
         """
-        return HOST_CODE in _compiled_with(self.manifest)
+        return VERSION_COMPATIBLE in _compiled_with(self.manifest)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class SupportedRuntimes:
     """What a process can serve: runtimes, each with a compute capability; and why it lacks others,
     by runtime name.
     """
@@ -60,7 +60,9 @@ class Running:
     absences: Mapping[str, str] = field(default_factory=dict)
 
 
-def verified_archive(root: Path, *, running: Running, manifest_sha256: str | None) -> EngineArchive:
+def verify_archive(
+    root: Path, *, running: SupportedRuntimes, manifest_sha256: str | None
+) -> EngineArchive:
     """The archive under `root`, once the whole digest chain holds and the engine is this server's.
 
     Raises ArchiveRefused.
@@ -92,18 +94,18 @@ def _manifest(root: Path, expected: str | None) -> Manifest:
         raise ArchiveRefused(sentence) from fault
 
 
-def _refuse_foreign_engine(manifest: Manifest, running: Running) -> None:
+def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> None:
     name, version, wanted = manifest.runtime.name, _version(manifest), manifest.compute_capability
     absence = running.absences.get(name)
     lacking = "" if absence is None else f" ({absence})"
     here = [(runtime, capability) for runtime, capability in running.pairs if runtime.name == name]
     fitting = [capability for runtime, capability in here if _is_build(version, runtime.version)]
     if not fitting:
-        told = ", ".join(
+        listed = ", ".join(
             dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs)
         )
         raise ArchiveRefused(
-            f"Refused: the engine was made for {name} {version}, this server runs {told}{lacking}; build it for this platform."
+            f"Refused: the engine was made for {name} {version}, this server runs {listed}{lacking}; build it for this platform."
         )
     if not any(_runs_on(manifest, capability) for capability in fitting):
         raise ArchiveRefused(
@@ -130,8 +132,8 @@ def _runs_on(manifest: Manifest, capability: str) -> bool:
         return True
     return (
         capability != CPU
-        and PORTABLE in _compiled_with(manifest)
-        and float(capability) >= LEAST_PORTABLE
+        and HARDWARE_COMPATIBLE in _compiled_with(manifest)
+        and float(capability) >= LEAST_COMPATIBLE
     )
 
 

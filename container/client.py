@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from container.wire import AnswerFault as AnswerFault
-from container.wire import Array, array_request, arrays_of, sentence_of, text_request
+from container.wire import Array, array_request, arrays_of, error_sentence, text_request
 from container.wire import EndpointFault as EndpointFault
 from container.wire import rows_of as rows_of
 
@@ -102,7 +102,7 @@ class EndpointClient:
             body = answer["Body"].read()
         except Exception as fault:  # whatever the connection breaks with: the work is done, and nothing asks for it twice
             raise EndpointFault(
-                f"Endpoint {self.endpoint} broke off its answer: {said(fault)}"
+                f"Endpoint {self.endpoint} broke off its answer: {format_fault(fault)}"
             ) from fault
         try:
             return reader(body, str(answer.get("ContentType", "")), *more)
@@ -126,7 +126,7 @@ class EndpointClient:
             except Exception as fault:
                 if not is_retried(fault) or attempt == self.attempts:
                     raise EndpointFault(
-                        f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: {said(fault)}"
+                        f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: {format_fault(fault)}"
                     ) from fault
             self.pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
         raise EndpointFault(
@@ -170,13 +170,13 @@ def is_retried(fault: Exception) -> bool:
     return status == 400 and TRITON_QUEUE_FULL in words
 
 
-def said(fault: Exception) -> str:
+def format_fault(fault: Exception) -> str:
     """A fault in one sentence: the container's own words where there are some, else AWS's."""
     response = getattr(fault, "response", None)
     if not isinstance(response, Mapping):
         return str(fault) if str(fault) else repr(fault)
     if response.get("OriginalMessage"):
-        return f"the server answered {response.get('OriginalStatusCode')}: {sentence_of(response['OriginalMessage'])}"
+        return f"the server answered {response.get('OriginalStatusCode')}: {error_sentence(response['OriginalMessage'])}"
     error = response.get("Error", {})
     return (
         f"AWS answered {error.get('Code')}: {error.get('Message')}"

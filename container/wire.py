@@ -94,7 +94,7 @@ def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
             else:
                 length = int(output.get("parameters", {}).get("binary_data_size", len(tail)))
                 values, tail = (
-                    _unpacked(tail[:length], output.get("datatype", "FP32")),
+                    _decompressed(tail[:length], output.get("datatype", "FP32")),
                     tail[length:],
                 )
             found[output["name"]] = values.reshape(output["shape"])
@@ -118,13 +118,13 @@ def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> A
     return found[output_name]
 
 
-def sentence_of(body: bytes | str) -> str:
+def error_sentence(body: bytes | str) -> str:
     """What a server says in a refusal: the sentence under "error", or the body's beginning."""
     try:
-        said = json.loads(body)["error"]
+        format_fault = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
-        said = body.decode(errors="replace") if isinstance(body, bytes) else body
-    text = " ".join(str(said).split())
+        format_fault = body.decode(errors="replace") if isinstance(body, bytes) else body
+    text = " ".join(str(format_fault).split())
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
@@ -180,7 +180,7 @@ def _listed(output: Mapping[str, Any]) -> Array:
     return values
 
 
-def _unpacked(data: bytes, name: str) -> Array:
+def _decompressed(data: bytes, name: str) -> Array:
     if name != BYTES:
         numbers: Array = np.frombuffer(data, DATATYPES[name])
         return numbers

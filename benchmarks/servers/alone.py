@@ -39,28 +39,28 @@ class Alone:
     def limit(self, kind: str, budget: int, *, seconds: float) -> float:
         """Texts per second on both cores, tokenizing included."""
         return float(
-            self._told("limit", self.ground.texts_file, seconds, str(CORES), kind, str(budget))[
+            self._receive("limit", self.ground.texts_file, seconds, str(CORES), kind, str(budget))[
                 "rate"
             ]
         )
 
     def direct(self, seconds: float) -> float:
         """Median milliseconds of a direct call: one text, one thread."""
-        return float(self._told("direct", self.ground.texts_file, seconds)["p50_ms"])
+        return float(self._receive("direct", self.ground.texts_file, seconds)["p50_ms"])
 
     def lengths(self) -> list[int]:
         """Tokens of each text."""
-        found: list[int] = self._told("lengths", self.ground.texts_file, 0)
+        found: list[int] = self._receive("lengths", self.ground.texts_file, 0)
         return found
 
     def answers(self, texts: Sequence[str]) -> list[list[float]]:
         """The model's own answers."""
         file = self.ground.place / "checked.txt"
         file.write_text("\n".join(texts) + "\n", encoding="utf-8")
-        found: list[list[float]] = self._told("answers", file, 0)
+        found: list[list[float]] = self._receive("answers", file, 0)
         return found
 
-    def _told(self, mode: str, texts: Path, seconds: float, *more: str) -> Any:
+    def _receive(self, mode: str, texts: Path, seconds: float, *more: str) -> Any:
         ground = self.ground
         program = (str(ground.at.venv_python("server")), str(PROGRAMS / "engine_alone.py"))
         files = (str(ground.engine), str(ground.tokenizer), str(texts))

@@ -7,14 +7,14 @@ import sys
 # without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from container.server.process import end, end_on_termination, open_standard_streams
+from container.server.process import end, exit_on_sigterm, open_standard_streams
 
-end_on_termination()
+exit_on_sigterm()
 open_standard_streams()
 
-from container.server.settings import spare_libraries
+from container.server.settings import limit_libraries
 
-spare_libraries()
+limit_libraries()
 
 from container.server.app import main
 

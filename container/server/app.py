@@ -21,29 +21,33 @@ from weakref import WeakKeyDictionary
 
 import uvloop
 
-from container.archive import ArchiveRefused, EngineArchive, verified_archive
+from container.archive import ArchiveRefused, EngineArchive, verify_archive
 from container.server.data_plane.model import (
     Model,
     batcher_of,
     count_truncated,
+    data_plane_of,
     model_of,
     opened,
-    plane_of,
 )
-from container.server.data_plane.multi_model import ModelBackend, Models, Opened
+from container.server.data_plane.multi_model import LoadedModels, ModelBackend, Opened
 from container.server.data_plane.plane import Backend, DataPlane
 from container.server.engines.engine import Engine
-from container.server.engines.loading import open_engine, running
-from container.server.http.application import limits_of, model_answering, models_answering
+from container.server.engines.loading import load_engine, running
+from container.server.http.application import (
+    http_limits,
+    loaded_models_application,
+    served_model_application,
+)
 from container.server.http.server import HttpServer
 from container.server.process import (
-    allow_connections,
     free_mib,
-    hear_no_more,
-    share_interpreter,
-    without_waiting,
+    ignore_stop_signals,
+    raise_descriptor_limit,
+    tune_interpreter,
+    without_executor_wait,
 )
-from container.server.processes.supervisor import FrontSpec, own
+from container.server.processes.supervisor import WorkerSpec, supervise
 from container.server.settings import (
     Settings,
     SettingsFault,
@@ -52,7 +56,7 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
 from container.server.types import first_line
 
@@ -73,7 +77,7 @@ def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
         )
     try:
         settings = process_settings()
-        allow_connections(settings.max_connections)
+        raise_descriptor_limit(settings.max_connections)
         with _listener(settings) as listener:
             return _served(settings, listener, _engine if opened is None else opened)
     except CannotListen as fault:
@@ -82,7 +86,7 @@ def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
         return _refused(SETTING, str(fault))
     except ArchiveRefused as fault:
         return _refused(ARCHIVE, str(fault))
-    except Unloadable as fault:
+    except LoadFault as fault:
         return _refused(ENGINE, str(fault))
     except OSError as fault:
         return _refused(
@@ -96,7 +100,7 @@ def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> 
     if settings.multi_model:
 
         def verify(root: Path) -> EngineArchive:
-            return verified_archive(root, running=here, manifest_sha256=None)
+            return verify_archive(root, running=here, manifest_sha256=None)
 
         log = FailureLog(stderr)
         serving = serve_many_models(
@@ -105,22 +109,22 @@ def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> 
             verify=verify,
             load=lambda archive: opened(archive, settings),
             log=log,
-            say=_say,
+            say=_print_line,
         )
         return _run(serving, log)
-    archive = verified_archive(
+    archive = verify_archive(
         settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256
     )
     model, log = _model(archive, settings, opened), FailureLog(stderr, model=archive.manifest.model)
     try:
         if settings.http_processes == 1:
-            return _run(serve_one_process(settings, model, listener, log=log, say=_say), log)
-        fronts = FrontSpec(count=settings.http_processes, environment=process_environment())
+            return _run(serve_one_process(settings, model, listener, log=log, say=_print_line), log)
+        workers = WorkerSpec(count=settings.http_processes, environment=process_environment())
         return _run(
-            serve_several_processes(settings, model, listener, fronts, log=log, say=_say), log
+            serve_several_processes(settings, model, listener, workers, log=log, say=_print_line), log
         )
-    except Unloadable as fault:
-        raise Unloadable(
+    except LoadFault as fault:
+        raise LoadFault(
             f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
         ) from fault
 
@@ -128,12 +132,12 @@ def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> 
 def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
     """The exit code of what runs on the event loop."""
     try:
-        code: int | None = uvloop.run(without_waiting(serving))
-    except StoppedLoading:
-        _say("Stopped while the engine was loading.")
+        code: int | None = uvloop.run(without_executor_wait(serving))
+    except StoppedWhileLoading:
+        _print_line("Stopped while the engine was loading.")
         return 0
     finally:
-        hear_no_more()
+        ignore_stop_signals()
         log.close()
     return 0 if code is None else code
 
@@ -142,13 +146,13 @@ def _model(archive: EngineArchive, settings: Settings, opened: OpenEngine) -> Mo
     try:
         return model_of(archive, settings, lambda: opened(archive, settings))
     except Exception as fault:
-        raise Unloadable(
+        raise LoadFault(
             f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
         ) from fault
 
 
 def _engine(archive: EngineArchive, settings: Settings) -> Engine:
-    return open_engine(
+    return load_engine(
         archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
     )
 
@@ -159,9 +163,9 @@ def _listener(settings: Settings) -> socket.socket:
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
     except (UnicodeError, TypeError) as fault:  # no name that could be looked up
-        shown = settings.address.encode(errors="backslashreplace").decode()[:60]
+        excerpt = settings.address.encode(errors="backslashreplace").decode()[:60]
         raise CannotListen(
-            f"Cannot listen on {shown!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0."
+            f"Cannot listen on {excerpt!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0."
         ) from fault
     except OSError as fault:
         reason = str(fault.strerror).partition(" (while")[0]
@@ -172,11 +176,11 @@ def _listener(settings: Settings) -> socket.socket:
             else "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
         )
         raise CannotListen(
-            f"Cannot listen on {place_of(settings)} ({reason}); set {remedy}."
+            f"Cannot listen on {bind_address(settings)} ({reason}); set {remedy}."
         ) from fault
 
 
-def _say(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     with suppress(OSError):  # nobody reads it, and the server serves all the same
         print(sentence, flush=True)
 
@@ -191,15 +195,15 @@ Say = Callable[[str], object]
 T = TypeVar("T")
 
 
-class Unloadable(Exception):
+class LoadFault(Exception):
     """The engine cannot be loaded; the message is the reason."""
 
 
-class StoppedLoading(Exception):
+class StoppedWhileLoading(Exception):
     """A signal came while the engine was loading, in a thread that nothing can end."""
 
 
-def stop_on_signals() -> asyncio.Event:
+def stop_event() -> asyncio.Event:
     """Set by SIGTERM and SIGINT; a second one changes nothing."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -207,7 +211,7 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
-async def unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
     """What loading comes to.
 
     Raises StoppedLoading, and Unloadable with the first line of whatever loading raises.
@@ -216,7 +220,7 @@ async def unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -
     await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not coming.done():
-        raise StoppedLoading
+        raise StoppedWhileLoading
     return await loaded(coming)
 
 
@@ -225,10 +229,10 @@ async def loaded(coming: Awaitable[T]) -> T:
     try:
         return await coming
     except Exception as fault:
-        raise Unloadable(first_line(fault)) from fault
+        raise LoadFault(first_line(fault)) from fault
 
 
-def place_of(settings: Settings) -> str:
+def bind_address(settings: Settings) -> str:
     """Address and port."""
     address = f"[{settings.address}]" if ":" in settings.address else settings.address
     return f"{address}:{settings.port}"
@@ -241,23 +245,24 @@ async def serve_one_process(
 
     Raises Unloadable and StoppedLoading.
     """
-    share_interpreter()
-    samples, plane, stop = Samples(), plane_of(model, settings), stop_on_signals()
-    count_truncated(plane, model, samples)
+    tune_interpreter()
+    metric_values, plane, stop = MetricValues(), data_plane_of(model, settings), stop_event()
+    count_truncated(plane, model, metric_values)
     server = HttpServer(
-        model_answering(plane, model, settings, samples, log), limits=limits_of(settings)
+        served_model_application(plane, model, settings, metric_values, log),
+        limits=http_limits(settings),
     )
-    gauge(samples, "roundhouse_connections", lambda: server.connections)
-    gauge(samples, "roundhouse_models_loaded", lambda: int(plane.ready))
+    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    gauge(metric_values, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)
     try:
-        batcher = await unless_stopped(opened(model, settings, samples, log), stop)
+        batcher = await load_unless_stopped(opened(model, settings, metric_values, log), stop)
     except BaseException as fault:
         plane.drain()
-        await server.drain(settings.drain_seconds if isinstance(fault, StoppedLoading) else 0)
+        await server.drain(settings.drain_seconds if isinstance(fault, StoppedWhileLoading) else 0)
         raise
     plane.open(batcher)
-    say(f"Serving {model.name} on {place_of(settings)}.")
+    say(f"Serving {model.name} on {bind_address(settings)}.")
     await stop.wait()
     plane.drain()
     await server.drain(settings.drain_seconds)
@@ -268,7 +273,7 @@ async def serve_several_processes(
     settings: Settings,
     model: Model,
     listener: socket.socket,
-    fronts: FrontSpec,
+    workers: WorkerSpec,
     *,
     log: FailureLog,
     say: Say,
@@ -277,25 +282,31 @@ async def serve_several_processes(
 
     Raises Unloadable.
     """
-    samples, stop, batchers = Samples(), stop_on_signals(), ExitStack()
-    gauge(samples, "roundhouse_models_loaded", lambda: int(bool(serving) and not serving[0].broken))
+    metric_values, stop, batchers = MetricValues(), stop_event(), ExitStack()
+    gauge(
+        metric_values,
+        "roundhouse_models_loaded",
+        lambda: int(bool(serving) and not serving[0].broken),
+    )
     serving: list[Backend] = []
 
     async def load() -> Backend:
-        batcher = await loaded(opened(model, settings, samples, log))
+        batcher = await loaded(opened(model, settings, metric_values, log))
         batchers.callback(batcher.close)
         serving.append(batcher)
-        say(f"Serving {model.name} on {place_of(settings)} from {fronts.count} HTTP processes.")
+        say(
+            f"Serving {model.name} on {bind_address(settings)} from {workers.count} HTTP processes."
+        )
         return batcher
 
     with batchers:
-        return await own(
+        return await supervise(
             listener=listener,
-            fronts=fronts,
+            workers=workers,
             load=load,
             stop=stop,
             drain_seconds=settings.drain_seconds,
-            samples=samples,
+            metric_values=metric_values,
             log=log,
             say=say,
         )
@@ -317,24 +328,25 @@ async def serve_many_models(
     """Serves whatever models requests load, until a signal drains it; healthy from the start, as
     SageMaker wants it.
     """
-    share_interpreter()
-    samples, stop = Samples(), stop_on_signals()
-    models = _models(settings, samples, verify=verify, load=load, log=log)
+    tune_interpreter()
+    metric_values, stop = MetricValues(), stop_event()
+    models = _models(settings, metric_values, verify=verify, load=load, log=log)
     server = HttpServer(
-        models_answering(models, settings, samples, log), limits=limits_of(settings)
+        loaded_models_application(models, settings, metric_values, log),
+        limits=http_limits(settings),
     )
-    gauge(samples, "roundhouse_connections", lambda: server.connections)
-    gauge(samples, "roundhouse_models_loaded", lambda: len(models))
+    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    gauge(metric_values, "roundhouse_models_loaded", lambda: len(models))
     await server.start(listener)
-    say(f"Serving the models that requests load on {place_of(settings)}.")
+    say(f"Serving the models that requests load on {bind_address(settings)}.")
     await stop.wait()
     await server.drain(settings.drain_seconds)
     await models.close()
 
 
 def _models(
-    settings: Settings, samples: Samples, *, verify: Verify, load: Load, log: FailureLog
-) -> Models:
+    settings: Settings, metric_values: MetricValues, *, verify: Verify, load: Load, log: FailureLog
+) -> LoadedModels:
     known: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
 
     def planned(archive: EngineArchive) -> DataPlane:
@@ -344,22 +356,26 @@ def _models(
             raise ArchiveRefused(
                 f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
             ) from fault
-        plane = plane_of(model, settings)
+        plane = data_plane_of(model, settings)
         known[plane] = model
         return plane
 
     def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
-        count_truncated(plane, known[plane], samples, name=name)
+        count_truncated(plane, known[plane], metric_values, name=name)
         return batcher_of(
-            known[plane], found.engine, found.costs, settings, BatchMetrics(samples, name, log=log)
+            known[plane],
+            found.engine,
+            found.costs,
+            settings,
+            BatchMetrics(metric_values, name, log=log),
         )
 
-    return Models(
+    return LoadedModels(
         verify=verify,
-        open_engine=load,
+        load_engine=load,
         plane=planned,
         backend=backend,
         free_mib=free_mib,
         log=log,
-        unloaded=partial(forget_model, samples),
+        unloaded=partial(forget_model, metric_values),
     )

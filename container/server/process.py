@@ -21,7 +21,7 @@ LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
 
 
-async def without_waiting(serving: Coroutine[Any, Any, T]) -> T:
+async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
     """What serves, on an event loop that does not wait for the threads of its executor when it
     closes.
     """
@@ -37,7 +37,7 @@ async def without_waiting(serving: Coroutine[Any, Any, T]) -> T:
         loop.set_default_executor(ThreadPoolExecutor())
 
 
-def end_on_termination() -> None:
+def exit_on_sigterm() -> None:
     """Until the event loop listens for it, SIGTERM ends this process at once, with 0.
 
     A container's first process would not hear it: the kernel gives process 1 only those signals
@@ -46,7 +46,7 @@ def end_on_termination() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
 
 
-def hear_no_more() -> None:
+def ignore_stop_signals() -> None:
     """SIGTERM and SIGINT change nothing any more: all is answered, and the exit code stands."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -96,7 +96,7 @@ OTHERS = 256
 """What else a server has open: libraries, the engine, its archive, the ways between processes."""
 
 
-def allow_connections(connections: int) -> None:
+def raise_descriptor_limit(connections: int) -> None:
     """Raises this process's own limit, and that of what it starts, as far as it may be raised
     without rights.
     """
@@ -114,7 +114,7 @@ SWITCH_SECONDS = 5e-6
 YOUNG_OBJECTS = 10_000
 
 
-def share_interpreter() -> None:
+def tune_interpreter() -> None:
     """Has a thread that waits for the interpreter get it within microseconds, and the collector
     look at young objects only.
 

@@ -125,7 +125,7 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def spare_libraries() -> None:
+def limit_libraries() -> None:
     """Tells libraries that are not imported yet what to leave out; what the environment says
     already stands.
 

@@ -75,9 +75,9 @@ class Loaded:
         """The profile that takes the shapes, tuned nearest. Raises PlanRefused."""
         index = nearest(shapes, self.profiles)
         if index is None:
-            told = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
+            listed = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
             self.plan.refuse(
-                f"no optimization profile takes {told}; allowed: {allowed(self.profiles)}"
+                f"no optimization profile takes {listed}; allowed: {allowed(self.profiles)}"
             )
         return index
 

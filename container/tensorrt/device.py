@@ -167,13 +167,13 @@ class Device:
         error, *values = answer
         if error != self._cuda.cudaError_t.cudaSuccess:
             _, words = self._cuda.cudaGetErrorString(error)
-            told = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(error)
+            listed = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(error)
             kind = (
                 DeviceOutOfMemory
                 if error == self._cuda.cudaError_t.cudaErrorMemoryAllocation
                 else DeviceFault
             )
             raise kind(
-                f"CUDA fails with {told} ({int(error)}); free the GPU, or look into the driver's log."
+                f"CUDA fails with {listed} ({int(error)}); free the GPU, or look into the driver's log."
             )
         return values[0] if len(values) == 1 else tuple(values)

@@ -16,7 +16,7 @@ SHORT_OF_MEMORY = (
 """
 
 
-def say_short_of_memory(words: str) -> bool:
+def mentions_memory_shortage(words: str) -> bool:
     """Whether a runtime's words are about memory that is short."""
     return any(each in words.lower() for each in SHORT_OF_MEMORY)
 

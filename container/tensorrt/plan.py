@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from container.tensorrt.bindings import error_logger
-from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused, say_short_of_memory
+from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused, mentions_memory_shortage
 from container.tensorrt.surface import ICudaEngine, IExecutionContext, TensorRT
 
 Sizes = tuple[int, ...]
@@ -148,7 +148,7 @@ class Plan:
         """
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
         self._logger.errors.clear()
-        kind = DeviceOutOfMemory if say_short_of_memory(words) else PlanRefused
+        kind = DeviceOutOfMemory if mentions_memory_shortage(words) else PlanRefused
         raise kind(f"the plan does not run: {reason} ({words}).")
 
     def refuse(self, reason: str) -> NoReturn:

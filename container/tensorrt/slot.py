@@ -24,14 +24,14 @@ class Slot:
         cuda: CudaRuntime,
         declared: Sequence[Shapes],
         *,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         records: bool = True,
     ) -> None:
         """`declared` shapes are recorded as graphs when they first run; their memory is taken here.
 
         Raises DeviceFault.
         """
-        self._loaded, self._tell, self._records = loaded, tell, records
+        self._loaded, self._warn, self._records = loaded, warn, records
         self._device = Device(cuda)
         self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {
             _key(shapes): None for shapes in declared
@@ -56,7 +56,7 @@ class Slot:
         found = lane.run(feed, shapes, rows)
         if lane.failed_to_record and self._records:
             self._records = False
-            self._tell(UNRECORDABLE)
+            self._warn(UNRECORDABLE)
         return found
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from container.wire import sentence_of
+from container.wire import error_sentence
 
 MAX_LETTERS = 160
 
@@ -15,12 +15,12 @@ def refusal(status: int, body: bytes) -> str:
         document = json.loads(body)
     except ValueError:
         document = None
-    message = sentence_of(body)
+    message = error_sentence(body)
     if isinstance(document, dict) and "error" not in document:
         original = document.get("OriginalMessage")
         if original:
             status = document.get("OriginalStatusCode", status)
-            message = sentence_of(str(original))
+            message = error_sentence(str(original))
         else:
             messages = [document[key] for key in ("Message", "message") if document.get(key)]
             message = str(messages[0]) if messages else message

@@ -16,7 +16,7 @@ from typing import Any
 from container.archive import EngineArchive
 from container.server.app import main
 from container.server.engines.engine import Costs, Engine, EngineOutOfMemory
-from container.server.engines.loading import open_engine
+from container.server.engines.loading import load_engine
 from container.server.process import end
 from container.server.settings import Settings
 from container.server.types import Arrays
@@ -91,7 +91,7 @@ def faulty(archive: EngineArchive, settings: Settings) -> Engine:
     if (FAULTS / NO_MEMORY).exists():
         raise EngineOutOfMemory("out of memory")
     return FaultyEngine(
-        open_engine(archive, slots=settings.slots, threads=settings.threads, cores=1)
+        load_engine(archive, slots=settings.slots, threads=settings.threads, cores=1)
     )
 
 

@@ -22,9 +22,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-from container.archive import verified_archive
+from container.archive import verify_archive
 from container.server.engines.engine import longest_sequence
-from container.server.engines.loading import open_engine, running
+from container.server.engines.loading import load_engine, running
 from container.server.engines.tokens import TextEncoder, Tokens
 
 WINDOW = 512
@@ -35,8 +35,8 @@ class Alone:
     """An engine and everything it may be asked to run."""
 
     def __init__(self, archive: Path, texts: Sequence[str]) -> None:
-        found = verified_archive(archive, running=running(), manifest_sha256=None)
-        self._engine = open_engine(
+        found = verify_archive(archive, running=running(), manifest_sha256=None)
+        self._engine = load_engine(
             found, slots=None, threads=None, cores=len(os.sched_getaffinity(0))
         )
         self._engine.warm_up()
@@ -54,17 +54,17 @@ class Alone:
     def rate(self, seconds: float) -> dict[str, float]:
         """Texts per second of all slots."""
         slots = self._engine.slots
-        gate, told = threading.Barrier(slots), [0.0] * slots
+        gate, listed = threading.Barrier(slots), [0.0] * slots
         threads = [
-            threading.Thread(target=self._slot, args=(slot, seconds, gate, told))
+            threading.Thread(target=self._slot, args=(slot, seconds, gate, listed))
             for slot in range(1, slots)
         ]
         for thread in threads:
             thread.start()
-        self._slot(0, seconds, gate, told)
+        self._slot(0, seconds, gate, listed)
         for thread in threads:
             thread.join()
-        return {"rate": sum(told), "slots": slots, "rows": self._engine.max_rows}
+        return {"rate": sum(listed), "slots": slots, "rows": self._engine.max_rows}
 
     def lone(self, seconds: float) -> dict[str, float]:
         """Median milliseconds of one row."""
@@ -76,14 +76,14 @@ class Alone:
             taken.append(1e3 * (time.perf_counter() - begin))
         return {"p50_ms": statistics.median(taken), "calls": len(taken)}
 
-    def _slot(self, slot: int, seconds: float, gate: threading.Barrier, told: list[float]) -> None:
+    def _slot(self, slot: int, seconds: float, gate: threading.Barrier, listed: list[float]) -> None:
         gate.wait()
         done, turn, begin = 0, slot, time.perf_counter()
         while time.perf_counter() - begin < seconds:
             rows, prepared = self._batches[turn % len(self._batches)]
             self._engine.run(prepared, slot)
             done, turn = done + rows, turn + self._engine.slots
-        told[slot] = done / (time.perf_counter() - begin)
+        listed[slot] = done / (time.perf_counter() - begin)
 
 
 def batches(rows: Sequence[Tokens], most: int) -> list[Sequence[Tokens]]:
@@ -98,28 +98,28 @@ def batches(rows: Sequence[Tokens], most: int) -> list[Sequence[Tokens]]:
 def serve(alone: Alone, port: int) -> None:
     """Answers until it is ended."""
 
-    class Answering(BaseHTTPRequestHandler):
+    class Application(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Ready."""
-            self._tell({})
+            self._warn({})
 
         def do_POST(self) -> None:
             """Measures now."""
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             measure = alone.rate if self.path == "/rate" else alone.lone
-            self._tell(measure(float(asked["seconds"])))
+            self._warn(measure(float(asked["seconds"])))
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Says nothing."""
 
-        def _tell(self, found: dict[str, float]) -> None:
+        def _warn(self, found: dict[str, float]) -> None:
             body = json.dumps(found).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-    HTTPServer(("127.0.0.1", port), Answering).serve_forever()
+    HTTPServer(("127.0.0.1", port), Application).serve_forever()
 
 
 if __name__ == "__main__":

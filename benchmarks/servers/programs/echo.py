@@ -21,8 +21,8 @@ from container.server.app import serve_one_process, serve_several_processes
 from container.server.data_plane.model import Model, platform_of, signature_of
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens
-from container.server.processes.http_worker import Front
-from container.server.processes.supervisor import FrontSpec
+from container.server.processes.http_worker import HttpWorker
+from container.server.processes.supervisor import WorkerSpec
 from container.server.settings import Settings, process_environment, process_settings
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.types import Arrays, Encoded
@@ -125,29 +125,29 @@ def serve(settings: Settings) -> None:
         uvloop.run(serve_one_process(settings, model(settings), listener, log=log, say=print))
     else:
         command = (sys.executable, str(Path(__file__).resolve()))
-        fronts = FrontSpec(
+        workers = WorkerSpec(
             count=settings.http_processes, environment=process_environment(), command=command
         )
         uvloop.run(
-            serve_several_processes(settings, model(settings), listener, fronts, log=log, say=print)
+            serve_several_processes(settings, model(settings), listener, workers, log=log, say=print)
         )
     log.close()
 
 
-def front(settings: Settings, end: socket.socket, door: socket.socket) -> None:
+def worker(settings: Settings, end: socket.socket, worker_socket: socket.socket) -> None:
     """One HTTP process."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     log = FailureLog(stderr, model=MANIFEST.model)
 
     async def serving() -> int:
-        return await Front(settings=settings, model=model(settings), log=log).serve(end, door)
+        return await HttpWorker(settings=settings, model=model(settings), log=log).serve(end, worker_socket)
 
     uvloop.run(serving())
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        front(process_settings(), *(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+        worker(process_settings(), *(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     else:
         serve(process_settings())

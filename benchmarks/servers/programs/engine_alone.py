@@ -111,10 +111,10 @@ def in_process(
     seconds: float,
     budget: int,
     barrier: Any,
-    told: Any,
+    listed: Any,
 ) -> None:
     """A worker with a network of its own."""
-    told.put(worker(Network(*paths), texts, seconds, budget, barrier))
+    listed.put(worker(Network(*paths), texts, seconds, budget, barrier))
 
 
 def limit(
@@ -131,14 +131,14 @@ def limit(
     shares = [texts[index::workers] for index in range(workers)]
     if kind == "processes":
         context = multiprocessing.get_context("spawn")
-        barrier, told = context.Barrier(workers), context.Queue()
+        barrier, listed = context.Barrier(workers), context.Queue()
         running: list[Any] = [
-            context.Process(target=in_process, args=(paths, share, seconds, budget, barrier, told))
+            context.Process(target=in_process, args=(paths, share, seconds, budget, barrier, listed))
             for share in shares
         ]
         for each in running:
             each.start()
-        rates = [told.get() for _ in shares]
+        rates = [listed.get() for _ in shares]
     else:
         network, rates, gate = Network(*paths), [], threading.Barrier(workers)
         running = [

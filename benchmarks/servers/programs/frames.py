@@ -21,8 +21,8 @@ import uvloop
 
 from container.server.engines.tokens import Tokens
 from container.server.processes import frames
-from container.server.processes.channel import Link
-from container.server.processes.worker_session import Answerer
+from container.server.processes.channel import EngineChannel
+from container.server.processes.worker_session import WorkerSession
 from container.server.types import Arrays
 
 SIZE = 384
@@ -35,7 +35,7 @@ RING_BYTES = 64 * 1024 * 1024
 class Cost:
     """One point: microseconds of the owner's CPU per request, and what went through."""
 
-    fronts: int
+    workers: int
     rows: int
     columns: int
     shared_memory: bool
@@ -77,7 +77,7 @@ class Echo:
         self._waiting.clear()
 
 
-class RingAnswerer(Answerer):
+class RingWorkerSession(WorkerSession):
     """Puts answers into shared memory and sends only where: the cheapest form, which never asks
     whether the place is free.
     """
@@ -99,7 +99,7 @@ class RingAnswerer(Answerer):
         )
 
 
-class RingLink(Link):
+class RingEngineChannel(EngineChannel):
     """Copies answers out of shared memory, so that their places may be used again."""
 
     def __init__(self, ring: shared_memory.SharedMemory, **arguments: Any) -> None:
@@ -109,10 +109,10 @@ class RingLink(Link):
 
     def data_received(self, data: bytes) -> None:
         """Answers are read from the ring."""
-        for frame in self._splitter.split(data):
+        for frame in self._frame_splitter.split(data):
             asked = self._take(frame.id) if frame.kind == frames.ANSWER else None
             if asked is None:
-                self._told(frame)
+                self._receive(frame)
                 continue
             count = frame.parts * frame.rows
             array = np.frombuffer(self._ring, np.float32, count, int(frame.number)).reshape(
@@ -121,7 +121,7 @@ class RingLink(Link):
             asked.set_result((array.copy(),))
 
 
-async def front(descriptor: int, rows: int, seconds: float, ring: str | None) -> None:
+async def worker(descriptor: int, rows: int, seconds: float, ring: str | None) -> None:
     """One HTTP process without HTTP: keeps requests under way for a while, then prints requests and
     its CPU seconds.
     """
@@ -130,10 +130,10 @@ async def front(descriptor: int, rows: int, seconds: float, ring: str | None) ->
     held = None if ring is None else shared_memory.SharedMemory(ring)
     arguments: dict[str, Any] = {
         "max_rows": 1 << 20,
-        "changed": lambda link: ready.set() if link.state == frames.READY else None,
+        "changed": lambda channel: ready.set() if channel.state == frames.READY else None,
     }
-    made = (lambda: Link(**arguments)) if held is None else (lambda: RingLink(held, **arguments))
-    _, link = await loop.create_unix_connection(made, sock=socket.socket(fileno=descriptor))
+    made = (lambda: EngineChannel(**arguments)) if held is None else (lambda: RingEngineChannel(held, **arguments))
+    _, channel = await loop.create_unix_connection(made, sock=socket.socket(fileno=descriptor))
     await ready.wait()
     asked = [Tokens(np.arange(TOKENS, dtype=np.int32)) for _ in range(rows)]
     end, done = loop.time() + seconds, 0
@@ -141,22 +141,22 @@ async def front(descriptor: int, rows: int, seconds: float, ring: str | None) ->
     async def ask() -> None:
         nonlocal done
         while loop.time() < end:
-            await link.submit(asked)
+            await channel.submit(asked)
             done += 1
 
     begin = time.process_time()
     await asyncio.gather(*(ask() for _ in range(OUTSTANDING)))
     print(done, time.process_time() - begin)
-    link.close()
+    channel.close()
 
 
 async def point(
-    *, fronts: int, rows: int, columns: int = SIZE, ring: bool = False, seconds: float = 2.0
+    *, workers: int, rows: int, columns: int = SIZE, ring: bool = False, seconds: float = 2.0
 ) -> Cost:
     """One measured point: real processes, an echo instead of an engine."""
     loop = asyncio.get_running_loop()
     backend = Echo(columns)
-    processes, answerers, rings = [], [], []
+    processes, sessions, rings = [], [], []
 
     async def none() -> bytes:
         return b""
@@ -169,7 +169,7 @@ async def point(
         "failed": print,
         "samples_of_all": none,
     }
-    for _ in range(fronts):
+    for _ in range(workers):
         ours, theirs = socket.socketpair()
         name = ""
         if ring:
@@ -188,28 +188,28 @@ async def point(
         )
         theirs.close()
         made = (
-            (lambda: RingAnswerer(rings[-1], **arguments))
+            (lambda: RingWorkerSession(rings[-1], **arguments))
             if ring
-            else (lambda: Answerer(**arguments))
+            else (lambda: WorkerSession(**arguments))
         )
-        _, answerer = await loop.create_unix_connection(made, sock=ours)
-        answerers.append(answerer)
+        _, session = await loop.create_unix_connection(made, sock=ours)
+        sessions.append(session)
     await asyncio.sleep(1.5)
     begin, clock = time.process_time(), time.perf_counter()
-    for answerer in answerers:
-        answerer.tell(frames.READY, backend)
-    for answerer in answerers:
-        await answerer.lost.wait()
+    for session in sessions:
+        session.send_state(frames.READY, backend)
+    for session in sessions:
+        await session.lost.wait()
     spent, took = time.process_time() - begin, time.perf_counter() - clock
-    told = [process.communicate()[0].split() for process in processes]
+    listed = [process.communicate()[0].split() for process in processes]
     for each in rings:
         each.close()
         with contextlib.suppress(FileNotFoundError):  # the front's own tracker has unlinked it
             each.unlink()
-    done = sum(int(words[0]) for words in told)
-    front_spent = sum(float(words[1]) for words in told)
+    done = sum(int(words[0]) for words in listed)
+    front_spent = sum(float(words[1]) for words in listed)
     return Cost(
-        fronts=fronts,
+        workers=workers,
         rows=rows,
         columns=columns,
         shared_memory=ring,
@@ -227,14 +227,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--ring", default="")
     given = parser.parse_args()
-    if given.front is not None:
-        uvloop.run(front(given.front, given.rows, given.seconds, given.ring or None))
+    if given.worker is not None:
+        uvloop.run(worker(given.worker, given.rows, given.seconds, given.ring or None))
         return
     for rows, columns in ((1, 384), (16, 384), (1, 16384), (16, 16384)):
         for ring in (False, True, False, True):
             print(
                 uvloop.run(
-                    point(fronts=2, rows=rows, columns=columns, ring=ring, seconds=given.seconds)
+                    point(workers=2, rows=rows, columns=columns, ring=ring, seconds=given.seconds)
                 ),
                 flush=True,
             )

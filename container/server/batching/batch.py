@@ -15,7 +15,7 @@ Signature = list[tuple[tuple[int, ...], np.dtype[Any]]]
 """What rows look like: of every output one row's shape, and the type."""
 
 
-Leave = Callable[["Job", Drop | None], None]
+OnEnd = Callable[["Job", Drop | None], None]
 _future = asyncio.Future.__init__
 """`super()` and keywords would take as long again as all the rest of making a job (0.64 against
 0.36 microseconds).
@@ -29,8 +29,8 @@ class Job(asyncio.Future[Arrays]):
 
     __slots__ = (
         "_answers",
-        "_leave",
         "_missing",
+        "_on_end",
         "_signature",
         "base",
         "left_at",
@@ -49,10 +49,10 @@ class Job(asyncio.Future[Arrays]):
         rows: Sequence[Any],
         base: int,
         now: float,
-        leave: Leave,
+        remove: OnEnd,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`base`: the number of its first row among all rows ever; `leave` is called once, when it
+        """`base`: the number of its first row among all rows ever; `remove` is called once, when it
         ends.
         """
         _future(self, loop=loop)
@@ -60,45 +60,47 @@ class Job(asyncio.Future[Arrays]):
         self.base = base
         self.size = self.queued = len(rows)
         self.submitted_at = now
-        self._leave = leave
+        self._on_end = remove
         self._answers: Arrays | None = None
 
     def cancel(self, msg: Any = None) -> bool:
         """Ends without an answer because nobody waits for one."""
         cancelled = super().cancel(msg)
         if cancelled:
-            self._over("cancelled")
+            self._end("cancelled")
         return cancelled
 
     def fail(self, fault: RequestFault, reason: Drop) -> None:
         """Ends without an answer, unless it has ended."""
         if not self.done():
             self.set_exception(fault)
-            self._over(reason)
+            self._end(reason)
 
     def finish(self, answers: Arrays) -> None:
         """Ends with the answers to all of its rows."""
         self.set_result(answers)
-        self._over(None)
+        self._end(None)
 
-    def put(self, places: Sequence[int], answers: Arrays, like: Signature) -> None:
+    def put(self, queued_rows: Sequence[int], answers: Arrays, row_signature: Signature) -> None:
         """Takes the answers to some of its rows, given by ascending place; ends with the last."""
         if self._answers is None:
-            self._answers = tuple([np.empty((self.size, *shape), dtype) for shape, dtype in like])
-            self._missing, self._signature = self.size, like
-        if like != self._signature:
-            self.fail(EngineRefused(_differing(self._signature, like)), "refused")
+            self._answers = tuple(
+                [np.empty((self.size, *shape), dtype) for shape, dtype in row_signature]
+            )
+            self._missing, self._signature = self.size, row_signature
+        if row_signature != self._signature:
+            self.fail(EngineRefused(_mismatch(self._signature, row_signature)), "refused")
             return
-        contiguous = places[-1] - places[0] == len(places) - 1
-        where = slice(places[0], places[-1] + 1) if contiguous else places
+        contiguous = queued_rows[-1] - queued_rows[0] == len(queued_rows) - 1
+        where = slice(queued_rows[0], queued_rows[-1] + 1) if contiguous else queued_rows
         for whole, answer in zip(self._answers, answers, strict=True):
             whole[where] = answer
-        self._missing -= len(places)
+        self._missing -= len(queued_rows)
         if self._missing == 0:
             self.finish(self._answers)
 
-    def _over(self, reason: Drop | None) -> None:
-        self._leave(self, reason)
+    def _end(self, reason: Drop | None) -> None:
+        self._on_end(self, reason)
         self.rows = ()
         self._answers = None
 
@@ -108,7 +110,7 @@ def signature(answers: Arrays) -> Signature:
     return [(answer.shape[1:], answer.dtype) for answer in answers]
 
 
-def _differing(one: Signature, other: Signature) -> str:
+def _mismatch(one: Signature, other: Signature) -> str:
     """Why answers that look so unlike cannot be one request's."""
     written = [
         ", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)
@@ -119,24 +121,24 @@ def _differing(one: Signature, other: Signature) -> str:
     )
 
 
-Place = tuple[int, int, Job]
+QueuedRow = tuple[int, int, Job]
 """A waiting row: its tag (lower runs first), its number among all rows ever, its request."""
 
 
 class Batch:
     """Rows that run together; each request's lie side by side, in order."""
 
-    __slots__ = ("_parts", "_places", "padded_tokens", "queue_seconds", "rows", "tokens")
+    __slots__ = ("_parts", "_queued_rows", "padded_tokens", "queue_seconds", "rows", "tokens")
 
-    def __init__(self, places: Sequence[Place], *, longest: int, now: float) -> None:
-        """`places` by number; `longest`: what rows are padded to; `now`: the time at which they
+    def __init__(self, queued_rows: Sequence[QueuedRow], *, longest: int, now: float) -> None:
+        """`queued_rows` by number; `longest`: what rows are padded to; `now`: the time at which they
         leave the queue.
         """
-        self._places = places
-        self.rows: list[Any] = [job.rows[number - job.base] for _, number, job in places]
+        self._queued_rows = queued_rows
+        self.rows: list[Any] = [job.rows[number - job.base] for _, number, job in queued_rows]
         self.tokens = sum(map(len, self.rows))
-        self.padded_tokens = max(1, longest) * len(places)
-        self._parts = _parts(places)
+        self.padded_tokens = max(1, longest) * len(queued_rows)
+        self._parts = _parts(queued_rows)
         self.queue_seconds = now - self._parts[0][0].submitted_at
         for job, start, stop in self._parts:
             job.queued -= stop - start
@@ -148,52 +150,58 @@ class Batch:
 
     def deliver(self, answers: Arrays) -> None:
         """Hands every request its rows' answers: a view of them where the whole request is here."""
-        like = signature(answers)
+        row_signature = signature(answers)
         for job, start, stop in self._parts:
             if not job.done():
                 own = tuple([answer[start:stop] for answer in answers])
                 if stop - start == job.size:
                     job.finish(own)
                 else:
-                    job.put([place[1] - job.base for place in self._places[start:stop]], own, like)
+                    job.put(
+                        [place[1] - job.base for place in self._queued_rows[start:stop]],
+                        own,
+                        row_signature,
+                    )
 
-    def alone(self) -> list[Alone]:
+    def request_parts(self) -> list[RequestPart]:
         """The batch request by request."""
         return [
-            Alone(job, self._places[start:stop], self.rows[start:stop])
+            RequestPart(job, self._queued_rows[start:stop], self.rows[start:stop])
             for job, start, stop in self._parts
         ]
 
 
-class Alone:
+class RequestPart:
     """The rows of one request out of a batch that failed."""
 
-    __slots__ = ("_places", "job", "rows")
+    __slots__ = ("_queued_rows", "job", "rows")
 
-    def __init__(self, job: Job, places: Sequence[Place], rows: Sequence[Any]) -> None:
+    def __init__(self, job: Job, queued_rows: Sequence[QueuedRow], rows: Sequence[Any]) -> None:
         self.job = job
-        self._places = places
+        self._queued_rows = queued_rows
         self.rows = rows
 
     def deliver(self, answers: Arrays) -> None:
         """Hands the request these rows' answers, unless it is over."""
         if self.job.done():
             return
-        if len(self._places) == self.job.size:
+        if len(self._queued_rows) == self.job.size:
             self.job.finish(answers)
         else:
             self.job.put(
-                [place[1] - self.job.base for place in self._places], answers, signature(answers)
+                [place[1] - self.job.base for place in self._queued_rows],
+                answers,
+                signature(answers),
             )
 
 
-def _parts(places: Sequence[Place]) -> list[tuple[Job, int, int]]:
+def _parts(queued_rows: Sequence[QueuedRow]) -> list[tuple[Job, int, int]]:
     """Each request with the first and the end of its rows."""
     parts: list[tuple[Job, int, int]] = []
-    start, job = 0, places[0][2]
-    for position, place in enumerate(places):
+    start, job = 0, queued_rows[0][2]
+    for position, place in enumerate(queued_rows):
         if place[2] is not job:
             parts.append((job, start, position))
             start, job = position, place[2]
-    parts.append((job, start, len(places)))
+    parts.append((job, start, len(queued_rows)))
     return parts

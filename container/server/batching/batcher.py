@@ -16,25 +16,25 @@ from container.server.batching.batch import Batch, Job
 from container.server.batching.failures import (
     BROKEN,
     CLOSED,
-    Blamed,
-    Isolation,
-    hung,
-    is_shortage,
-    obstacle,
-    refusal,
+    FailedRequest,
+    FaultIsolation,
+    admission_refusal,
+    engine_refusal,
+    hang_fault,
+    is_memory_shortage,
 )
 from container.server.batching.fair_queue import FairQueue, Head
 from container.server.batching.selection import (
+    BatchLimits,
     Pick,
-    Room,
-    choice,
-    least_reach,
-    reach_rows,
+    least_window,
     row_edges,
+    select_rows,
     total_rows,
+    window_rows,
 )
-from container.server.batching.slots import Landed, Outcome, Slots, Thread, runs_inline
-from container.server.batching.timers import Deadlines, Watch
+from container.server.batching.slots import Outcome, RunEnded, Slots, Thread, runs_inline
+from container.server.batching.timers import Deadlines, Watchdog
 from container.server.engines.engine import Costs, Engine, LinearCosts
 from container.server.observers import BatchObserver, Drop, NullBatchObserver
 from container.server.types import (
@@ -46,7 +46,7 @@ from container.server.types import (
     Unavailable,
 )
 
-USUAL_LENGTH = 16
+TYPICAL_LENGTH = 16
 """Tokens of a short text."""
 
 
@@ -94,25 +94,29 @@ class Batcher:
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
         self._observer: BatchObserver = NullBatchObserver() if observer is None else observer
-        self._room = Room(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
+        self._batch_limits = BatchLimits(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
         longest = (
             limits.max_tokens // engine.max_rows
             if engine.sequence_buckets is None
             else engine.sequence_buckets[-1]
         )
         self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
-        usual = USUAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
-        self._least_reach = least_reach(self._costs, max_rows=engine.max_rows, length=usual)
-        self._queue = FairQueue(room=self._room, buckets=engine.sequence_buckets, kind=kind)
+        usual = TYPICAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
+        self._least_window = least_window(self._costs, max_rows=engine.max_rows, length=usual)
+        self._queue = FairQueue(
+            limits=self._batch_limits, buckets=engine.sequence_buckets, kind=kind
+        )
         self._deadlines = Deadlines(self._deadline_passed)
         self._clock = clock
         self._slots = Slots(engine, threads)
-        self._watch = Watch(self._slots.under_way, seconds=limits.run_seconds, hangs=self._hangs)
-        self._may_hold = engine.slots == 1
+        self._watchdog = Watchdog(
+            self._slots.under_way, seconds=limits.run_seconds, on_hang=self._engine_hangs
+        )
+        self._may_prefetch = engine.slots == 1
         self._inline_rows = engine.inline_rows
-        self._in_hand = False
+        self._prefetched = False
         self._dispatching = False
-        self._look_from: float = math.inf
+        self._prefetch_from_rows: float = math.inf
         """Rows that must wait before another look whether they make a full batch; infinite while
         one is in hand.
         """
@@ -147,12 +151,14 @@ class Batcher:
             or not 0 < size <= self._limits.queue_rows - self._queue.live
         ):
             raise self._refusal(size)
-        job = Job(rows, self._rows_ever, now, self._left, loop)
+        job = Job(rows, self._rows_ever, now, self._request_ended, loop)
         self._rows_ever += size
         self._queue.add(job)
         if deadline is not None:
             self._deadlines.add(deadline, job)
-        if not self._dispatching and (self._slots.idle or self._queue.live >= self._look_from):
+        if not self._dispatching and (
+            self._slots.idle or self._queue.live >= self._prefetch_from_rows
+        ):
             # At the end of this turn of the loop: what came in the same turn shares a batch.
             self._dispatching = True
             loop.call_soon(self._dispatch)
@@ -176,7 +182,7 @@ class Batcher:
         self.closed = True
         self._refuse_waiting(CLOSED, "closing")
         self._deadlines.close()
-        self._watch.close()
+        self._watchdog.close()
         self._slots.close()
 
     def _refusal(self, rows: int) -> RequestFault:
@@ -184,16 +190,16 @@ class Batcher:
         if not rows:
             return RequestFault("The request holds no rows; send one at least.")
         waiting, most = self._queue.live, self._limits.queue_rows
-        reason, fault = obstacle(
+        reason, fault = admission_refusal(
             rows, waiting=waiting, most=most, broken=self.broken, closed=self.closed
         )
         self._observer.dropped(reason=reason, rows=rows)
         return fault
 
-    def _left(self, job: Job, reason: Drop | None) -> None:
+    def _request_ended(self, job: Job, reason: Drop | None) -> None:
         """A request is over, however it ended: it keeps no place in the queue."""
         if job.queued:
-            self._queue.leave(job)
+            self._queue.remove(job)
         self._deadlines.forget(job)
         if reason is None:
             self._observer.request_over(queue_seconds=job.left_at - job.submitted_at)
@@ -215,46 +221,55 @@ class Batcher:
         while self._slots.idle and self._queue.live:
             head = self._queue.head()
             self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
-        self._look_from = math.inf
+        self._prefetch_from_rows = math.inf
         # This may be the second look in one turn: a batch landed before what came with it was
         # looked at.
-        if self._may_hold and not (self._slots.idle or self._in_hand):
-            self._hold()
+        if self._may_prefetch and not (self._slots.idle or self._prefetched):
+            self._prefetch()
 
-    def _hold(self) -> None:
+    def _prefetch(self) -> None:
         """Sends the next batch after the running one, if it is full, or no newcomer could be within
         its reach.
         """
         if not self._queue.live:
-            self._look_from = 1
+            self._prefetch_from_rows = 1
             return
         head = self._queue.head()
-        picks = self._picks(head, self._room)
-        missing = self._room.rows(picks[-1].length) - total_rows(picks)
-        if missing and self._queue.live < self._least_reach:
-            self._look_from = self._queue.live + max(missing, self._room.max_rows // 4)
+        picks = self._picks(head, self._batch_limits)
+        missing = self._batch_limits.rows(picks[-1].length) - total_rows(picks)
+        if missing and self._queue.live < self._least_window:
+            self._prefetch_from_rows = self._queue.live + max(
+                missing, self._batch_limits.max_rows // 4
+            )
         else:
-            self._in_hand = True
+            self._prefetched = True
             self._start(self._batch(head, picks), 0)
 
     def _shared(self, head: Head) -> list[Pick]:
         """The head's batch, or its part where that, spread over the idle slots, is faster than one
         slot.
         """
-        picks = self._picks(head, self._room)
+        picks = self._picks(head, self._batch_limits)
         rows, longest = total_rows(picks), picks[-1].length
         share = -(-self._queue.live // len(self._slots.idle))
         if share >= rows or self._costs.seconds(share, longest) >= self._costs.seconds(
             rows, longest
         ):
             return picks
-        return self._picks(head, Room(max_rows=share, max_tokens=self._room.max_tokens))
+        return self._picks(
+            head, BatchLimits(max_rows=share, max_tokens=self._batch_limits.max_tokens)
+        )
 
-    def _picks(self, head: Head, room: Room) -> list[Pick]:
-        reach = reach_rows(self._least_reach, self._queue.live)
-        count = partial(self._queue.count, head.shelf, before=head.place[1] + reach)
-        return choice(
-            head.shelf.lengths, head.at, count, room=room, costs=self._costs, edges=self._edges
+    def _picks(self, head: Head, limits: BatchLimits) -> list[Pick]:
+        window = window_rows(self._least_window, self._queue.live)
+        count = partial(self._queue.count, head.queues, before=head.place[1] + window)
+        return select_rows(
+            head.queues.lengths,
+            head.head_at,
+            count,
+            limits=limits,
+            costs=self._costs,
+            edges=self._edges,
         )
 
     def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
@@ -262,7 +277,7 @@ class Batcher:
 
     def _start(self, batch: Batch, slot: int) -> None:
         if not self._runs_inline(batch):
-            self._run(slot, batch.rows, partial(self._landed, batch, slot), batch.is_over)
+            self._run(slot, batch.rows, partial(self._run_ended, batch, slot), batch.is_over)
             return
         outcome, seconds = self._slots.run_inline(slot, batch.rows)
         if isinstance(outcome, Exception):
@@ -274,21 +289,21 @@ class Batcher:
                 self._wake_drainers()
 
     def _run(
-        self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]
+        self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
     ) -> None:
-        self._slots.run(slot, rows, landed, over)
-        if self._watch.resting:
-            self._watch.begin()
+        self._slots.run(slot, rows, ended, over)
+        if self._watchdog.is_resting:
+            self._watchdog.start()
 
     def _runs_inline(self, batch: Batch) -> bool:
         rows = len(batch.rows)
-        if rows > self._inline_rows or self._in_hand:
+        if rows > self._inline_rows or self._prefetched:
             return False
         seconds = self._costs.seconds(rows, batch.padded_tokens // rows)
-        alone = not self._queue.live and len(self._slots.idle) == self._slots.count - 1
-        return runs_inline(seconds, alone=alone)
+        request_parts = not self._queue.live and len(self._slots.idle) == self._slots.count - 1
+        return runs_inline(seconds, request_parts=request_parts)
 
-    def _landed(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
+    def _run_ended(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
         """Back on the event loop: the next batch leaves, then the answers go home."""
         if isinstance(outcome, Exception):
             self._isolate(batch, slot, outcome)
@@ -309,8 +324,8 @@ class Batcher:
 
     def _free(self, slot: int) -> None:
         """A slot is done with a batch: it turns to the one in hand, or is idle."""
-        if self._in_hand:
-            self._in_hand = False
+        if self._prefetched:
+            self._prefetched = False
         else:
             self._slots.free(slot)
         self._dispatch()
@@ -325,36 +340,38 @@ class Batcher:
 
     def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
         self._failed(fault, len(batch.rows))
-        blame = partial(self._blame, slot)
+        end_isolation = partial(self._end_isolation, slot)
         if self.broken:
-            blame([(part.job, fault) for part in batch.alone()], None)
+            end_isolation([(part.job, fault) for part in batch.request_parts()], None)
         else:
             run = partial(self._run, slot)
-            Isolation(
-                batch, fault, run=run, probe=self._probe, failed=self._failed, over=blame
+            FaultIsolation(
+                batch, fault, run=run, probe=self._probe, failed=self._failed, over=end_isolation
             ).proceed()
 
     def _failed(self, fault: Exception, rows: int) -> None:
         self._observer.engine_failed(fault=fault, rows=rows)
 
-    def _blame(self, slot: int, blamed: Sequence[Blamed], probed: Exception | None) -> None:
+    def _end_isolation(
+        self, slot: int, failed_requests: Sequence[FailedRequest], probed: Exception | None
+    ) -> None:
         """Ends the requests that failed alone; when the engine is broken, all that wait too."""
         # Memory that other models have is no fault of this engine: it may be there again when they
         # are gone.
         self.broken = self.broken or not (
-            probed is None or (self._shortage is OutOfMemory and is_shortage(probed))
+            probed is None or (self._shortage is OutOfMemory and is_memory_shortage(probed))
         )
-        for job, fault in blamed:
-            reason, told = refusal(fault, broken=self.broken, shortage=self._shortage)
-            job.fail(told, reason)
+        for job, fault in failed_requests:
+            reason, listed = engine_refusal(fault, broken=self.broken, shortage=self._shortage)
+            job.fail(listed, reason)
         if self.broken:
             self._refuse_waiting(BROKEN, "broken")
         self._free(slot)
 
-    def _hangs(self) -> None:
+    def _engine_hangs(self) -> None:
         """A slot does not come back: no request is sent after it."""
         self.broken = self._hung = True
-        self._failed(hung(self._limits.run_seconds), 0)
+        self._failed(hang_fault(self._limits.run_seconds), 0)
         self._refuse_waiting(BROKEN, "broken")
         self._wake_drainers()
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from container.server.batching.batch import Alone, Batch, Job
-from container.server.batching.slots import Landed, Outcome
+from container.server.batching.batch import Batch, Job, RequestPart
+from container.server.batching.slots import Outcome, RunEnded
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.observers import Drop
 from container.server.types import (
@@ -28,7 +28,7 @@ REFUSED = "The engine cannot run this request; others are not affected."
 SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
 
 
-def obstacle(
+def admission_refusal(
     rows: int, *, waiting: int, most: int, broken: bool, closed: bool
 ) -> tuple[Drop, RequestFault]:
     """What keeps a request of so many rows out of a queue where `waiting` of at most `most` rows
@@ -48,7 +48,7 @@ def obstacle(
     return "deadline", DeadlinePassed(LATE)
 
 
-def refusal(
+def engine_refusal(
     fault: Exception, *, broken: bool, shortage: type[MemoryShort | OutOfMemory]
 ) -> tuple[Drop, RequestFault]:
     """What a request hears that the engine fails on, alone or, where it is broken, like on all
@@ -56,28 +56,28 @@ def refusal(
     """
     if broken:
         return "broken", Unavailable(BROKEN)
-    if is_shortage(fault):
+    if is_memory_shortage(fault):
         return "memory", shortage(SHORT)
     return "refused", EngineRefused(REFUSED)
 
 
-def is_shortage(fault: Exception) -> bool:
+def is_memory_shortage(fault: Exception) -> bool:
     """Whether an engine failed for lack of memory."""
     return isinstance(fault, EngineOutOfMemory | MemoryError)
 
 
-def hung(seconds: float) -> TimeoutError:
+def hang_fault(seconds: float) -> TimeoutError:
     """What the log hears of an engine that does not come back."""
     return TimeoutError(
         f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits to be replaced."
     )
 
 
-Blamed = tuple[Job, Exception]
+FailedRequest = tuple[Job, Exception]
 """A request that failed alone, and how."""
 
 
-class Isolation:
+class FaultIsolation:
     """Finds out who is to blame; while it lasts, it has the slot on which the batch failed."""
 
     def __init__(
@@ -85,21 +85,21 @@ class Isolation:
         batch: Batch,
         fault: Exception,
         *,
-        run: Callable[[Sequence[Any], Landed, Callable[[], bool]], None],
+        run: Callable[[Sequence[Any], RunEnded, Callable[[], bool]], None],
         probe: Sequence[Any],
         failed: Callable[[Exception, int], None],
-        over: Callable[[Sequence[Blamed], Exception | None], None],
+        over: Callable[[Sequence[FailedRequest], Exception | None], None],
     ) -> None:
         """`fault` is the batch's; `failed` is called for every failure on the way, with its rows.
 
         `over` is called once, at the end, with the requests that failed alone, and the probe's
         fault, if it failed too.
         """
-        alone = batch.alone()
-        self._run, self._probe, self._failed, self._over = run, probe, failed, over
-        self._to_run = alone[::-1] if len(alone) > 1 else []
-        self._blamed: list[Blamed] = (
-            [(part.job, fault) for part in alone] if len(alone) == 1 else []
+        request_parts = batch.request_parts()
+        self._run, self._probe, self._failed, self._end = run, probe, failed, over
+        self._to_run = request_parts[::-1] if len(request_parts) > 1 else []
+        self._failed_requests: list[FailedRequest] = (
+            [(part.job, fault) for part in request_parts] if len(request_parts) == 1 else []
         )
         self._answered = False
 
@@ -110,14 +110,14 @@ class Isolation:
             if not part.job.done():
                 self._run(part.rows, partial(self._ran, part), part.job.done)
                 return
-        if self._blamed and not self._answered:
+        if self._failed_requests and not self._answered:
             self._run(self._probe, self._probed, bool)
         else:
-            self._over(self._blamed, None)
+            self._end(self._failed_requests, None)
 
-    def _ran(self, part: Alone, outcome: Outcome, _: float) -> None:
+    def _ran(self, part: RequestPart, outcome: Outcome, _: float) -> None:
         if isinstance(outcome, Exception):
-            self._blamed.append((part.job, outcome))
+            self._failed_requests.append((part.job, outcome))
             self._failed(outcome, len(part.rows))
         elif outcome is not None:
             self._answered = True
@@ -128,4 +128,4 @@ class Isolation:
         fault = outcome if isinstance(outcome, Exception) else None
         if fault is not None:
             self._failed(fault, len(self._probe))
-        self._over(self._blamed, fault)
+        self._end(self._failed_requests, fault)

@@ -19,8 +19,8 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from container.server.batching.batch import Job, Place
-from container.server.batching.selection import Pick, Room
+from container.server.batching.batch import Job, QueuedRow
+from container.server.batching.selection import BatchLimits, Pick
 
 UNIT = 4
 """Virtual time of one batchful: newcomers are told apart by so many steps of it."""
@@ -30,9 +30,9 @@ _second = itemgetter(1)
 class Head(NamedTuple):
     """Where the row is whose turn it is: the first of its lane."""
 
-    shelf: Shelf
-    at: int
-    place: Place
+    queues: LengthQueues
+    head_at: int
+    place: QueuedRow
 
 
 class FairQueue:
@@ -44,18 +44,18 @@ class FairQueue:
     def __init__(
         self,
         *,
-        room: Room,
+        limits: BatchLimits,
         buckets: Sequence[int] | None = None,
         kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
         """`buckets`: lengths that rows are padded to, ascending; `kind`: only rows of one kind
         share a batch.
         """
-        self._room = room
+        self._batch_limits = limits
         self._kind = kind
         self._padded = () if buckets is None else _padded_lengths(buckets)
-        self._shelves: dict[Hashable, Shelf] = {}
-        self._fronts: list[Front] = []
+        self._kinds: dict[Hashable, LengthQueues] = {}
+        self._heads: list[QueueHead] = []
         """A heap that holds the first row of every lane: whose turn it is takes no look at all
         lanes, which are many of tensors.
 
@@ -71,19 +71,19 @@ class FairQueue:
     def add(self, job: Job) -> None:
         """Queues all rows of a new request, numbered from its `base`."""
         self.live += job.size
-        padded, known = self._padded, len(self._padded)
+        pad_rows, known = self._padded, len(self._padded)
         if job.size == 1 and self._kind is None:  # what the lines below do, in a third of the time
             length = len(job.rows[0])
             place = (self._virtual_time, job.base, job)
-            self._shelf(None).add(padded[length] if length < known else length, place)
+            self._queues_of(None).add(pad_rows[length] if length < known else length, place)
             return
-        lengths = [padded[length] if length < known else length for length in map(len, job.rows)]
+        lengths = [pad_rows[length] if length < known else length for length in map(len, job.rows)]
         if self._kind is None:
-            self._shelf(None).extend(lengths, self._tags(lengths), job)
+            self._queues_of(None).extend(lengths, self._tags(lengths), job)
         else:
             self._add_by_kind(self._kind, lengths, self._tags(lengths), job)
 
-    def leave(self, job: Job) -> None:
+    def remove(self, job: Job) -> None:
         """A request that is over frees what it holds of the queue."""
         self.live -= job.queued
         self.dead += job.queued
@@ -94,50 +94,62 @@ class FairQueue:
     def head(self) -> Head:
         """The row whose turn it is. Raises IndexError when none waits."""
         while True:
-            _, number, length, shelf = self._fronts[0]
-            lane = shelf.lanes.get(length)
-            if lane is not None and lane[0][1] == number:
-                if not lane[0][2].done():
+            _, number, length, queues = self._heads[0]
+            rows_waiting = queues.queues.get(length)
+            if rows_waiting is not None and rows_waiting[0][1] == number:
+                if not rows_waiting[0][2].done():
                     break
-                self._drop_dead(shelf, length)
-            heappop(self._fronts)
+                self._drop_dead(queues, length)
+            heappop(self._heads)
         if self.dead:
-            for each in list(shelf.lengths):
-                self._drop_dead(shelf, each)
-        return Head(shelf, bisect_left(shelf.lengths, length), lane[0])
+            for each in list(queues.lengths):
+                self._drop_dead(queues, each)
+        return Head(queues, bisect_left(queues.lengths, length), rows_waiting[0])
 
-    def count(self, shelf: Shelf, length: int, before: float = math.inf) -> int:
+    def count(self, queues: LengthQueues, length: int, before: float = math.inf) -> int:
         """A lane's first rows that are numbered below `before`; counting stops at a full batch, and
         they all wait.
         """
-        lane = shelf.lanes[length]
-        rows = self._living(lane) if self.dead else min(len(lane), self._room.max_rows)
-        if not rows or lane[rows - 1][1] < before:
+        rows_waiting = queues.queues[length]
+        rows = (
+            self._living_rows(rows_waiting)
+            if self.dead
+            else min(len(rows_waiting), self._batch_limits.max_rows)
+        )
+        if not rows or rows_waiting[rows - 1][1] < before:
             return rows
-        return next((at for at, place in enumerate(lane[:rows]) if place[1] >= before), rows)
+        return next(
+            (head_at for head_at, place in enumerate(rows_waiting[:rows]) if place[1] >= before),
+            rows,
+        )
 
-    def take(self, head: Head, picks: Sequence[Pick]) -> list[Place]:
+    def take(self, head: Head, picks: Sequence[Pick]) -> list[QueuedRow]:
         """Takes rows that were counted out of the queue: each request's together, in order."""
-        places: list[Place] = []
+        queued_rows: list[QueuedRow] = []
         for length, rows in picks:
-            places += head.shelf.lanes[length][:rows]
-            self._cut(head.shelf, length, rows)
+            queued_rows += head.queues.queues[length][:rows]
+            self._cut(head.queues, length, rows)
         self._virtual_time = max(
             head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1)
         )
-        self.live -= len(places)
-        places.sort(key=_second)
-        return places
+        self.live -= len(queued_rows)
+        queued_rows.sort(key=_second)
+        return queued_rows
 
     def jobs(self) -> set[Job]:
         """Every request that has a row in the queue."""
-        return {job for lane in self._lanes() for _, _, job in lane if not job.done()}
+        return {
+            job
+            for rows_waiting in self._all_queues()
+            for _, _, job in rows_waiting
+            if not job.done()
+        }
 
-    def _shelf(self, kind: Hashable) -> Shelf:
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = Shelf(kind, self._fronts)
-        return shelf
+    def _queues_of(self, kind: Hashable) -> LengthQueues:
+        queues = self._kinds.get(kind)
+        if queues is None:
+            queues = self._kinds[kind] = LengthQueues(kind, self._heads)
+        return queues
 
     def _add_by_kind(
         self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job
@@ -145,56 +157,60 @@ class FairQueue:
         for number, (row, length, tag) in enumerate(
             zip(job.rows, lengths, tags, strict=True), job.base
         ):
-            self._shelf(kind(row)).add(length, (tag, number, job))
+            self._queues_of(kind(row)).add(length, (tag, number, job))
 
     def _tags(self, lengths: Sequence[int]) -> list[int]:
         """A tag per row: one unit more for every batch that the request's rows fill."""
-        if len(lengths) <= self._room.rows(max(lengths)):
+        if len(lengths) <= self._batch_limits.rows(max(lengths)):
             return [self._virtual_time] * len(lengths)
         tags: list[int] = []
         tag, rows, longest = self._virtual_time, 0, 0
         for length in lengths:
             longest = max(longest, length)
-            if rows == self._room.rows(longest):
+            if rows == self._batch_limits.rows(longest):
                 tag, rows, longest = tag + UNIT, 0, length
             rows += 1
             tags.append(tag)
         return tags
 
-    def _living(self, lane: list[Place]) -> int:
+    def _living_rows(self, rows_waiting: list[QueuedRow]) -> int:
         """Sweeps the lane's front until a full batch of living rows leads it; how many do."""
-        living: list[Place] = []
+        living: list[QueuedRow] = []
         seen = 0
-        while seen < len(lane) and len(living) < self._room.max_rows:
-            if not lane[seen][2].done():
-                living.append(lane[seen])
+        while seen < len(rows_waiting) and len(living) < self._batch_limits.max_rows:
+            if not rows_waiting[seen][2].done():
+                living.append(rows_waiting[seen])
             seen += 1
         self.dead -= seen - len(living)
-        lane[:seen] = living
+        rows_waiting[:seen] = living
         return len(living)
 
-    def _drop_dead(self, shelf: Shelf, length: int) -> None:
+    def _drop_dead(self, queues: LengthQueues, length: int) -> None:
         """Sweeps the front of a lane."""
-        rows = shelf.dead_first(length)
+        rows = queues.dead_rows(length)
         if rows:
             self.dead -= rows
-            self._cut(shelf, length, rows)
+            self._cut(queues, length, rows)
 
-    def _cut(self, shelf: Shelf, length: int, rows: int) -> None:
-        shelf.cut(length, rows)
-        if not shelf.lanes:
-            del self._shelves[shelf.kind]
+    def _cut(self, queues: LengthQueues, length: int, rows: int) -> None:
+        queues.cut(length, rows)
+        if not queues.queues:
+            del self._kinds[queues.kind]
 
     def _sweep(self) -> None:
-        for shelf in self._shelves.values():
-            shelf.sweep()
-        self._shelves = {kind: shelf for kind, shelf in self._shelves.items() if shelf.lanes}
+        for queues in self._kinds.values():
+            queues.sweep()
+        self._kinds = {kind: queues for kind, queues in self._kinds.items() if queues.queues}
         self.dead = 0
-        self._fronts[:] = [front for shelf in self._shelves.values() for front in shelf.fronts()]
-        heapify(self._fronts)
+        self._heads[:] = [front for queues in self._kinds.values() for front in queues.heads()]
+        heapify(self._heads)
 
-    def _lanes(self) -> Iterator[list[Place]]:
-        return (lane for shelf in self._shelves.values() for lane in shelf.lanes.values())
+    def _all_queues(self) -> Iterator[list[QueuedRow]]:
+        return (
+            rows_waiting
+            for queues in self._kinds.values()
+            for rows_waiting in queues.queues.values()
+        )
 
 
 def _padded_lengths(buckets: Sequence[int]) -> tuple[int, ...]:
@@ -202,73 +218,81 @@ def _padded_lengths(buckets: Sequence[int]) -> tuple[int, ...]:
     return tuple(buckets[bisect_left(buckets, length)] for length in range(buckets[-1] + 1))
 
 
-Front = tuple[int, int, int, "Shelf"]
+QueueHead = tuple[int, int, int, "LengthQueues"]
 """Where the first row of a lane is or was: its tag, its number, the lane's length, the shelf."""
 
 
-class Shelf:
+class LengthQueues:
     """A lane per length; a lane is ordered by turn and never empty."""
 
-    __slots__ = ("_fronts", "kind", "lanes", "lengths")
+    __slots__ = ("_heads", "kind", "lengths", "queues")
 
-    def __init__(self, kind: Hashable, fronts: list[Front]) -> None:
-        """`fronts`: a heap that hears of every row that becomes the first of its lane, and of none
+    def __init__(self, kind: Hashable, heads: list[QueueHead]) -> None:
+        """`heads`: a heap that hears of every row that becomes the first of its lane, and of none
         that ceases to be.
         """
         self.kind = kind
-        self._fronts = fronts
-        self.lanes: dict[int, list[Place]] = {}
+        self._heads = heads
+        self.queues: dict[int, list[QueuedRow]] = {}
         self.lengths: list[int] = []
 
-    def add(self, length: int, place: Place) -> None:
+    def add(self, length: int, place: QueuedRow) -> None:
         """Puts a row, numbered above all others, behind those whose turn comes first."""
-        lane = self.lanes.get(length)
-        if lane is None:
-            self.lanes[length] = [place]
+        rows_waiting = self.queues.get(length)
+        if rows_waiting is None:
+            self.queues[length] = [place]
             insort(self.lengths, length)
-            heappush(self._fronts, (place[0], place[1], length, self))
-        elif lane[-1][0] <= place[0]:
-            lane.append(place)
+            heappush(self._heads, (place[0], place[1], length, self))
+        elif rows_waiting[-1][0] <= place[0]:
+            rows_waiting.append(place)
         else:
-            insort(lane, place)
-            if lane[0] is place:
-                heappush(self._fronts, (place[0], place[1], length, self))
+            insort(rows_waiting, place)
+            if rows_waiting[0] is place:
+                heappush(self._heads, (place[0], place[1], length, self))
 
     def extend(self, lengths: Sequence[int], tags: Sequence[int], job: Job) -> None:
         """Adds a request's rows, numbered from its `base`."""
-        lanes, number = self.lanes, job.base
+        queues, number = self.queues, job.base
         for length, tag in zip(lengths, tags, strict=True):
-            lane = lanes.get(length)
-            if lane is not None and lane[-1][0] <= tag:
-                lane.append((tag, number, job))
+            rows_waiting = queues.get(length)
+            if rows_waiting is not None and rows_waiting[-1][0] <= tag:
+                rows_waiting.append((tag, number, job))
             else:
                 self.add(length, (tag, number, job))
             number += 1
 
     def cut(self, length: int, rows: int) -> None:
         """Drops a lane's first rows, and a lane of which nothing is left."""
-        lane = self.lanes[length]
-        del lane[:rows]
-        if lane:
-            heappush(self._fronts, (lane[0][0], lane[0][1], length, self))
+        rows_waiting = self.queues[length]
+        del rows_waiting[:rows]
+        if rows_waiting:
+            heappush(self._heads, (rows_waiting[0][0], rows_waiting[0][1], length, self))
         else:
-            del self.lanes[length]
+            del self.queues[length]
             del self.lengths[bisect_left(self.lengths, length)]
 
-    def dead_first(self, length: int) -> int:
+    def dead_rows(self, length: int) -> int:
         """How many rows at a lane's front are of requests that are over."""
-        lane = self.lanes[length]
-        return next((place for place, row in enumerate(lane) if not row[2].done()), len(lane))
+        rows_waiting = self.queues[length]
+        return next(
+            (place for place, row in enumerate(rows_waiting) if not row[2].done()),
+            len(rows_waiting),
+        )
 
     def sweep(self) -> None:
         """Drops every row of a request that is over; tells no front."""
-        self.lanes = {
-            length: [place for place in lane if not place[2].done()]
-            for length, lane in self.lanes.items()
+        self.queues = {
+            length: [place for place in rows_waiting if not place[2].done()]
+            for length, rows_waiting in self.queues.items()
         }
-        self.lanes = {length: lane for length, lane in self.lanes.items() if lane}
-        self.lengths = sorted(self.lanes)
+        self.queues = {
+            length: rows_waiting for length, rows_waiting in self.queues.items() if rows_waiting
+        }
+        self.lengths = sorted(self.queues)
 
-    def fronts(self) -> Iterator[Front]:
+    def heads(self) -> Iterator[QueueHead]:
         """The first row of every lane."""
-        return ((lane[0][0], lane[0][1], length, self) for length, lane in self.lanes.items())
+        return (
+            (rows_waiting[0][0], rows_waiting[0][1], length, self)
+            for length, rows_waiting in self.queues.items()
+        )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from container.server.engines.engine import Costs
 
-NEARLY, BATCHES_WITHIN_REACH, SHARE_WITHIN_REACH = 1.1, 4, 3
+NEARLY, BATCHES_IN_WINDOW, SHARE_IN_WINDOW = 1.1, 4, 3
 WEIGHED_APART = 8
 """So many lengths are weighed in every way; of more, neighbours that run sooner together are taken
 as one.
@@ -19,7 +19,7 @@ as one.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Room:
+class BatchLimits:
     """What one batch may hold; tokens count padding."""
 
     max_rows: int
@@ -37,12 +37,12 @@ class Pick(NamedTuple):
     rows: int
 
 
-def choice(
+def select_rows(
     lengths: Sequence[int],
     head: int,
     count: Callable[[int], int],
     *,
-    room: Room,
+    limits: BatchLimits,
     costs: Costs,
     edges: Sequence[int] = (),
 ) -> list[Pick]:
@@ -53,16 +53,16 @@ def choice(
     are the row counts after which the costs step up. Looks at about as many lengths as a batch has
     rows.
     """
-    full = room.rows(lengths[head])
+    full = limits.rows(lengths[head])
     waiting = count(lengths[head])
     if waiting >= full:
         return [Pick(lengths[head], full)]
-    picks, at = _window(lengths, head, waiting, count, room)
-    low, high = _stretch(picks, at, costs)
-    return _trimmed(picks[low:high], at - low, costs, edges)
+    picks, head_at = _window(lengths, head, waiting, count, limits)
+    low, high = _cheapest_run(picks, head_at, costs)
+    return _trim_to_bucket(picks[low:high], head_at - low, costs, edges)
 
 
-def least_reach(costs: Costs, *, max_rows: int, length: int) -> int:
+def least_window(costs: Costs, *, max_rows: int, length: int) -> int:
     """A few batches of as many rows as run nearly best: five on a CPU, where five run as well as
     thirty-two.
     """
@@ -72,10 +72,10 @@ def least_reach(costs: Costs, *, max_rows: int, length: int) -> int:
         for rows in range(1, max_rows + 1)
         if rows == max_rows or costs.seconds(rows, length) / rows <= least
     )
-    return BATCHES_WITHIN_REACH * enough
+    return BATCHES_IN_WINDOW * enough
 
 
-def reach_rows(least: int, waiting: int) -> int:
+def window_rows(least: int, waiting: int) -> int:
     """How much later a row may have come that runs before another: a third of the queue, or `least`
     of a short one.
 
@@ -84,7 +84,7 @@ def reach_rows(least: int, waiting: int) -> int:
     a third of the queue 482 rows/s and p99 / p50 1.27, half of it 486 and 1.36, all of it 507 and
     1.57, the oldest alone 460.
     """
-    return max(least, waiting // SHARE_WITHIN_REACH)
+    return max(least, waiting // SHARE_IN_WINDOW)
 
 
 def total_rows(picks: Sequence[Pick]) -> int:
@@ -106,7 +106,11 @@ def row_edges(costs: Costs, *, max_rows: int, longest: int) -> tuple[int, ...]:
 
 
 def _window(
-    lengths: Sequence[int], head: int, waiting: int, count: Callable[[int], int], room: Room
+    lengths: Sequence[int],
+    head: int,
+    waiting: int,
+    count: Callable[[int], int],
+    limits: BatchLimits,
 ) -> tuple[list[Pick], int]:
     """As many rows as fit, grown from the head's length towards the side that adds less padding;
     and the head's place.
@@ -116,28 +120,30 @@ def _window(
     low, high, rows = head - 1, head + 1, waiting
     while True:
         longest = above[-1].length
-        shorter = low >= 0 and rows < room.rows(longest)
-        longer = high < len(lengths) and rows < room.rows(lengths[high])
+        shorter = low >= 0 and rows < limits.rows(longest)
+        longer = high < len(lengths) and rows < limits.rows(lengths[high])
         if shorter and (not longer or longest - lengths[low] <= (lengths[high] - longest) * rows):
-            rows += _grown(below, lengths[low], min(count(lengths[low]), room.rows(longest) - rows))
+            rows += _add_pick(
+                below, lengths[low], min(count(lengths[low]), limits.rows(longest) - rows)
+            )
             low -= 1
         elif longer:
-            rows += _grown(
-                above, lengths[high], min(count(lengths[high]), room.rows(lengths[high]) - rows)
+            rows += _add_pick(
+                above, lengths[high], min(count(lengths[high]), limits.rows(lengths[high]) - rows)
             )
             high += 1
         else:
             return below[::-1] + above, len(below)
 
 
-def _grown(picks: list[Pick], length: int, rows: int) -> int:
+def _add_pick(picks: list[Pick], length: int, rows: int) -> int:
     """Adds a pick, unless no row of its length is within reach."""
     if rows:
         picks.append(Pick(length, rows))
     return rows
 
 
-def _stretch(picks: Sequence[Pick], at: int, costs: Costs) -> tuple[int, int]:
+def _cheapest_run(picks: Sequence[Pick], head_at: int, costs: Costs) -> tuple[int, int]:
     """The picks that run with the head's when the whole window runs in the least time, in as many
     batches as that takes.
     """
@@ -146,7 +152,7 @@ def _stretch(picks: Sequence[Pick], at: int, costs: Costs) -> tuple[int, int]:
         return 0, len(picks)
     high = len(blocks) - 1
     starts = _least_seconds(picks, blocks, costs)
-    while blocks[starts[high]][0] > at:
+    while blocks[starts[high]][0] > head_at:
         high = starts[high] - 1
     return blocks[starts[high]][0], blocks[high][1]
 
@@ -189,7 +195,9 @@ def _least_seconds(
     return starts
 
 
-def _trimmed(picks: list[Pick], at: int, costs: Costs, edges: Sequence[int]) -> list[Pick]:
+def _trim_to_bucket(
+    picks: list[Pick], head_at: int, costs: Costs, edges: Sequence[int]
+) -> list[Pick]:
     """Without the rows that would push the batch into the engine's next larger bucket, where
     running them apart costs less.
     """
@@ -199,15 +207,15 @@ def _trimmed(picks: list[Pick], at: int, costs: Costs, edges: Sequence[int]) -> 
         rows - edge, longest
     ) >= costs.seconds(rows, longest):
         return picks
-    return _without(picks, at, rows - edge)
+    return _drop_rows(picks, head_at, rows - edge)
 
 
-def _without(picks: list[Pick], at: int, excess: int) -> list[Pick]:
+def _drop_rows(picks: list[Pick], head_at: int, excess: int) -> list[Pick]:
     """The picks less so many rows: the longest go first, then the shortest, then the newest of the
     head's length.
     """
     kept = list(picks)
-    for place in [*range(len(picks) - 1, at, -1), *range(at), at]:
+    for place in [*range(len(picks) - 1, head_at, -1), *range(head_at), head_at]:
         cut = min(excess, kept[place].rows)
         kept[place] = Pick(kept[place].length, kept[place].rows - cut)
         excess -= cut

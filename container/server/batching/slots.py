@@ -68,11 +68,11 @@ class SlotThread:
             del work
 
 
-HOP_SECONDS = 50e-6
+THREAD_SWITCH_SECONDS = 50e-6
 """What the way to a slot's thread and back takes at the least: a batch that runs no longer runs on
 the event loop.
 """
-LONE_SECONDS = 5e-3
+IDLE_INLINE_SECONDS = 5e-3
 """How long the event loop may stand still for a batch beside which nothing waits and nothing runs.
 
 The way to a thread that has slept two milliseconds and back took a quarter of one on a host of an
@@ -80,18 +80,18 @@ H200.
 """
 
 
-def runs_inline(seconds: float, *, alone: bool) -> bool:
+def runs_inline(seconds: float, *, request_parts: bool) -> bool:
     """Whether a batch of so many seconds runs sooner there, and keeps nothing else waiting for
     long.
     """
-    return seconds <= HOP_SECONDS or (alone and seconds <= LONE_SECONDS)
+    return seconds <= THREAD_SWITCH_SECONDS or (request_parts and seconds <= IDLE_INLINE_SECONDS)
 
 
 Outcome = Arrays | Exception | None
 """What became of some rows: their answers, the engine's fault, or nothing, because nobody waited
 any more.
 """
-Landed = Callable[[Outcome, float], None]
+RunEnded = Callable[[Outcome, float], None]
 """Called on the event loop with what became of some rows, and the seconds that the engine had them.
 """
 
@@ -118,7 +118,9 @@ class Slots:
         """By busy slot: how many runs its thread has ended."""
         return {slot: self._ended[slot] for slot in range(self.count) if slot not in self.idle}
 
-    def run(self, slot: int, rows: Sequence[Any], landed: Landed, over: Callable[[], bool]) -> None:
+    def run(
+        self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
+    ) -> None:
         """Runs rows on a slot, after what runs there; `over` says, when it comes to that, whether
         nobody waits any more.
         """
@@ -126,24 +128,24 @@ class Slots:
         try:
             prepared = self._engine.prepare(rows)
         except Exception as fault:
-            loop.call_soon(landed, fault, 0.0)
+            loop.call_soon(ended, fault, 0.0)
         else:
             self._threads[slot].put(
-                partial(self._work, prepared, len(rows), slot, landed, over, loop)
+                partial(self._work, prepared, len(rows), slot, ended, over, loop)
             )
 
     def run_inline(self, slot: int, rows: Sequence[Any]) -> tuple[Arrays | Exception, float]:
         """Runs rows now, on the event loop's thread, in a slot whose own thread rests; what became
         of them, and the seconds.
         """
-        begin = perf_counter()
+        start = perf_counter()
         try:
             prepared = self._engine.prepare(rows)
-            begin = perf_counter()
+            start = perf_counter()
             outcome: Arrays | Exception = _checked(self._engine.run(prepared, slot), len(rows))
         except Exception as fault:
             outcome = fault
-        return outcome, perf_counter() - begin
+        return outcome, perf_counter() - start
 
     def free(self, slot: int) -> None:
         """Nothing runs there any more."""
@@ -163,12 +165,12 @@ class Slots:
         prepared: Any,
         rows: int,
         slot: int,
-        landed: Landed,
+        ended: RunEnded,
         over: Callable[[], bool],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """In the slot's thread."""
-        begin = perf_counter()
+        start = perf_counter()
         outcome: Outcome
         try:
             outcome = None if over() else _checked(self._engine.run(prepared, slot), rows)
@@ -176,7 +178,7 @@ class Slots:
             outcome = fault
         self._ended[slot] += 1
         try:
-            loop.call_soon_threadsafe(landed, outcome, perf_counter() - begin)
+            loop.call_soon_threadsafe(ended, outcome, perf_counter() - start)
         except (
             RuntimeError
         ):  # the event loop is closed: nobody waits any more, and nobody will free this slot

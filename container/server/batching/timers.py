@@ -21,7 +21,7 @@ class Deadlines:
         self._jobs: dict[int, Job] = {}
         self._heap: list[tuple[float, int]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = math.inf
+        self._timer_at = math.inf
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -33,7 +33,7 @@ class Deadlines:
         if len(self._heap) > 2 * len(self._jobs) + 64:
             self._heap = [entry for entry in self._heap if entry[1] in self._jobs]
             heapify(self._heap)
-        if deadline < self._rings_at:
+        if deadline < self._timer_at:
             self._arm()
 
     def forget(self, job: Job) -> None:
@@ -44,7 +44,7 @@ class Deadlines:
         """Takes the timer off the event loop."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._rings_at = None, math.inf
+        self._timer, self._timer_at = None, math.inf
 
     def _arm(self) -> None:
         """Sets the timer to the first deadline that still matters."""
@@ -52,10 +52,10 @@ class Deadlines:
         while self._heap and self._heap[0][1] not in self._jobs:
             heappop(self._heap)
         if self._heap:
-            self._rings_at = self._heap[0][0]
-            self._timer = asyncio.get_running_loop().call_at(self._rings_at, self._ring)
+            self._timer_at = self._heap[0][0]
+            self._timer = asyncio.get_running_loop().call_at(self._timer_at, self._expire)
 
-    def _ring(self) -> None:
+    def _expire(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._heap and self._heap[0][0] <= now:
             job = self._jobs.get(heappop(self._heap)[1])
@@ -64,13 +64,13 @@ class Deadlines:
         self._arm()
 
 
-SECOND_LOOK_SECONDS = 1.0
+GRACE_SECONDS = 1.0
 """A whole process may have stood still, and its timers ring first: a batch that is done has this
 long to say so.
 """
 
 
-class Watch:
+class Watchdog:
     """One timer while anything runs; a batch costs it nothing."""
 
     def __init__(
@@ -78,45 +78,45 @@ class Watch:
         under_way: Callable[[], Mapping[int, int]],
         *,
         seconds: float,
-        hangs: Callable[[], None],
+        on_hang: Callable[[], None],
     ) -> None:
         """`under_way`: by busy slot, how many runs it has ended; infinite seconds: nobody looks.
 
-        `hangs` is called once, when a run has lasted `seconds`, or up to twice as long.
+        `on_hang` is called once, when a run has lasted `seconds`, or up to twice as long.
         """
-        self._under_way, self._seconds, self._hangs = under_way, seconds, hangs
+        self._under_way, self._seconds, self._engine_hangs = under_way, seconds, on_hang
         self._seen: Mapping[int, int] = {}
-        self.resting = seconds < math.inf
-        """Whether `begin` is wanted."""
+        self.is_resting = seconds < math.inf
+        """Whether `start` is wanted."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Looks after a while, and again for as long as anything runs."""
-        self.resting, self._seen = False, self._under_way()
-        self._look_in(self._seconds, self._look)
+        self.is_resting, self._seen = False, self._under_way()
+        self._check_in(self._seconds, self._check)
 
     def close(self) -> None:
         """Takes the timer off the event loop for good."""
-        self.resting = False
+        self.is_resting = False
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_in(self, seconds: float, look: Callable[[], None]) -> None:
+    def _check_in(self, seconds: float, look: Callable[[], None]) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, look)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._under_way()
         if now.items() & self._seen.items():
-            self._look_in(SECOND_LOOK_SECONDS, self._look_again)
+            self._check_in(GRACE_SECONDS, self._check_again)
             return
         self._seen = now
         if now:
-            self._look_in(self._seconds, self._look)
+            self._check_in(self._seconds, self._check)
         else:
-            self.resting = True
+            self.is_resting = True
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         if self._under_way().items() & self._seen.items():
-            self._hangs()
+            self._engine_hangs()
         else:
-            self._look()
+            self._check()

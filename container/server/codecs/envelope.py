@@ -28,13 +28,13 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
 def opened(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
     """The document of a body, which has "inputs", and the bytes after it. Raises RequestFault."""
     header, tail = (body, b"") if content_type == JSON_TYPE else _split(body, content_type)
-    document = opened_document(header)
+    document = read_document(header)
     if "inputs" not in document:
         raise RequestFault('The request has no "inputs".')
     return document, tail
 
 
-def opened_document(header: bytes) -> dict[str, Any]:
+def read_document(header: bytes) -> dict[str, Any]:
     """The JSON object in a body or header. Raises RequestFault."""
     try:
         document = orjson.loads(header)
@@ -64,7 +64,7 @@ def timeout_seconds(document: Mapping[str, Any]) -> float | None:
     found = _parameters(document).get("timeout", 0)
     if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
         raise RequestFault(
-            f'"timeout" is {shown(found)}; it must be a whole number of microseconds, 0 being no limit.'
+            f'"timeout" is {excerpt(found)}; it must be a whole number of microseconds, 0 being no limit.'
         )
     return found / 1e6 if found else None
 
@@ -111,12 +111,12 @@ def binary_answer(document: Mapping[str, Any], tails: Sequence[bytes]) -> tuple[
     return b"".join((header, *tails)), f"{BINARY_TYPE};{_HEADER_SIZE}{len(header)}"
 
 
-def encoded_fault(sentence: str) -> bytes:
+def fault_document(sentence: str) -> bytes:
     """The body of every answer that is not one."""
     return json_bytes({"error": sentence})
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """A client's value, short enough for one sentence."""
     text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -167,7 +167,7 @@ def _place(output: Mapping[str, Any], names: Sequence[str]) -> int:
     if output.get("name") in names:
         return names.index(output["name"])
     gives = ", ".join(map(repr, names))
-    raise RequestFault(f"Unknown output {shown(output.get('name'))}; the model gives {gives}.")
+    raise RequestFault(f"Unknown output {excerpt(output.get('name'))}; the model gives {gives}.")
 
 
 def _is_binary(output: Mapping[str, Any], default: bool) -> bool:
@@ -180,5 +180,5 @@ def _boolean(parameters: Mapping[str, Any], name: str, *, default: bool) -> bool
     if found is None:
         return default
     if not isinstance(found, bool):
-        raise RequestFault(f'"{name}" is {shown(found)}; it must be true or false.')
+        raise RequestFault(f'"{name}" is {excerpt(found)}; it must be true or false.')
     return found

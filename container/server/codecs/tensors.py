@@ -13,10 +13,10 @@ import numpy as np
 from container.server.codecs.envelope import (
     JSON_TYPE,
     binary_answer,
+    excerpt,
     identity,
     json_bytes,
     opened,
-    shown,
     timeout_seconds,
     wanted_outputs,
 )
@@ -73,8 +73,8 @@ def decoded(body: bytes, content_type: str, signature: TensorSignature) -> Tenso
         record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)
     }
     if len(set(counts.values())) != 1:
-        told = ", ".join(f"{name!r} {count}" for name, count in counts.items())
-        raise RequestFault(f"The inputs have different numbers of rows: {told}.")
+        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise RequestFault(f"The inputs have different numbers of rows: {listed}.")
     wanted = wanted_outputs(document, [record.name for record in signature.outputs])
     return TensorRequest(
         rows=TensorRows(arrays),
@@ -122,7 +122,7 @@ def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[st
     for tensor in inputs:
         if tensor.get("name") not in names:
             raise RequestFault(
-                f"Unknown input {shown(tensor.get('name'))}; the model takes {takes}."
+                f"Unknown input {excerpt(tensor.get('name'))}; the model takes {takes}."
             )
     tensors = {tensor["name"]: tensor for tensor in inputs}
     if len(tensors) != len(names) or len(inputs) != len(names):
@@ -143,7 +143,7 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
         if type(size) is not int or not 0 <= size <= len(tail) - offset:
             carried = f"the body carries {len(tail) - offset} more bytes after its header"
             raise RequestFault(
-                f"Input {tensor['name']!r} has binary_data_size {shown(size)} but {carried}."
+                f"Input {tensor['name']!r} has binary_data_size {excerpt(size)} but {carried}."
             )
         pieces[tensor["name"]] = tail[offset : offset + size]
         offset += size
@@ -157,7 +157,7 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
 def _array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
     """One input, in the shape that the client says and the model takes."""
     if tensor.get("datatype") != record.datatype:
-        found = shown(tensor.get("datatype"))
+        found = excerpt(tensor.get("datatype"))
         raise RequestFault(
             f"Input {record.name!r} has datatype {found}; it must be {record.datatype!r}."
         )
@@ -184,7 +184,7 @@ def _shape(shape: object, record: TensorRecord) -> tuple[int, ...]:
     whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not isinstance(shape, list) or not whole or len(shape) != len(record.shape):
         raise RequestFault(
-            f"Input {record.name!r} has shape {shown(shape)}; it must be {list(record.shape)}, -1 being any size."
+            f"Input {record.name!r} has shape {excerpt(shape)}; it must be {list(record.shape)}, -1 being any size."
         )
     if any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True)):
         raise RequestFault(

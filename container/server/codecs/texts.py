@@ -13,11 +13,11 @@ import numpy as np
 from container.server.codecs.envelope import (
     JSON_TYPE,
     binary_answer,
+    excerpt,
     identity,
     json_bytes,
     kind,
     opened,
-    shown,
     timeout_seconds,
     wanted_outputs,
 )
@@ -73,11 +73,11 @@ def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> T
     tensor = inputs[0]
     if tensor.get("name") != signature.input_name:
         raise RequestFault(
-            f"Unknown input {shown(tensor.get('name'))}; the model takes {signature.input_name!r}."
+            f"Unknown input {excerpt(tensor.get('name'))}; the model takes {signature.input_name!r}."
         )
     if tensor.get("datatype") != "BYTES":
         raise RequestFault(
-            f"Input {signature.input_name!r} has datatype {shown(tensor.get('datatype'))}; it must be 'BYTES'."
+            f"Input {signature.input_name!r} has datatype {excerpt(tensor.get('datatype'))}; it must be 'BYTES'."
         )
     rows = _row_count(tensor.get("shape"), signature.input_name)
     texts = _texts(tensor, tail, signature.input_name)
@@ -105,7 +105,7 @@ def _row_count(shape: object, name: str) -> int:
         rows = shape[0]
         if type(rows) is int and rows >= 0:
             return rows
-    raise RequestFault(f"Input {name!r} has shape {shown(shape)}; it must be [texts, 1].")
+    raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [texts, 1].")
 
 
 def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]:
@@ -114,7 +114,9 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
     if size is not None:
         if type(size) is not int or size != len(tail):
             carried = f"the body carries {len(tail)} bytes after its header"
-            raise RequestFault(f"Input {name!r} has binary_data_size {shown(size)} but {carried}.")
+            raise RequestFault(
+                f"Input {name!r} has binary_data_size {excerpt(size)} but {carried}."
+            )
         return tuple(_binary_texts(tail, name))
     _refuse_tail(tail)
     return tuple([_json_text(item, name) for item in _listed(tensor.get("data"), name)])

@@ -16,7 +16,7 @@ from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, counter
 from container.server.types import MemoryShort, OutOfMemory, Signature, TensorSignature
 from onboarding.manifest import Manifest
@@ -37,7 +37,7 @@ def signature_of(manifest: Manifest) -> Signature | TensorSignature:
     )
 
 
-def encoder_of(archive: EngineArchive) -> TextEncoder | None:
+def text_encoder(archive: EngineArchive) -> TextEncoder | None:
     """What makes rows of texts; `None` for a model of tensors.
 
     Raises what the tokenizer's file raises.
@@ -80,7 +80,7 @@ class Model:
 
 def model_of(archive: EngineArchive, settings: Settings, load: Callable[[], Engine]) -> Model:
     """The model of a verified archive. Raises what a broken tokenizer makes its library raise."""
-    manifest, encoder = archive.manifest, encoder_of(archive)
+    manifest, encoder = archive.manifest, text_encoder(archive)
     most = settings.max_batch_tokens
     return Model(
         signature=signature_of(manifest),
@@ -92,7 +92,7 @@ def model_of(archive: EngineArchive, settings: Settings, load: Callable[[], Engi
     )
 
 
-def plane_of(model: Model, settings: Settings) -> DataPlane:
+def data_plane_of(model: Model, settings: Settings) -> DataPlane:
     """The model's data plane, which answers once it is opened."""
     return DataPlane(
         signature=model.signature,
@@ -103,18 +103,22 @@ def plane_of(model: Model, settings: Settings) -> DataPlane:
 
 
 def count_truncated(
-    plane: DataPlane, model: Model, samples: Samples, *, name: str | None = None
+    plane: DataPlane, model: Model, metric_values: MetricValues, *, name: str | None = None
 ) -> None:
     """Counts the texts that a model's plane cuts, by the name that the model was loaded under;
     None: its own.
     """
     if model.encoder is not None:
         plane.watch_truncated(
-            counter(samples, "roundhouse_truncated_texts", model.name if name is None else name).add
+            counter(
+                metric_values, "roundhouse_truncated_texts", model.name if name is None else name
+            ).add
         )
 
 
-async def opened(model: Model, settings: Settings, samples: Samples, log: FailureLog) -> Batcher:
+async def opened(
+    model: Model, settings: Settings, metric_values: MetricValues, log: FailureLog
+) -> Batcher:
     """A batcher before the model's engine, which is loaded and warmed in its first slot's thread.
 
     Raises what that raises.
@@ -128,7 +132,7 @@ async def opened(model: Model, settings: Settings, samples: Samples, log: Failur
         raise
     threads = slot_threads(engine.slots, first)
     return batcher_of(
-        model, engine, costs, settings, BatchMetrics(samples, model.name, log=log), threads
+        model, engine, costs, settings, BatchMetrics(metric_values, model.name, log=log), threads
     )
 
 

@@ -61,21 +61,21 @@ class _Loaded:
     plane: DataPlane
 
 
-class Models:
+class LoadedModels:
     """The loaded models; every method is called on the event loop, and loading happens beside it."""
 
     def __init__(
         self,
         *,
         verify: Callable[[Path], EngineArchive],
-        open_engine: Callable[[EngineArchive], Engine],
+        load_engine: Callable[[EngineArchive], Engine],
         plane: Callable[[EngineArchive], DataPlane],
         backend: Callable[[str, Opened, DataPlane], ModelBackend],
         free_mib: Callable[[], float | None],
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
     ) -> None:
-        """`verify` raises ArchiveRefused, `open_engine` EngineOutOfMemory; both, and warming up,
+        """`verify` raises ArchiveRefused, `load_engine` EngineOutOfMemory; both, and warming up,
         run in a thread.
 
         `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane,
@@ -84,7 +84,7 @@ class Models:
         """
         self._verify, self._open_engine, self._plane, self._backend = (
             verify,
-            open_engine,
+            load_engine,
             plane,
             backend,
         )

@@ -168,9 +168,9 @@ class DataPlane:
         """True when a request would be answered now."""
         return self._backend is not None and not self._backend.broken and not self._draining
 
-    def watch_truncated(self, told: Callable[[int], object]) -> None:
+    def watch_truncated(self, listed: Callable[[int], object]) -> None:
         """Has the number of texts told that were cut, of each request that the backend took."""
-        self._truncated = told
+        self._truncated = listed
 
     def open(self, backend: Backend) -> None:
         """Begins to answer: the engine is loaded and warm."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnxruntime
 
-from container.archive import CPU, EngineArchive, Running
+from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Bucket, ladder
 from container.server.engines.engine import Engine, warm_up_sizes
@@ -73,13 +73,15 @@ def running(
     *,
     providers: Callable[[], Sequence[str]] = onnxruntime.get_available_providers,
     installed: Bindings = bindings,
-) -> Running:
+) -> SupportedRuntimes:
     """Which engines this process can serve; TensorRT is imported only where there is a GPU."""
     onnx = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
     found = gpu()
     if found is None:
         missing = "there is no NVIDIA GPU"
-        return Running(pairs=((onnx, CPU),), absences={"tensorrt": missing, "onnxruntime": missing})
+        return SupportedRuntimes(
+            pairs=((onnx, CPU),), absences={"tensorrt": missing, "onnxruntime": missing}
+        )
     pairs, absences = [(onnx, CPU)], {}
     if CUDA in providers():
         pairs.append((onnx, found.compute_capability))
@@ -95,21 +97,21 @@ def running(
         )
     except NoBindings as fault:
         absences["tensorrt"] = str(fault)
-    return Running(pairs=tuple(pairs), absences=absences)
+    return SupportedRuntimes(pairs=tuple(pairs), absences=absences)
 
 
-def said(sentence: str) -> None:
+def format_fault(sentence: str) -> None:
     """One line on standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
-def open_engine(
+def load_engine(
     archive: EngineArchive,
     *,
     slots: int | None,
     threads: int | None,
     cores: int,
-    tell: Tell = said,
+    warn: Tell = format_fault,
     installed: Bindings = bindings,
 ) -> Engine:
     """The engine of a verified archive, not yet warm. Raises EngineOutOfMemory, and whatever the
@@ -120,8 +122,8 @@ def open_engine(
     """
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
-        return plan_engine(
-            archive, slots=PLAN_SLOTS if slots is None else slots, tell=tell, installed=installed
+        return tensorrt_engine(
+            archive, slots=PLAN_SLOTS if slots is None else slots, warn=warn, installed=installed
         )
     if manifest.compute_capability == CPU:
         return cpu_engine(
@@ -129,7 +131,7 @@ def open_engine(
             slots=cores if slots is None else slots,
             threads=1 if threads is None else threads,
         )
-    return cuda_engine(archive, tell=tell)
+    return cuda_engine(archive, warn=warn)
 
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
@@ -156,23 +158,23 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
 
 
 def cuda_engine(
-    archive: EngineArchive, *, device: DeviceName = "cuda", tell: Tell = said
+    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Tell = format_fault
 ) -> Engine:
     """A network in ONNX Runtime on the GPU."""
     manifest = archive.manifest
-    runner = OnnxRunner(archive.engine, device=device, tell=tell)
+    runner = OnnxRunner(archive.engine, device=device, warn=warn)
     shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
     runner.declare(_declared(shaping), outputs=_wanted(manifest, runner.outputs))
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 
 
-def plan_engine(
-    archive: EngineArchive, *, slots: int, tell: Tell = said, installed: Bindings = bindings
+def tensorrt_engine(
+    archive: EngineArchive, *, slots: int, warn: Tell = format_fault, installed: Bindings = bindings
 ) -> Engine:
     """A plan in TensorRT."""
     trt, cuda = installed()
     runner = PlanRunner(
-        archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, tell=tell
+        archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, warn=warn
     )
     try:
         shaping = _shaping(archive.manifest, runner.inputs, runner.outputs, runner.takes)

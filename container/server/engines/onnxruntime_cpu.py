@@ -21,9 +21,9 @@ import onnxruntime
 from container.server.codecs.tensors import TensorRow
 from container.server.engines.engine import Costs, EngineOutOfMemory, LinearCosts
 from container.server.engines.shaping import zeros
-from container.server.engines.tokens import Tokens, padded
+from container.server.engines.tokens import Tokens, pad_rows
 from container.server.types import Array, Arrays
-from container.tensorrt.faults import say_short_of_memory
+from container.tensorrt.faults import mentions_memory_shortage
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 
 Feed = dict[str, Array]
@@ -61,7 +61,7 @@ class TokenEngine:
 
     def prepare(self, rows: Sequence[Tokens]) -> Feed:
         """The rows, padded to the longest of them."""
-        return self._feed(padded(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1)))
+        return self._feed(pad_rows(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1)))
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
         """One array, float32 [rows, ...].
@@ -75,7 +75,7 @@ class TokenEngine:
     def warm_up(self) -> Costs:
         """Runs unmasked tokens 0."""
         timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
-        return warmed(self._runner, self._sizes, timed=timed, slots=self.slots)
+        return warm_up_session(self._runner, self._sizes, timed=timed, slots=self.slots)
 
     def warm_up_inline(self) -> None:
         """A thread has nothing of its own here."""
@@ -88,7 +88,7 @@ class TokenEngine:
         rows, tokens = size
         row = Tokens(np.zeros(1 if tokens is None else tokens, np.int32))
         feed = self.prepare([row] * rows)
-        return lambda: self._session.run([self._output], feed, shrinking())
+        return lambda: self._session.run([self._output], feed, shrinking_run())
 
     def _feed(self, inputs: Feed) -> Feed:
         return {name: inputs[name].astype(dtype, copy=False) for name, dtype in self._types.items()}
@@ -144,7 +144,7 @@ class TensorEngine:
     def warm_up(self) -> Costs:
         """Runs zeros; an axis of unknown size has one place."""
         few = next(iter(self._sizes), (1, None))[1]
-        return warmed(
+        return warm_up_session(
             self._runner,
             self._sizes,
             timed={rows: (rows, few) for rows in (1, 4)},
@@ -160,7 +160,7 @@ class TensorEngine:
 
     def _runner(self, size: Size) -> Run:
         feed = self._feed(zeros(self._records, *size))
-        return lambda: self._session.run(self._outputs, feed, shrinking())
+        return lambda: self._session.run(self._outputs, feed, shrinking_run())
 
     def _feed(self, arrays: Sequence[Array]) -> Feed:
         return {
@@ -192,12 +192,12 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     try:
         made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as fault:
-        if is_short_of_memory(fault):
+        if is_memory_shortage(fault):
             raise EngineOutOfMemory(
                 f"{path.name} does not fit the memory that is left: {fault}"
             ) from fault
         raise
-    give_back()
+    trim_memory()
     return made
 
 
@@ -206,7 +206,7 @@ def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Fee
     try:
         answers: list[Array] = session.run(outputs, feed)
     except Exception as fault:
-        if is_short_of_memory(fault):
+        if is_memory_shortage(fault):
             raise EngineOutOfMemory(
                 f"A batch does not fit the memory that is left: {fault}"
             ) from fault
@@ -214,7 +214,7 @@ def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Fee
     return answers
 
 
-def shrinking() -> onnxruntime.RunOptions:
+def shrinking_run() -> onnxruntime.RunOptions:
     """A run that gives back what its size alone needed: MiniLM at 32 x 128 keeps 260 MB otherwise,
     for batches that are rare.
     """
@@ -223,12 +223,12 @@ def shrinking() -> onnxruntime.RunOptions:
     return options
 
 
-def is_short_of_memory(fault: Exception) -> bool:
+def is_memory_shortage(fault: Exception) -> bool:
     """Whether ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    return isinstance(fault, MemoryError) or say_short_of_memory(str(fault))
+    return isinstance(fault, MemoryError) or mentions_memory_shortage(str(fault))
 
 
-def warmed(
+def warm_up_session(
     runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int
 ) -> Costs:
     """Runs what `warming` says, then fits a fixed cost and a cost per cell to the best runs of two
@@ -248,7 +248,7 @@ def warmed(
     (few, first), (many, second) = sorted(
         (cells, _best_seconds(runner(size))) for cells, size in timed.items()
     )
-    give_back()
+    trim_memory()
     slope = (second - first) / (many - few)
     if slope <= 0:
         return LinearCosts()
@@ -274,7 +274,7 @@ def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
     return sorted([*whole, *parts], key=_cells, reverse=True)
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Returns freed memory to the machine, where the C library can: of MiniLM's load and warm-up it
     keeps 40 MB otherwise.
     """
@@ -286,7 +286,7 @@ def _ran(runner: Callable[[Size], Run], size: Size) -> None:
     try:
         runner(size)()
     except Exception as fault:
-        if is_short_of_memory(fault):
+        if is_memory_shortage(fault):
             raise EngineOutOfMemory(
                 f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}"
             ) from fault

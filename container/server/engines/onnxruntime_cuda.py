@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime
 
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.onnxruntime_cpu import is_short_of_memory
+from container.server.engines.onnxruntime_cpu import is_memory_shortage
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
 
@@ -46,13 +46,13 @@ class OnnxRunner:
         path: Path,
         *,
         device: DeviceName = "cuda",
-        tell: Callable[[str], None] = print,
+        warn: Callable[[str], None] = print,
         open_session: Callable[[str, Any, list[Any]], Any] = onnxruntime.InferenceSession,
     ) -> None:
         """Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises."""
         self._path, self._device, self._open_session = path, device, open_session
-        with self._short_of_memory():
-            self._session, self._records = self._opened(tell)
+        with self._memory_shortage():
+            self._session, self._records = self._opened(warn)
         self.inputs = {
             each.name: Tensor(dtype=_type(each), rank=len(each.shape))
             for each in self._session.get_inputs()
@@ -75,9 +75,9 @@ class OnnxRunner:
         Raises EngineOutOfMemory, and what ONNX Runtime raises.
         """
         key = tuple(part.shapes.values())
-        with self._short_of_memory():
+        with self._memory_shortage():
             if key not in self._lanes:
-                return ran_once(
+                return run_unbound(
                     self._session, part, self._wanted, self._device, records=self._records
                 )
             lane = self._lanes[key]
@@ -98,7 +98,7 @@ class OnnxRunner:
             self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph
         )
 
-    def _opened(self, tell: Callable[[str], None]) -> tuple[Any, bool]:
+    def _opened(self, warn: Callable[[str], None]) -> tuple[Any, bool]:
         if self._device == "cpu":
             return self._session_on([CPU]), False
         try:
@@ -106,7 +106,7 @@ class OnnxRunner:
         except Exception as fault:
             if not any(words in str(fault) for words in UNRECORDABLE):
                 raise
-        tell(
+        warn(
             f"{self._path.name} cannot be recorded as CUDA graphs, for some of its nodes run on the CPU or branch; it runs "
             "node by node, which is slower for small batches. Fused networks can be recorded."
         )
@@ -128,13 +128,13 @@ class OnnxRunner:
         return self._open_session(str(self._path), options, providers)
 
     @contextmanager
-    def _short_of_memory(self) -> Iterator[None]:
+    def _memory_shortage(self) -> Iterator[None]:
         try:
             yield
         except EngineOutOfMemory:
             raise
         except Exception as fault:
-            if is_short_of_memory(fault):
+            if is_memory_shortage(fault):
                 raise EngineOutOfMemory(
                     f"{self._path.name} does not fit the GPU memory that is left: {fault}"
                 ) from fault
@@ -226,7 +226,7 @@ class Lane:
         return shapes
 
 
-def ran_once(
+def run_unbound(
     session: Any, part: Part, names: Sequence[str], device: str, *, records: bool
 ) -> dict[str, Array]:
     """The part's own rows of every output, at a shape that nobody declared, which only tensors

@@ -12,7 +12,7 @@ import numpy as np
 
 from container.server.codecs.tensors import DATATYPES, TensorRow
 from container.server.engines.buckets import Bucket, Buckets
-from container.server.engines.tokens import Tokens, padded
+from container.server.engines.tokens import Tokens, pad_rows
 from container.server.types import Array, Arrays
 from onboarding.manifest import TensorRecord
 
@@ -97,7 +97,7 @@ class TokenShaping:
     def _part(self, rows: Sequence[Tokens], bucket: Bucket) -> Part:
         assert bucket.tokens is not None
         shape = (bucket.rows, bucket.tokens)
-        arrays: dict[str, Array | None] = {**padded(rows, shape=shape)}
+        arrays: dict[str, Array | None] = {**pad_rows(rows, shape=shape)}
         if all(row.type_ids is None for row in rows):
             arrays["token_type_ids"] = None
         feed = {name: _typed(arrays[name], dtype) for name, dtype in self._types.items()}

@@ -34,15 +34,15 @@ class PlanRunner:
         cuda: CudaRuntime,
         slots: int,
         host_code: bool = False,
-        tell: Callable[[str], None] = print,
+        warn: Callable[[str], None] = print,
     ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
         Raises EngineOutOfMemory and DeviceFault.
         """
         self.slots = slots
-        self._path, self._cuda, self._tell = path, cuda, tell
-        with self._short_of_memory():
+        self._path, self._cuda, self._warn = path, cuda, warn
+        with self._memory_shortage():
             self._plan = Plan(path, trt=trt, host_code=host_code)
         self._loaded = Loaded(plan=self._plan, types=self._plan.types, profiles=self._plan.profiles)
         ranks = {name: len(ranges.largest) for name, ranges in self._loaded.profiles[0].items()}
@@ -52,7 +52,7 @@ class PlanRunner:
         }
         self.outputs = self._plan.outputs
         self._slots: list[Slot] = []
-        self._has_told = False
+        self._has_warned = False
 
     def takes(self, shapes: Shapes) -> bool:
         """Whether some optimization profile does."""
@@ -63,13 +63,13 @@ class PlanRunner:
 
         Raises EngineOutOfMemory, DeviceFault.
         """
-        with self._short_of_memory():
+        with self._memory_shortage():
             for _ in range(self.slots):
-                self._slots.append(Slot(self._loaded, self._cuda, declared, tell=self._tell_once))
+                self._slots.append(Slot(self._loaded, self._cuda, declared, warn=self._warn_once))
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """The part's own rows of every output. Raises EngineOutOfMemory and DeviceFault."""
-        with self._short_of_memory():
+        with self._memory_shortage():
             return self._slots[slot].run(part.feed, part.shapes, part.rows)
 
     def close(self) -> None:
@@ -87,13 +87,13 @@ class PlanRunner:
         if faults:
             raise faults[0]
 
-    def _tell_once(self, sentence: str) -> None:
-        if not self._has_told:
-            self._has_told = True
-            self._tell(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            self._warn(sentence)
 
     @contextmanager
-    def _short_of_memory(self) -> Iterator[None]:
+    def _memory_shortage(self) -> Iterator[None]:
         try:
             yield
         except DeviceOutOfMemory as fault:

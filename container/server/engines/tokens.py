@@ -12,7 +12,7 @@ from container.server.types import Array, Encoded, RequestFault
 
 PROBE = "warm up"
 CHARACTERS_OF_A_TEXT = 32
-TOLD = 5
+LISTED_TEXTS = 5
 """Texts that are too long, told one by one."""
 
 
@@ -78,7 +78,7 @@ class TextEncoder:
         sentence = (
             None
             if self._max_tokens is None
-            else over_long([len(each) for each in found], self._max_tokens)
+            else over_long_texts([len(each) for each in found], self._max_tokens)
         )
         if sentence is not None:
             raise RequestFault(sentence)
@@ -89,7 +89,7 @@ class TextEncoder:
         return Tokens(np.array(encoding.ids, np.int32), types)
 
 
-def over_long(lengths: Sequence[int], most: int) -> str | None:
+def over_long_texts(lengths: Sequence[int], most: int) -> str | None:
     """What a client is told of texts of more than `most` tokens; None where there is none.
 
     Triton's models say the same.
@@ -99,13 +99,15 @@ def over_long(lengths: Sequence[int], most: int) -> str | None:
     ]
     if not longer:
         return None
-    told = ", ".join(longer[:TOLD])
-    more = f" and {len(longer) - TOLD} more are too long" if len(longer) > TOLD else ""
+    listed = ", ".join(longer[:LISTED_TEXTS])
+    more = (
+        f" and {len(longer) - LISTED_TEXTS} more are too long" if len(longer) > LISTED_TEXTS else ""
+    )
     takes = f"the {most} tokens that the model takes, special tokens included"
-    return f"The request holds text of more than {takes}: {told}{more}; shorten or split what is longer."
+    return f"The request holds text of more than {takes}: {listed}{more}; shorten or split what is longer."
 
 
-def padded(
+def pad_rows(
     rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64
 ) -> dict[str, Array]:
     """The network's three inputs of `shape` (rows, tokens); places and rows beyond are masked, and

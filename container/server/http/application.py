@@ -6,39 +6,39 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from container.server.data_plane.model import Model
-from container.server.data_plane.multi_model import Models
+from container.server.data_plane.multi_model import LoadedModels
 from container.server.http.inference import Plane
-from container.server.http.messages import Answering, HttpLimits
-from container.server.http.multi_model_routes import multi_model_answering
-from container.server.http.routes import Metrics, answering
+from container.server.http.messages import Application, HttpLimits
+from container.server.http.multi_model_routes import multi_model_application
+from container.server.http.routes import Metrics, model_application
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import RequestMetrics, exposition
 
 
-def model_answering(
+def served_model_application(
     plane: Plane,
     model: Model,
     settings: Settings,
-    samples: Samples,
+    metric_values: MetricValues,
     log: FailureLog,
     *,
     metrics: Metrics | None = None,
-) -> Answering:
-    """Answers for one model; `metrics` None are those of `samples`."""
-    told = _told(settings, samples, log, model=model.name, metrics=metrics)
-    return answering(plane, platform=model.platform, **told)
+) -> Application:
+    """Answers for one model; `metrics` None are those of `metric_values`."""
+    listed = _told(settings, metric_values, log, model=model.name, metrics=metrics)
+    return model_application(plane, platform=model.platform, **listed)
 
 
-def models_answering(
-    models: Models, settings: Settings, samples: Samples, log: FailureLog
-) -> Answering:
+def loaded_models_application(
+    models: LoadedModels, settings: Settings, metric_values: MetricValues, log: FailureLog
+) -> Application:
     """Answers for several models."""
-    return multi_model_answering(models, **_told(settings, samples, log))
+    return multi_model_application(models, **_told(settings, metric_values, log))
 
 
-def limits_of(settings: Settings) -> HttpLimits:
+def http_limits(settings: Settings) -> HttpLimits:
     """What HTTP puts up with."""
     return HttpLimits(
         body_bytes=settings.max_body_bytes,
@@ -47,7 +47,7 @@ def limits_of(settings: Settings) -> HttpLimits:
     )
 
 
-class _Told(TypedDict):
+class _Snapshot(TypedDict):
     """What every answering is told beside whom it answers for."""
 
     max_body_bytes: int
@@ -59,19 +59,19 @@ class _Told(TypedDict):
 
 def _told(
     settings: Settings,
-    samples: Samples,
+    metric_values: MetricValues,
     log: FailureLog,
     *,
     model: str = "",
     metrics: Metrics | None = None,
-) -> _Told:
+) -> _Snapshot:
     async def own() -> bytes:
-        return exposition(samples.snapshot())
+        return exposition(metric_values.snapshot())
 
-    return _Told(
+    return _Snapshot(
         max_body_bytes=settings.max_body_bytes,
         deadline_seconds=settings.deadline_seconds,
         metrics=own if metrics is None else metrics,
         failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        observer=RequestMetrics(samples, model=model, log=log),
+        observer=RequestMetrics(metric_values, model=model, log=log),
     )

@@ -24,12 +24,12 @@ from container.server.types import (
 INLINE_BYTES = 4096
 """Bodies up to this much are unpacked on the event loop; they come to 4 MB at most, in about 10 ms.
 """
-PACKED_FROM_BYTES = 1 << 20
+COMPRESSED_FROM_BYTES = 1 << 20
 LEVEL = 1
 READ = ("gzip", "x-gzip", "deflate")
 
 
-async def plain_body(body: bytes, encoding: bytes | None, limit: int) -> bytes:
+async def decompressed_body(body: bytes, encoding: bytes | None, limit: int) -> bytes:
     """The body without its content encoding.
 
     Raises UnsupportedEncoding, TooLarge beyond `limit` bytes, RequestFault.
@@ -44,15 +44,15 @@ async def plain_body(body: bytes, encoding: bytes | None, limit: int) -> bytes:
             f"Content-Encoding is {name[:40]!r}; gzip, deflate and identity are read."
         )
     if len(body) <= INLINE_BYTES:
-        return _unpacked(body, name, limit)
-    return await asyncio.to_thread(_unpacked, body, name, limit)
+        return _decompressed(body, name, limit)
+    return await asyncio.to_thread(_decompressed, body, name, limit)
 
 
-async def packed(response: Response, accepted: bytes | None) -> Response:
+async def compressed_response(response: Response, accepted: bytes | None) -> Response:
     """The answer, packed when it is large JSON and the client reads gzip."""
     if (
         accepted is None
-        or len(response.body) < PACKED_FROM_BYTES
+        or len(response.body) < COMPRESSED_FROM_BYTES
         or response.content_type != JSON_TYPE
     ):
         return response
@@ -73,7 +73,7 @@ def reads_gzip(accepted: bytes) -> bool:
     return False
 
 
-def _unpacked(body: bytes, name: str, limit: int) -> bytes:
+def _decompressed(body: bytes, name: str, limit: int) -> bytes:
     """One gzip or zlib stream, never inflated beyond the limit: a bomb costs no more than an honest
     body.
     """
@@ -144,7 +144,7 @@ async def infer(
     body = (
         request.body
         if encoding is None
-        else await plain_body(request.body, encoding, max_body_bytes)
+        else await decompressed_body(request.body, encoding, max_body_bytes)
     )
     asked = codec.decoded(body, content_type(request), signature)
     if asked.timeout_seconds is not None:
@@ -163,7 +163,7 @@ async def infer(
     response = Response(200, found, written_as)
     accepted = headers.get(b"accept-encoding")
     if accepted is not None:
-        response = await packed(response, accepted)
+        response = await compressed_response(response, accepted)
     stages["encode"] = perf_counter() - ran
     return response
 

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from container.server.codecs.envelope import JSON_TYPE, encoded_fault
+from container.server.codecs.envelope import JSON_TYPE, fault_document
 from container.server.types import RequestFault
 
 
@@ -53,7 +53,7 @@ class Response(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Answering = Callable[[Request], Awaitable[Response]]
+Application = Callable[[Request], Awaitable[Response]]
 """Answers a whole request; cancelled when the client leaves.
 
 Never raises RequestFault: a fault is a response too.
@@ -96,18 +96,20 @@ def _head(status: int, content_type: str, ending: Ending) -> bytes:
     return start + ending.value + b"content-length: "
 
 
-OUR_FAULT = "The server failed on this request; its log says why, and other requests are answered."
+INTERNAL_FAULT = (
+    "The server failed on this request; its log says why, and other requests are answered."
+)
 
 
 def fault_response(fault: RequestFault) -> Response:
     """The answer of a request that gets none."""
     wait = fault.retry_after_seconds
     headers = () if wait is None else ((b"retry-after", b"%d" % wait),)
-    return Response(fault.status, encoded_fault(str(fault)), JSON_TYPE, headers)
+    return Response(fault.status, fault_document(str(fault)), JSON_TYPE, headers)
 
 
-def our_fault() -> Response:
+def internal_fault_response() -> Response:
     """The answer to a request on which this server itself failed: 500, never by anything that a
     client sends.
     """
-    return Response(500, encoded_fault(OUR_FAULT), JSON_TYPE)
+    return Response(500, fault_document(INTERNAL_FAULT), JSON_TYPE)

@@ -1,6 +1,6 @@
 """The paths of a server of several models: SageMaker's multi-model contract.
 
-Who is loaded, for how long and what makes room is `Models`' business; AWS's documents are answered
+Who is loaded, for how long and what makes room is `LoadedModels`' business; AWS's documents are answered
 as AWS writes them.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from container.server.codecs.envelope import JSON_TYPE, json_bytes, kind, opened_document, shown
-from container.server.http.inference import Plane, infer, plain_body
-from container.server.http.messages import Answering, Request, Response
+from container.server.codecs.envelope import JSON_TYPE, excerpt, json_bytes, kind, read_document
+from container.server.http.inference import Plane, decompressed_body, infer
+from container.server.http.messages import Application, Request, Response
 from container.server.http.routes import (
     EMPTY,
     Answer,
     Metrics,
     Route,
-    always,
     common_routes,
-    dispatching,
+    constant_answer,
+    dispatch_by_path,
 )
 from container.server.observers import NullRequestObserver, RequestObserver
 from container.server.types import RequestFault
@@ -38,7 +38,7 @@ class Entry(Protocol):
     def url(self) -> str: ...
 
 
-class Models(Protocol):
+class LoadedModels(Protocol):
     """The loaded models."""
 
     async def load(self, name: str, url: str) -> None:
@@ -65,15 +65,15 @@ class Models(Protocol):
         ...
 
 
-def multi_model_answering(
-    models: Models,
+def multi_model_application(
+    models: LoadedModels,
     *,
     max_body_bytes: int,
     deadline_seconds: float,
     metrics: Metrics,
     failed: Callable[[BaseException], None],
     observer: RequestObserver | None = None,
-) -> Answering:
+) -> Application:
     """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults
     that are no client's.
     """
@@ -85,10 +85,10 @@ def multi_model_answering(
         )
 
     async def load(request: Request, stages: dict[str, float]) -> Response:
-        body = await plain_body(
+        body = await decompressed_body(
             request.body, request.headers.get(b"content-encoding"), max_body_bytes
         )
-        document = opened_document(body)
+        document = read_document(body)
         await models.load(_word(document, "model_name"), _word(document, "url"))
         return EMPTY
 
@@ -104,7 +104,7 @@ def multi_model_answering(
         await models.unload(_name(request.path))
         return EMPTY
 
-    health = Route(kind="health", methods={"GET": always(EMPTY)})
+    health = Route(kind="health", methods={"GET": constant_answer(EMPTY)})
     routes = common_routes(metrics) | {"/ping": health, "/v2/health/ready": health}
     routes["/models"] = Route(kind="models", methods={"GET": listed, "POST": load})
     one: Mapping[str, Answer] = {"GET": described, "DELETE": unload}
@@ -118,7 +118,7 @@ def multi_model_answering(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatching(
+    return dispatch_by_path(
         found,
         elsewhere=elsewhere,
         observer=NullRequestObserver() if observer is None else observer,
@@ -137,7 +137,7 @@ def _word(document: dict[str, Any], field: str) -> str:
         raise RequestFault(f'The request needs "{field}" with a string, not {kind(found)}.')
     if not found or len(found) > 1024 or not found.isprintable():
         raise RequestFault(
-            f'"{field}" is {shown(found)}; it must have 1 to 1024 printable characters.'
+            f'"{field}" is {excerpt(found)}; it must have 1 to 1024 printable characters.'
         )
     return found
 
@@ -148,7 +148,7 @@ def _page(query: str) -> tuple[str | None, int]:
     limit = asked.get("limit", [str(DEFAULT_PAGE)])[-1]
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:
         raise RequestFault(
-            f"limit is {shown(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
+            f"limit is {excerpt(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
         )
     return asked.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
 

@@ -16,13 +16,13 @@ PIECE_BYTES = 4096
 """Read at a time outside of a body of known length: bounds how many pipelined requests come out at
 once.
 """
-PIECES_APART = 256
+PIECES_AT_MOST = 256
 """So many pieces of a body are kept as they came."""
 HEADER_OVERHEAD = 4
 """Colon, space and line end of a header."""
 
 
-class Arrival(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A whole request and what becomes of its connection."""
 
     request: Request
@@ -35,7 +35,7 @@ class RequestReader:
     """
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float]) -> None:
-        self.arrived: deque[Arrival | RequestFault] = deque()
+        self.arrived: deque[ReceivedRequest | RequestFault] = deque()
         self.expects = False
         """Whether the client waits for a 100 before it sends the body."""
         self.begun: float | None = None
@@ -57,7 +57,7 @@ class RequestReader:
         self._parser: Any = httptools.HttpRequestParser(self)
 
     @property
-    def appetite(self) -> int:
+    def wanted_bytes(self) -> int:
         """Bytes to feed next."""
         return max(PIECE_BYTES, self._length - self._body_bytes)
 
@@ -134,8 +134,8 @@ class RequestReader:
         if self._body_bytes > self._limits.body_bytes:
             raise self._too_large()
         self._body.append(piece)
-        if len(self._body) == PIECES_APART:
-            self._gather()
+        if len(self._body) == PIECES_AT_MOST:
+            self._join_pieces()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -144,10 +144,10 @@ class RequestReader:
         request = Request(
             self._parser.get_method().decode("ascii"), path, self._headers, body, query
         )
-        self.arrived.append(Arrival(request, self._ending()))
+        self.arrived.append(ReceivedRequest(request, self._ending()))
         self.begun, self.expects, self._body = None, False, []
 
-    def _gather(self) -> None:
+    def _join_pieces(self) -> None:
         """Puts the pieces into one: a body in chunks of two bytes would take twenty times its size."""
         first = self._body[0]
         whole = first if isinstance(first, bytearray) else bytearray(first)
@@ -171,7 +171,7 @@ class RequestReader:
         """
         arrival, method = self.arrived.pop(), self._parser.get_method()
         if method == b"CONNECT":
-            assert isinstance(arrival, Arrival)
+            assert isinstance(arrival, ReceivedRequest)
             self.arrived.append(arrival._replace(ending=Ending.CLOSE))
             self.close()
             return b""

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 from container.server.codecs.envelope import JSON_TYPE, json_bytes
 from container.server.http.inference import Plane, infer
-from container.server.http.messages import Answering, Request, Response, fault_response, our_fault
+from container.server.http.messages import (
+    Application,
+    Request,
+    Response,
+    fault_response,
+    internal_fault_response,
+)
 from container.server.observers import CLIENT_LEFT, NullRequestObserver, RequestObserver
 from container.server.types import RequestFault, Signature, TensorSignature, Unavailable
 from onboarding.manifest import TensorRecord
@@ -33,13 +39,13 @@ Found = Callable[[str], Route | None]
 """The route of a path."""
 
 
-def dispatching(
+def dispatch_by_path(
     found: Found,
     *,
     elsewhere: str,
     observer: RequestObserver,
     failed: Callable[[BaseException], None],
-) -> Answering:
+) -> Application:
     """Answers by route; `elsewhere` is the sentence of every other path, `failed` hears of faults
     that are no client's.
     """
@@ -63,7 +69,7 @@ def dispatching(
             raise
         except BaseException as fault:  # a panic in a library of Rust is no Exception
             failed(fault)
-            response = our_fault()
+            response = internal_fault_response()
         observer.request_over(kind, response.status, perf_counter() - begun, stages, model=model)
         return response
 
@@ -132,7 +138,7 @@ Metrics = Callable[[], Awaitable[bytes]]
 """The metrics in Prometheus's text format."""
 
 
-def answering(
+def model_application(
     plane: Plane,
     *,
     max_body_bytes: int,
@@ -141,7 +147,7 @@ def answering(
     metrics: Metrics,
     failed: Callable[[BaseException], None],
     observer: RequestObserver | None = None,
-) -> Answering:
+) -> Application:
     """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of
     faults that are no client's.
     """
@@ -166,7 +172,7 @@ def answering(
         routes[f"{place}/ready"] = routes["/ping"]
         routes[f"{place}/infer"] = routes["/invocations"]
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatching(
+    return dispatch_by_path(
         routes.get,
         elsewhere=elsewhere,
         observer=NullRequestObserver() if observer is None else observer,
@@ -180,17 +186,17 @@ EMPTY = Response(200, b"", JSON_TYPE)
 def common_routes(metrics: Metrics) -> dict[str, Route]:
     """The paths that every server of ours has, by path."""
 
-    async def told(request: Request, stages: dict[str, float]) -> Response:
+    async def listed(request: Request, stages: dict[str, float]) -> Response:
         return Response(200, await metrics(), METRICS_TYPE)
 
     return {
-        "/v2": Route(kind="metadata", methods={"GET": always(server_metadata())}),
-        "/v2/health/live": Route(kind="health", methods={"GET": always(EMPTY)}),
-        "/metrics": Route(kind="metrics", methods={"GET": told}),
+        "/v2": Route(kind="metadata", methods={"GET": constant_answer(server_metadata())}),
+        "/v2/health/live": Route(kind="health", methods={"GET": constant_answer(EMPTY)}),
+        "/metrics": Route(kind="metrics", methods={"GET": listed}),
     }
 
 
-def always(response: Response) -> Answer:
+def constant_answer(response: Response) -> Answer:
     """Answers the same to everyone."""
 
     async def answer(request: Request, stages: dict[str, float]) -> Response:

@@ -10,23 +10,23 @@ from typing import Any
 
 from container.server.http.messages import (
     CONTINUE,
-    Answering,
+    Application,
     Ending,
     HttpLimits,
     Response,
     fault_response,
-    our_fault,
+    internal_fault_response,
     response_bytes,
 )
-from container.server.http.request_reader import Arrival, RequestReader
+from container.server.http.request_reader import ReceivedRequest, RequestReader
 from container.server.types import RequestFault, TooSlow, Unavailable
 
 
 @dataclass(kw_only=True, slots=True)
-class Shared:
+class ConnectionGroup:
     """What all connections of a server have in common."""
 
-    answering: Answering
+    application: Application
     limits: HttpLimits
     clock: Callable[[], float]
     closed: Callable[[], None] = lambda: None
@@ -43,21 +43,21 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_backlog",
         "_ending",
+        "_group",
         "_loop",
         "_reader",
         "_reading",
-        "_shared",
         "_since",
         "_stuck",
         "_task",
         "_transport",
     )
 
-    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
-        self._shared = shared
+    def __init__(self, group: ConnectionGroup, loop: asyncio.AbstractEventLoop) -> None:
+        self._group = group
         self._loop = loop
         self._transport: Any = None
-        self._reader = RequestReader(shared.limits, shared.clock)
+        self._reader = RequestReader(group.limits, group.clock)
         self._task: asyncio.Task[None] | None = None
         self._backlog: bytes = b""
         self._reading = True
@@ -65,18 +65,18 @@ class Connection(asyncio.Protocol):
         """Whether the last answer is written; what still comes is thrown away."""
         self._stuck = False
         """Whether the client does not read its answers."""
-        self._since = shared.clock()
+        self._since = group.clock()
         """When the present wait began: for a request, for the client to read, or for it to leave.
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Joins the others, or is refused when they are too many."""
         self._transport = transport
-        connections, most = self._shared.connections, self._shared.limits.max_connections
+        connections, most = self._group.connections, self._group.limits.max_connections
         full = len(connections) >= most
         connections.add(self)
         if full:
-            self._say_last(
+            self._send_last(
                 fault_response(
                     Unavailable(f"The server has {most} connections, as many as it takes.")
                 )
@@ -100,31 +100,31 @@ class Connection(asyncio.Protocol):
         """Leaves nothing behind."""
         self._stop_work()
         self._reader.arrived.clear()
-        self._shared.connections.discard(self)
-        self._shared.closed()
+        self._group.connections.discard(self)
+        self._group.closed()
 
     def pause_writing(self) -> None:
         """The client does not read: its next request is not begun."""
-        self._stuck, self._since = True, self._shared.clock()
+        self._stuck, self._since = True, self._group.clock()
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._stuck, self._since = False, self._shared.clock()
+        self._stuck, self._since = False, self._group.clock()
         self._advance()
 
     def drain(self) -> None:
         """Closes at once when idle; otherwise what is under way is answered first."""
         if self._idle:
-            self._say_nothing_more()
+            self._close()
 
     def abort(self) -> None:
         """Closes without waiting for anything."""
         self._stop_work()
         self._transport.abort()
 
-    def look_at_the_clock(self, now: float) -> None:
+    def check_timeouts(self, now: float) -> None:
         """Ends what lasts too long; called every now and then."""
-        limits, reader = self._shared.limits, self._reader
+        limits, reader = self._group.limits, self._reader
         if self._ending:
             if now - self._since > limits.linger_seconds:
                 self.abort()
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
                 )
                 self._advance()
         elif now - self._since > limits.idle_seconds:
-            self._say_nothing_more()
+            self._close()
 
     @property
     def _idle(self) -> bool:
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
         self._read_while(self._ending or not arrived)
 
     def _feed(self) -> None:
-        data, size = self._backlog, self._reader.appetite
+        data, size = self._backlog, self._reader.wanted_bytes
         self._backlog = b"" if len(data) <= size else data[size:]
         self._reader.feed(data if len(data) <= size else data[:size])
 
@@ -182,58 +182,58 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.pause_reading()
 
-    def _begin(self, arrival: Arrival | RequestFault) -> None:
+    def _begin(self, arrival: ReceivedRequest | RequestFault) -> None:
         if isinstance(arrival, RequestFault):
-            self._say_last(fault_response(arrival))
+            self._send_last(fault_response(arrival))
         else:
             self._task = self._loop.create_task(self._answer(arrival))
 
-    async def _answer(self, arrival: Arrival) -> None:
+    async def _answer(self, arrival: ReceivedRequest) -> None:
         try:
-            response = await self._shared.answering(arrival.request)
+            response = await self._group.application(arrival.request)
         except asyncio.CancelledError:
             if self._ending:
                 raise
-            self._say(
+            self._send(
                 fault_response(
                     Unavailable("The server stopped working on this request; try again.")
                 ),
                 arrival,
             )
         except Exception:
-            self._say(our_fault(), arrival)
+            self._send(internal_fault_response(), arrival)
             raise
         else:
-            self._say(response, arrival)
+            self._send(response, arrival)
 
-    def _say(self, response: Response, arrival: Arrival) -> None:
+    def _send(self, response: Response, arrival: ReceivedRequest) -> None:
         """Writes an answer and goes on to the next request."""
         self._task = None
         if self._ending:
             return
-        ending = Ending.CLOSE if self._shared.draining else arrival.ending
-        self._since = self._shared.clock()
+        ending = Ending.CLOSE if self._group.draining else arrival.ending
+        self._since = self._group.clock()
         self._transport.write(
             response_bytes(response, ending, with_body=arrival.request.method != "HEAD")
         )
         if ending is Ending.CLOSE:
-            self._say_nothing_more()
+            self._close()
         else:
             self._advance()
 
-    def _say_last(self, response: Response) -> None:
+    def _send_last(self, response: Response) -> None:
         """Writes an answer, after which the client may read but no longer ask."""
         self._transport.write(response_bytes(response, Ending.CLOSE))
         self._end()
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def _say_nothing_more(self) -> None:
+    def _close(self) -> None:
         self._end()
         self._transport.close()
 
     def _end(self) -> None:
-        self._ending, self._since, self._backlog = True, self._shared.clock(), b""
+        self._ending, self._since, self._backlog = True, self._group.clock(), b""
         self._reader.close()
 
     def _stop_work(self) -> None:
@@ -248,13 +248,16 @@ LONGEST_LOOK_SECONDS = 1.0
 
 
 class HttpServer:
-    """Hands whole requests to `answering`; several processes may share one listening socket."""
+    """Hands whole requests to `application`; several processes may share one listening socket."""
 
-    def __init__(self, answering: Answering, *, limits: HttpLimits) -> None:
+    def __init__(self, application: Application, *, limits: HttpLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._empty = asyncio.Event()
-        self._shared = Shared(
-            answering=answering, limits=limits, clock=self._loop.time, closed=self._one_less
+        self._group = ConnectionGroup(
+            application=application,
+            limits=limits,
+            clock=self._loop.time,
+            closed=self._one_less,
         )
         self._listening: asyncio.Server | None = None
         shortest = min(limits.request_seconds, limits.idle_seconds, limits.linger_seconds)
@@ -264,12 +267,12 @@ class HttpServer:
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return len(self._shared.connections)
+        return len(self._group.connections)
 
     @property
     def draining(self) -> bool:
         """True from the moment that `drain` is called."""
-        return self._shared.draining
+        return self._group.draining
 
     async def start(self, listener: socket.socket | None) -> None:
         """Accepts connections from a socket that listens already; without one, only those that
@@ -277,27 +280,27 @@ class HttpServer:
         """
         if listener is not None:
             self._listening = await self._loop.create_server(
-                lambda: Connection(self._shared, self._loop), sock=listener
+                lambda: Connection(self._group, self._loop), sock=listener
             )
         self._look()
 
     async def take(self, connection: socket.socket) -> None:
         """Serves a connection that another process accepted."""
         await self._loop.connect_accepted_socket(
-            lambda: Connection(self._shared, self._loop), sock=connection
+            lambda: Connection(self._group, self._loop), sock=connection
         )
 
     async def drain(self, seconds: float) -> None:
         """Accepts nothing more, closes idle connections, and gives those at work this long to end;
         then closes them too.
         """
-        self._shared.draining = True
+        self._group.draining = True
         if self._listening is not None:
             self._listening.close()
-        for connection in tuple(self._shared.connections):
+        for connection in tuple(self._group.connections):
             connection.drain()
         if not await self._emptied(seconds):
-            for connection in tuple(self._shared.connections):
+            for connection in tuple(self._group.connections):
                 connection.abort()
             await self._emptied(1.0)
         if self._timer is not None:
@@ -305,7 +308,7 @@ class HttpServer:
 
     async def _emptied(self, seconds: float) -> bool:
         """Whether the last connection is gone in time."""
-        if not self._shared.connections:
+        if not self._group.connections:
             return True
         try:
             await asyncio.wait_for(self._empty.wait(), seconds)
@@ -314,12 +317,12 @@ class HttpServer:
         return True
 
     def _one_less(self) -> None:
-        if self.draining and not self._shared.connections:
+        if self.draining and not self._group.connections:
             self._empty.set()
 
     def _look(self) -> None:
         """One timer for all connections: a request costs none."""
         now = self._loop.time()
-        for connection in tuple(self._shared.connections):
-            connection.look_at_the_clock(now)
+        for connection in tuple(self._group.connections):
+            connection.check_timeouts(now)
         self._timer = self._loop.call_later(self._look_seconds, self._look)

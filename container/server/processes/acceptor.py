@@ -17,7 +17,7 @@ ACCEPTED_AT_ONCE = 32
 RETRY_SECONDS = 0.01
 
 
-class Porter:
+class Acceptor:
     """Accepts for those HTTP processes that serve; while there are none, connections wait in the
     listening socket.
     """
@@ -25,45 +25,47 @@ class Porter:
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
         self._listener = listener
-        self._doors: deque[socket.socket] = deque()
-        self._held: socket.socket | None = None
+        self._worker_sockets: deque[socket.socket] = deque()
+        self._unsent: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._accepting = False
 
     def __len__(self) -> int:
         """How many processes serve."""
-        return len(self._doors)
+        return len(self._worker_sockets)
 
-    def add(self, door: socket.socket) -> None:
+    def add(self, worker_socket: socket.socket) -> None:
         """A process serves: it gets its turns through its door; one that has them keeps them."""
-        if door in self._doors:
+        if worker_socket in self._worker_sockets:
             return
-        door.setblocking(False)  # send_fds of Python 3.11 and 3.12 drops the flags that it is given
-        self._doors.append(door)
-        self._watch()
+        worker_socket.setblocking(
+            False
+        )  # send_fds of Python 3.11 and 3.12 drops the flags that it is given
+        self._worker_sockets.append(worker_socket)
+        self._start_accepting()
 
-    def remove(self, door: socket.socket) -> None:
+    def remove(self, worker_socket: socket.socket) -> None:
         """A process gets no turns any more."""
-        if door in self._doors:
-            self._doors.remove(door)
-        if not self._doors:
-            self._rest()
+        if worker_socket in self._worker_sockets:
+            self._worker_sockets.remove(worker_socket)
+        if not self._worker_sockets:
+            self._stop_accepting()
 
     def close(self) -> None:
         """Accepts nothing more: new connections are refused."""
-        self._rest()
-        self._doors.clear()
-        if self._held is not None:
-            self._held.close()
+        self._stop_accepting()
+        self._worker_sockets.clear()
+        if self._unsent is not None:
+            self._unsent.close()
         self._listener.close()
 
-    def _watch(self) -> None:
+    def _start_accepting(self) -> None:
         if not self._accepting and self._listener.fileno() >= 0:
             self._accepting = True
             self._loop.add_reader(self._listener.fileno(), self._accept)
 
-    def _rest(self) -> None:
+    def _stop_accepting(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -73,51 +75,51 @@ class Porter:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
-            if self._held is None:
+            if self._unsent is None:
                 try:
-                    self._held, _ = self._listener.accept()
+                    self._unsent, _ = self._listener.accept()
                 except BlockingIOError:
                     return
                 except OSError:  # out of descriptors, or the client left already
                     self._pause()
                     return
-            if not self._hand_on(self._held):
+            if not self._pass_on(self._unsent):
                 self._pause()
                 return
-            self._held.close()
-            self._held = None
+            self._unsent.close()
+            self._unsent = None
 
-    def _hand_on(self, connection: socket.socket) -> bool:
+    def _pass_on(self, connection: socket.socket) -> bool:
         """Gives a connection to the next process that has room for it."""
-        for _ in range(len(self._doors)):
-            door = self._doors[0]
-            self._doors.rotate(-1)
+        for _ in range(len(self._worker_sockets)):
+            worker_socket = self._worker_sockets[0]
+            self._worker_sockets.rotate(-1)
             try:
-                socket.send_fds(door, [WORD], [connection.fileno()])
+                socket.send_fds(worker_socket, [WORD], [connection.fileno()])
             except OSError:  # full, or its process has just died
                 continue
             return True
         return False
 
     def _pause(self) -> None:
-        self._rest()
+        self._stop_accepting()
         self._retry = self._loop.call_later(RETRY_SECONDS, self._again)
 
     def _again(self) -> None:
         self._retry = None
-        if self._doors:
-            self._watch()
+        if self._worker_sockets:
+            self._start_accepting()
             self._accept()
 
 
-def handed(door: socket.socket) -> socket.socket | None:
+def receive_connection(worker_socket: socket.socket) -> socket.socket | None:
     """The next connection at a door, which must not block; `None` when there is none now.
 
     Raises EOFError: the owner is gone; OSError: this process has no descriptor left for the
     connection, which is closed.
     """
     try:
-        word, descriptors, _, _ = socket.recv_fds(door, len(WORD), 1)
+        word, descriptors, _, _ = socket.recv_fds(worker_socket, len(WORD), 1)
     except BlockingIOError:
         return None
     if not word:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from container.server.processes import frames
-from container.server.processes.frames import Broken, Frame, Splitter
+from container.server.processes.frames import Frame, FrameSplitter, InvalidFrame
 from container.server.types import Arrays, DeadlinePassed, QueueFull, Unavailable
 
 GONE = "The process that owns the engine ended; this server is being replaced."
@@ -25,7 +25,7 @@ hang.
 """
 
 
-class _Asked(asyncio.Future[Arrays]):
+class _PendingRequest(asyncio.Future[Arrays]):
     """An answer to come, whose cancelling tells the owner."""
 
     # No done callback does this: it would cost every request, not only the cancelled ones, a turn
@@ -33,7 +33,7 @@ class _Asked(asyncio.Future[Arrays]):
     identity: int
     rows: int
     deadline: float
-    forget: Callable[[_Asked], None]
+    forget: Callable[[_PendingRequest], None]
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancels, and takes the rows out of the owner's queue."""
@@ -43,7 +43,7 @@ class _Asked(asyncio.Future[Arrays]):
         return True
 
 
-class Link(asyncio.Protocol):
+class EngineChannel(asyncio.Protocol):
     """The front's end: a `Backend` of which `state` is the owner's last word; `None` before its
     first.
     """
@@ -52,28 +52,28 @@ class Link(asyncio.Protocol):
         self,
         *,
         max_rows: int,
-        changed: Callable[[Link], None],
-        samples: Callable[[], bytes] = bytes,
+        changed: Callable[[EngineChannel], None],
+        metric_values: Callable[[], bytes] = bytes,
     ) -> None:
-        """`max_rows` may be unanswered at once; `changed` hears of every new state; `samples` are
+        """`max_rows` may be unanswered at once; `changed` hears of every new state; `metric_values` are
         this process' metrics.
         """
         self.state: int | None = None
         self.lost = False
-        self.heard = asyncio.Event()
+        self.state_received = asyncio.Event()
         """Set once the owner has said what it is, or is gone."""
         self._serves = False
         self._max_rows = max_rows
         self._changed = changed
-        self._samples = samples
-        self._asked: dict[int, _Asked] = {}
+        self._metric_values = metric_values
+        self._pending: dict[int, _PendingRequest] = {}
         self._wanted: dict[int, asyncio.Future[bytes]] = {}
         self._rows = 0
         self._owner_waiting = 0
         self._last = 0
         self._paused = False
         self._silent_sweeps = 0
-        self._splitter = Splitter()
+        self._frame_splitter = FrameSplitter()
         self._out: list[bytes] = []
 
     @property
@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """Rows that waited at the owner, when it last answered."""
-        return self._owner_waiting if self._asked else 0
+        return self._owner_waiting if self._pending else 0
 
     @property
     def unanswered(self) -> int:
@@ -107,22 +107,22 @@ class Link(asyncio.Protocol):
         loop = self._loop
         now = loop.time()
         self._last += 1
-        asked = _Asked(loop=loop)
+        asked = _PendingRequest(loop=loop)
         asked.identity, asked.rows, asked.forget = self._last, len(rows), self._forget
         asked.deadline = now + DEFAULT_SECONDS if deadline is None else deadline
-        self._send(frames.asked(self._last, rows, asked.deadline - now))
-        self._asked[self._last] = asked
+        self._send(frames.request_frame(self._last, rows, asked.deadline - now))
+        self._pending[self._last] = asked
         self._rows += asked.rows
         return asked
 
-    async def samples_of_all(self) -> bytes:
+    async def all_metric_values(self) -> bytes:
         """The samples of the owner and every front, summed by the owner. Raises Unavailable."""
         if self.lost:
             raise Unavailable(GONE)
         self._last += 1
         wanted: asyncio.Future[bytes] = self._loop.create_future()
         self._wanted[self._last] = wanted
-        self._send(frames.signal(frames.SNAPSHOT_WANTED, identity=self._last))
+        self._send(frames.signal_frame(frames.SNAPSHOT_WANTED, identity=self._last))
         return await wanted
 
     def serve(self) -> None:
@@ -148,13 +148,13 @@ class Link(asyncio.Protocol):
         """The owner is gone: every request fails at once."""
         self.lost = True
         self._sweeping.cancel()
-        unanswered: list[asyncio.Future[Any]] = [*self._asked.values(), *self._wanted.values()]
-        self._asked, self._wanted, self._rows = {}, {}, 0
+        unanswered: list[asyncio.Future[Any]] = [*self._pending.values(), *self._wanted.values()]
+        self._pending, self._wanted, self._rows = {}, {}, 0
         for future in unanswered:
             if not future.done():
                 future.set_exception(Unavailable(GONE))
         self._changed(self)
-        self.heard.set()
+        self.state_received.set()
 
     def pause_writing(self) -> None:
         """The owner reads too slowly."""
@@ -168,43 +168,43 @@ class Link(asyncio.Protocol):
         """Hands every whole frame to whom it is for."""
         self._silent_sweeps = 0
         try:
-            for frame in self._splitter.split(data):
+            for frame in self._frame_splitter.split(data):
                 if frame.kind == frames.ANSWER:
                     self._owner_waiting = int(frame.number)
                     asked = self._take(frame.id)
                     if asked is not None:
                         asked.set_result(frames.arrays_of(frame))
                 else:
-                    self._told(frame)
-        except Broken:
+                    self._receive(frame)
+        except InvalidFrame:
             self._transport.abort()
 
-    def _told(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> None:
         """Anything but an answer."""
         if frame.kind == frames.FAULT:
             asked = self._take(frame.id)
             if asked is not None:
                 asked.set_exception(frames.fault_of(frame))
         elif frame.kind == frames.STATE:
-            self._hear(frame.detail)
+            self._state_changed(frame.detail)
         elif frame.kind == frames.SNAPSHOT_WANTED:
-            self._send(frames.snapshot(frame.id, self._samples()))
+            self._send(frames.snapshot_frame(frame.id, self._metric_values()))
         elif frame.kind == frames.SNAPSHOT:
             wanted = self._wanted.pop(frame.id, None)
             if wanted is not None and not wanted.done():
-                wanted.set_result(frames.words_of(frame))
+                wanted.set_result(frames.text_of(frame))
 
-    def _hear(self, state: int) -> None:
+    def _state_changed(self, state: int) -> None:
         if state != self.state:
             self.state = state
             self._changed(self)
-            self.heard.set()
+            self.state_received.set()
         if self._serves:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
         if self.state is not None:
-            self._send(frames.signal(frames.STATE, detail=self.state))
+            self._send(frames.signal_frame(frames.STATE, detail=self.state))
 
     def refuse(self, rows: int) -> None:
         """Raises what `submit` would raise now of so many rows."""
@@ -218,15 +218,15 @@ class Link(asyncio.Protocol):
                 "The engine's process takes requests more slowly than they come; try again in a second."
             )
 
-    def _take(self, identity: int) -> _Asked | None:
-        asked = self._asked.pop(identity, None)
+    def _take(self, identity: int) -> _PendingRequest | None:
+        asked = self._pending.pop(identity, None)
         if asked is not None:
             self._rows -= asked.rows
         return asked
 
-    def _forget(self, asked: _Asked) -> None:
+    def _forget(self, asked: _PendingRequest) -> None:
         if self._take(asked.identity) is not None and not self.lost:
-            self._send(frames.signal(frames.CANCEL, identity=asked.identity))
+            self._send(frames.signal_frame(frames.CANCEL, identity=asked.identity))
 
     def _send(self, frame: bytes) -> None:
         """Everything of one turn of the event loop leaves in one write."""
@@ -244,7 +244,7 @@ class Link(asyncio.Protocol):
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS
-        for asked in [each for each in self._asked.values() if each.deadline < late]:
+        for asked in [each for each in self._pending.values() if each.deadline < late]:
             self._forget(asked)
             asked.set_exception(
                 DeadlinePassed(

@@ -40,7 +40,7 @@ _ARRAY = struct.Struct("=4sI")
 _INT32 = np.dtype(np.int32)
 
 
-class Broken(Exception):
+class InvalidFrame(Exception):
     """Bytes that are no frame: the other end is not ours, or not of this version."""
 
 
@@ -61,20 +61,20 @@ class Frame(NamedTuple):
     end: int
 
 
-class Splitter:
+class FrameSplitter:
     """Cuts what a socket gave into frames."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._unsent = 0
         self._wanted = HEADER.size
 
     def split(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now. Raises Broken."""
         if self._pieces:
             self._pieces.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+            self._unsent += len(data)
+            if self._unsent < self._wanted:
                 return
             data = b"".join(self._pieces)
             self._pieces.clear()
@@ -82,46 +82,48 @@ class Splitter:
         while length - begin >= 32:
             size, kind, detail, parts, rows, identity, number = HEADER.unpack_from(data, begin)
             if not 32 <= size <= MAX_FRAME_BYTES:
-                raise Broken(f"A frame announces {size} bytes; 32 to {MAX_FRAME_BYTES} are right.")
+                raise InvalidFrame(
+                    f"A frame announces {size} bytes; 32 to {MAX_FRAME_BYTES} are right."
+                )
             end = begin + size
             if end > length:
-                self._keep(data[begin:], size)
+                self._keep_alive(data[begin:], size)
                 return
             yield Frame(kind, detail, parts, rows, identity, number, data, begin + 32, end)
             begin = end
         if begin < length:
-            self._keep(data[begin:], HEADER.size)
+            self._keep_alive(data[begin:], HEADER.size)
 
-    def _keep(self, rest: bytes, wanted: int) -> None:
+    def _keep_alive(self, rest: bytes, wanted: int) -> None:
         self._pieces.append(rest)
-        self._held, self._wanted = len(rest), wanted
+        self._unsent, self._wanted = len(rest), wanted
 
 
-def signal(kind: int, *, detail: int = 0, identity: int = 0, number: float = 0.0) -> bytes:
+def signal_frame(kind: int, *, detail: int = 0, identity: int = 0, number: float = 0.0) -> bytes:
     """A frame that is its header alone: CANCEL, STATE, SNAPSHOT_WANTED."""
     return HEADER.pack(32, kind, detail, 0, 0, identity, number)
 
 
-def asked(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
+def request_frame(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
     """A request of at least one row, all of them texts' tokens or all tensors of one shape;
     `seconds` are left to answer it.
     """
     if isinstance(rows[0], Tokens):
-        return _asked_tokens(identity, rows, seconds)
+        return _tokens_frame(identity, rows, seconds)
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    return _framed(TENSORS, 0, columns, identity, seconds, len(rows))
+    return _arrays_frame(TENSORS, 0, columns, identity, seconds, len(rows))
 
 
-def rows_asked(frame: Frame) -> Sequence[Any]:
+def request_rows(frame: Frame) -> Sequence[Any]:
     """The rows of a TOKENS or TENSORS frame, views of its bytes."""
     if frame.kind == TOKENS:
-        return _tokens_asked(frame)
+        return _token_rows(frame)
     return list(zip(*arrays_of(frame), strict=True))
 
 
-def answered(identity: int, arrays: Arrays, waiting: int) -> bytes:
+def response_frame(identity: int, arrays: Arrays, waiting: int) -> bytes:
     """An answer, and how many rows wait at the owner. Raises TooLarge."""
-    return _framed(ANSWER, 0, arrays, identity, waiting, 0)
+    return _arrays_frame(ANSWER, 0, arrays, identity, waiting, 0)
 
 
 def arrays_of(frame: Frame) -> Arrays:
@@ -133,28 +135,28 @@ def arrays_of(frame: Frame) -> Arrays:
     return tuple(arrays)
 
 
-def failed(identity: int, fault: RequestFault) -> bytes:
+def fault_frame(identity: int, fault: RequestFault) -> bytes:
     """A request that gets no answer, and the sentence for its client."""
-    return _worded(FAULT, identity, f"{type(fault).__name__}\n{fault}".encode())
+    return _text_frame(FAULT, identity, f"{type(fault).__name__}\n{fault}".encode())
 
 
 def fault_of(frame: Frame) -> RequestFault:
     """The fault of a FAULT frame; of a class that this process does not know, Unavailable."""
-    name, _, sentence = words_of(frame).decode(errors="replace").partition("\n")
+    name, _, sentence = text_of(frame).decode(errors="replace").partition("\n")
     return FAULTS.get(name, Unavailable)(sentence)
 
 
-def snapshot(identity: int, words: bytes) -> bytes:
+def snapshot_frame(identity: int, words: bytes) -> bytes:
     """A process' samples, as its metrics write them."""
-    return _worded(SNAPSHOT, identity, words)
+    return _text_frame(SNAPSHOT, identity, words)
 
 
-def words_of(frame: Frame) -> bytes:
+def text_of(frame: Frame) -> bytes:
     """The text of a FAULT or SNAPSHOT frame."""
     return frame.data[frame.begin : frame.begin + frame.rows]
 
 
-def _asked_tokens(identity: int, rows: Sequence[Tokens], seconds: float) -> bytes:
+def _tokens_frame(identity: int, rows: Sequence[Tokens], seconds: float) -> bytes:
     count = len(rows)
     typed = any(row.type_ids is not None for row in rows)
     pieces = [np.fromiter(map(len, rows), np.int32, count), *(row.ids for row in rows)]
@@ -170,7 +172,7 @@ def _asked_tokens(identity: int, rows: Sequence[Tokens], seconds: float) -> byte
     return b"".join((header, flat, b"\0" * (-size % 8)))
 
 
-def _tokens_asked(frame: Frame) -> list[Tokens]:
+def _token_rows(frame: Frame) -> list[Tokens]:
     data, count, begin = frame.data, frame.rows, frame.begin
     lengths = np.frombuffer(data, _INT32, count, begin).tolist()
     begin += 4 * count
@@ -189,7 +191,7 @@ def _cut(flat: Array, lengths: Sequence[int]) -> Iterator[Array]:
         begin += length
 
 
-def _framed(
+def _arrays_frame(
     kind: int, detail: int, arrays: Sequence[Array], identity: int, number: float, rows: int
 ) -> bytes:
     pieces: list[Any] = [b""]
@@ -235,7 +237,7 @@ def _dtype(word: bytes) -> np.dtype[Any]:
     return np.dtype(word.rstrip(b"\0").decode())
 
 
-def _worded(kind: int, identity: int, words: bytes) -> bytes:
+def _text_frame(kind: int, identity: int, words: bytes) -> bytes:
     padding = -len(words) % 8
     return (
         HEADER.pack(32 + len(words) + padding, kind, 0, 0, len(words), identity, 0.0)

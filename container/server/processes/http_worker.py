@@ -16,20 +16,20 @@ from typing import NoReturn
 import uvloop
 
 from container.archive import EngineArchive
-from container.server.data_plane.model import Model, count_truncated, model_of, plane_of
+from container.server.data_plane.model import Model, count_truncated, data_plane_of, model_of
 from container.server.data_plane.plane import DataPlane
-from container.server.http.application import limits_of, model_answering
+from container.server.http.application import http_limits, served_model_application
 from container.server.http.server import HttpServer
 from container.server.processes import frames
-from container.server.processes.acceptor import handed
-from container.server.processes.channel import Link
+from container.server.processes.acceptor import receive_connection
+from container.server.processes.channel import EngineChannel
 from container.server.settings import Settings, process_settings
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import exposition, gauge
 from onboarding.manifest import MANIFEST_NAME, Manifest
 
-OWNER_GONE, ARCHIVE = 1, 3
+SUPERVISOR_GONE, ARCHIVE = 1, 3
 LAST_SECONDS = 1.0
 """How long clients may take to read that the owner is gone."""
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     # fronts drain.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    end, door = (socket.socket(fileno=int(number)) for number in arguments)
+    end, worker_socket = (socket.socket(fileno=int(number)) for number in arguments)
     settings = process_settings()
     try:
         model = model_of(_archive(settings), settings, _no_engine)
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
             flush=True,
         )
         return ARCHIVE
-    exit_code: int = uvloop.run(_serve(settings, model, end, door))
+    exit_code: int = uvloop.run(_serve(settings, model, end, worker_socket))
     return exit_code
 
 
@@ -65,66 +65,72 @@ def _no_engine() -> NoReturn:
     raise RuntimeError("the engine is the owner's")
 
 
-async def _serve(settings: Settings, model: Model, end: socket.socket, door: socket.socket) -> int:
+async def _serve(
+    settings: Settings, model: Model, end: socket.socket, worker_socket: socket.socket
+) -> int:
     """Answers until the owner drains or ends."""
     log = FailureLog(stderr, model=model.name)
     try:
-        return await Front(settings=settings, model=model, log=log).serve(end, door)
+        return await HttpWorker(settings=settings, model=model, log=log).serve(end, worker_socket)
     finally:
         log.close()
 
 
-class Front:
+class HttpWorker:
     """The HTTP server of one process, whose engine is the owner's."""
 
     def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
-        self._settings, self._plane, self._log = settings, plane_of(model, settings), log
-        self._samples = Samples()
-        count_truncated(self._plane, model, self._samples)
+        self._settings, self._plane, self._log = settings, data_plane_of(model, settings), log
+        self._metric_values = MetricValues()
+        count_truncated(self._plane, model, self._metric_values)
         self._ending = asyncio.Event()
         most = settings.queue_rows + settings.max_request_rows
-        self._link = Link(max_rows=most, changed=self._changed, samples=self._samples.snapshot)
-        plane = _OneOfSeveral(self._plane, self._link)
-        answering = model_answering(
-            plane, model, settings, self._samples, log, metrics=self._metrics
+        self._channel = EngineChannel(
+            max_rows=most, changed=self._changed, metric_values=self._metric_values.snapshot
         )
-        self._server = HttpServer(answering, limits=limits_of(settings))
-        gauge(self._samples, "roundhouse_connections", lambda: self._server.connections)
+        plane = _WorkerPlane(self._plane, self._channel)
+        application = served_model_application(
+            plane, model, settings, self._metric_values, log, metrics=self._metrics
+        )
+        self._server = HttpServer(application, limits=http_limits(settings))
+        gauge(self._metric_values, "roundhouse_connections", lambda: self._server.connections)
         self._taking: set[asyncio.Task[None]] = set()
 
-    async def serve(self, end: socket.socket, door: socket.socket) -> int:
+    async def serve(self, end: socket.socket, worker_socket: socket.socket) -> int:
         """The process' exit code, once the owner drains or ends."""
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: self._link, sock=end)
-        await self._link.heard.wait()
+        await loop.create_unix_connection(lambda: self._channel, sock=end)
+        await self._channel.state_received.wait()
         await self._server.start(None)
-        door.setblocking(False)
-        loop.add_reader(door.fileno(), self._take, door)
-        self._link.serve()
+        worker_socket.setblocking(False)
+        loop.add_reader(worker_socket.fileno(), self._take, worker_socket)
+        self._channel.serve()
         await self._ending.wait()
-        loop.remove_reader(door.fileno())
-        self._take(door)
+        loop.remove_reader(worker_socket.fileno())
+        self._take(worker_socket)
         await asyncio.gather(*self._taking, return_exceptions=True)
-        await self._server.drain(LAST_SECONDS if self._link.lost else self._settings.drain_seconds)
-        self._link.close()
-        return OWNER_GONE if self._link.lost else 0
+        await self._server.drain(
+            LAST_SECONDS if self._channel.lost else self._settings.drain_seconds
+        )
+        self._channel.close()
+        return SUPERVISOR_GONE if self._channel.lost else 0
 
-    def _changed(self, link: Link) -> None:
+    def _changed(self, channel: EngineChannel) -> None:
         """The owner is something else than before, or gone."""
-        if link.state in (frames.OPENING, frames.READY):
-            self._plane.open(link)
-        if link.lost or link.state == frames.DRAINING:
+        if channel.state in (frames.OPENING, frames.READY):
+            self._plane.open(channel)
+        if channel.lost or channel.state == frames.DRAINING:
             self._plane.drain()
             self._ending.set()
 
-    def _take(self, door: socket.socket) -> None:
+    def _take(self, worker_socket: socket.socket) -> None:
         """Serves every connection that lies at the door."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection = handed(door)
+                connection = receive_connection(worker_socket)
             except EOFError:  # the owner is gone, as the link says too
-                loop.remove_reader(door.fileno())
+                loop.remove_reader(worker_socket.fileno())
                 return
             except OSError as fault:
                 self._log.report("connection_dropped", fault, stage="http", level="warning")
@@ -137,16 +143,16 @@ class Front:
 
     async def _metrics(self) -> bytes:
         """Of the owner and every HTTP process, summed."""
-        return exposition(await self._link.samples_of_all())
+        return exposition(await self._channel.all_metric_values())
 
 
-class _OneOfSeveral:
+class _WorkerPlane:
     """A data plane that is healthy once the owner says that every process answers, and while it
     says anything.
     """
 
-    def __init__(self, plane: DataPlane, link: Link) -> None:
-        self._plane, self._link = plane, link
+    def __init__(self, plane: DataPlane, channel: EngineChannel) -> None:
+        self._plane, self._channel = plane, channel
         self.signature, self.submit, self.submit_short = (
             plane.signature,
             plane.submit,
@@ -156,7 +162,9 @@ class _OneOfSeveral:
     @property
     def ready(self) -> bool:
         """True when a request would be answered now, by whichever process it comes to."""
-        return self._link.state == frames.READY and not self._link.silent and self._plane.ready
+        return (
+            self._channel.state == frames.READY and not self._channel.silent and self._plane.ready
+        )
 
 
 if __name__ == "__main__":

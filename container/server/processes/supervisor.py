@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from container.server.data_plane.plane import Backend
-from container.server.process import share_interpreter
+from container.server.process import tune_interpreter
 from container.server.processes import frames
-from container.server.processes.acceptor import Porter
-from container.server.processes.worker_session import Answerer
+from container.server.processes.acceptor import Acceptor
+from container.server.processes.worker_session import WorkerSession
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Samples, summed
+from container.server.telemetry.metric_values import MetricValues, summed
 from container.server.telemetry.metrics import GAUGES, counter, gauge
 
 WINDOW_SECONDS = 60.0
@@ -31,18 +31,18 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Deaths:
+class RestartPolicy:
     """The deaths of the last minute."""
 
     def __init__(self) -> None:
         self._times: deque[tuple[float, int]] = deque()
 
     @property
-    def too_many(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether replacing has become pointless."""
         return len(self._times) > MOST
 
-    def pause_seconds(self, now: float, place: int) -> float:
+    def restart_delay_seconds(self, now: float, place: int) -> float:
         """Counts a death at a place, and says how long its successor waits: twice as long after
         each in the window.
         """
@@ -53,75 +53,82 @@ class Deaths:
         return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**earlier)
 
 
-FRONTS_DIE = 5
+WORKERS_DIE = 5
 """Exit code when HTTP processes die faster than they are worth replacing."""
-SAMPLES_SECONDS = 0.5
+METRICS_SECONDS = 0.5
 """How long a process may take to tell its metrics; then those it told last count."""
 LAST_SECONDS = 3.0
 """How long a process whose link has ended may take to end itself."""
-HUNG_BEATS, HUNG_STARTING_BEATS = 5, 60
+HUNG_HEARTBEATS, HUNG_STARTING_HEARTBEATS = 5, 60
 """Beats without a word after which a process is killed: one that serves, and one that does not
 serve yet.
 """
-FRONT = (sys.executable, "-m", "container.server.processes.http_worker")
+WORKER = (sys.executable, "-m", "container.server.processes.http_worker")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontSpec:
+class WorkerSpec:
     """How HTTP processes are started and watched; the numbers of the two sockets, link and door,
     follow the command.
     """
 
     count: int
     environment: Mapping[str, str]
-    command: tuple[str, ...] = FRONT
-    beat_seconds: float = 1.0
+    command: tuple[str, ...] = WORKER
+    heartbeat_seconds: float = 1.0
     """How often each is asked for a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Front:
+class _Worker:
     process: Process
-    answerer: Answerer
-    door: socket.socket
+    session: WorkerSession
+    worker_socket: socket.socket
 
 
-class Owner:
+class Supervisor:
     """All HTTP processes of one server."""
 
     def __init__(
-        self, *, listener: socket.socket, fronts: FrontSpec, samples: Samples, log: FailureLog
+        self,
+        *,
+        listener: socket.socket,
+        workers: WorkerSpec,
+        metric_values: MetricValues,
+        log: FailureLog,
     ) -> None:
-        """`listener` listens already; `samples` are the owner's own."""
-        self.given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """`listener` listens already; `metric_values` are the owner's own."""
+        self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with one sentence, when HTTP processes die all the time."""
-        self._spec, self._samples, self._log = fronts, samples, log
-        self._porter = Porter(listener)
+        self._spec, self._metric_values, self._log = workers, metric_values, log
+        self._acceptor = Acceptor(listener)
         # One process that tokenizes on its own core: threads of its tokenizer cost a third more and
         # take others' cores.
-        self._environment = {"TOKENIZERS_PARALLELISM": "false", **fronts.environment}
-        self._fronts: dict[int, _Front] = {}
-        self._keepers: list[asyncio.Task[None]] = []
-        self._beating: asyncio.TimerHandle | None = None
+        self._environment = {"TOKENIZERS_PARALLELISM": "false", **workers.environment}
+        self._workers: dict[int, _Worker] = {}
+        self._keep_tasks: list[asyncio.Task[None]] = []
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._state = frames.LOADING
         self._leaving = asyncio.Event()
         self._killing = False
         self._backend: Backend | None = None
-        self._deaths = Deaths()
-        self._buried = b""
-        self._died = counter(samples, "roundhouse_http_process_deaths")
-        gauge(samples, "roundhouse_http_processes", lambda: len(self._porter))
+        self._restarts = RestartPolicy()
+        self._ended_workers = b""
+        self._worker_deaths = counter(metric_values, "roundhouse_http_process_deaths")
+        gauge(metric_values, "roundhouse_http_processes", lambda: len(self._acceptor))
 
     @property
     def running(self) -> int:
         """Requests of all HTTP processes that are not answered yet."""
-        return sum(front.answerer.running for front in self._fronts.values())
+        return sum(worker.session.running for worker in self._workers.values())
 
     def start(self) -> None:
         """Starts every HTTP process; they say that the server loads until `open`."""
         loop = asyncio.get_running_loop()
-        self._keepers = [loop.create_task(self._keep(place)) for place in range(self._spec.count)]
-        self._beating = loop.call_later(self._spec.beat_seconds, self._beat)
+        self._keep_tasks = [
+            loop.create_task(self._keep_alive(place)) for place in range(self._spec.count)
+        ]
+        self._heartbeat_timer = loop.call_later(self._spec.heartbeat_seconds, self._send_heartbeats)
 
     def open(self, backend: Backend) -> None:
         """Begins to answer: the engine is loaded and warm.
@@ -129,138 +136,145 @@ class Owner:
         No process is healthy before all that serve would answer.
         """
         self._backend = backend
-        self._tell(frames.OPENING)
-        self._agree()
+        self._set_state(frames.OPENING)
+        self._become_ready()
 
     async def drain(self, seconds: float) -> None:
         """Stops accepting, has every HTTP process finish and end, and kills those that have not in
         time.
         """
-        self._porter.close()
-        self._tell(frames.DRAINING)
+        self._acceptor.close()
+        self._set_state(frames.DRAINING)
         self._leaving.set()
-        if self._keepers:
-            await asyncio.wait(self._keepers, timeout=seconds)
+        if self._keep_tasks:
+            await asyncio.wait(self._keep_tasks, timeout=seconds)
         await self.kill()
 
     async def kill(self) -> None:
         """Ends whatever HTTP process is left, at once."""
-        self._porter.close()
+        self._acceptor.close()
         self._state, self._killing = frames.DRAINING, True
         self._leaving.set()
-        if self._beating is not None:
-            self._beating.cancel()
-        for front in self._fronts.values():
-            _kill(front.process)
-        await asyncio.gather(*self._keepers)
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
+        for worker in self._workers.values():
+            _kill(worker.process)
+        await asyncio.gather(*self._keep_tasks)
 
-    async def samples(self) -> bytes:
+    async def metric_values(self) -> bytes:
         """The samples of the owner and every HTTP process, the dead ones' counters included,
         summed.
         """
         asks = [
-            asyncio.ensure_future(front.answerer.ask_samples()) for front in self._fronts.values()
+            asyncio.ensure_future(worker.session.request_metric_values())
+            for worker in self._workers.values()
         ]
         if asks:
-            await asyncio.wait(asks, timeout=SAMPLES_SECONDS)
+            await asyncio.wait(asks, timeout=METRICS_SECONDS)
         for ask in asks:
             ask.cancel()
         # Those of now: one that died meanwhile is among the buried, and would count twice.
         return summed(
             (
-                self._samples.snapshot(),
-                self._buried,
-                *(front.answerer.samples for front in self._fronts.values()),
+                self._metric_values.snapshot(),
+                self._ended_workers,
+                *(worker.session.metric_values for worker in self._workers.values()),
             )
         )
 
-    def _tell(self, state: int) -> None:
+    def _set_state(self, state: int) -> None:
         self._state = state
-        for front in self._fronts.values():
-            front.answerer.tell(state, self._backend)
+        for worker in self._workers.values():
+            worker.session.send_state(state, self._backend)
 
-    def _knows(self, door: socket.socket, state: int) -> None:
+    def _acknowledged(self, worker_socket: socket.socket, state: int) -> None:
         """A process that serves has heard what the owner is; it gets no connection before it knows
         the present state.
         """
         if state == self._state:
-            self._porter.add(door)
-        self._agree()
+            self._acceptor.add(worker_socket)
+        self._become_ready()
 
-    def _agree(self) -> None:
+    def _become_ready(self) -> None:
         """Once every process that serves answers requests, each may say so."""
-        known = {front.answerer.known for front in self._fronts.values()}
+        known = {worker.session.known for worker in self._workers.values()}
         if self._state == frames.OPENING and known <= {None, frames.OPENING}:
-            self._tell(frames.READY)
+            self._set_state(frames.READY)
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Asks every process for a sign of life, and kills those that have given none for too long."""
-        self._beating = asyncio.get_running_loop().call_later(self._spec.beat_seconds, self._beat)
+        self._heartbeat_timer = asyncio.get_running_loop().call_later(
+            self._spec.heartbeat_seconds, self._send_heartbeats
+        )
         if (
             self._backend is not None and self._backend.broken
         ):  # perhaps no request was left to fail, and none has come since
-            self._broke()
-        for place, front in self._fronts.items():
-            missed = front.answerer.missed_beats
-            if missed >= (HUNG_STARTING_BEATS if front.answerer.known is None else HUNG_BEATS):
+            self._engine_broke()
+        for place, worker in self._workers.items():
+            missed = worker.session.missed_heartbeats
+            if missed >= (
+                HUNG_STARTING_HEARTBEATS if worker.session.known is None else HUNG_HEARTBEATS
+            ):
                 self._log.report(
                     "http_process_hangs",
                     stage="process",
                     place=place,
-                    seconds=missed * self._spec.beat_seconds,
+                    seconds=missed * self._spec.heartbeat_seconds,
                 )
-                _kill(front.process)
-            front.answerer.beat()
+                _kill(worker.process)
+            worker.session.send_heartbeat()
 
-    def _broke(self) -> None:
+    def _engine_broke(self) -> None:
         """The engine fails on every request: no front is healthy any more."""
         if self._state in (frames.OPENING, frames.READY):
-            self._tell(frames.BROKEN)
+            self._set_state(frames.BROKEN)
 
     def _failed(self, fault: BaseException) -> None:
         self._log.report("request_failed", fault, stage="process", status=503)
 
-    async def _keep(self, place: int) -> None:
+    async def _keep_alive(self, place: int) -> None:
         """Keeps one HTTP process alive until the server drains; never cancelled, so that no process
         is left behind.
         """
         while not self._leaving.is_set():
-            await self._live(place)
+            await self._run_worker(place)
             if self._leaving.is_set():
                 return
-            pause = self._deaths.pause_seconds(asyncio.get_running_loop().time(), place)
-            if self._deaths.too_many:
+            pause = self._restarts.restart_delay_seconds(asyncio.get_running_loop().time(), place)
+            if self._restarts.is_exhausted:
                 self._give_up()
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), pause)
 
-    async def _live(self, place: int) -> None:
+    async def _run_worker(self, place: int) -> None:
         """One HTTP process, from start to end."""
-        front = await self._started()
-        self._fronts[place] = front
-        front.answerer.tell(
+        worker = await self._start_worker()
+        self._workers[place] = worker
+        worker.session.send_state(
             self._state, self._backend
         )  # it may have changed since the process was started
         if self._killing:
-            _kill(front.process)
-        await front.answerer.lost.wait()
-        self._porter.remove(front.door)
-        self._agree()
-        code = await _exit_code(front.process)
-        del self._fronts[place]
-        front.door.close()
-        self._buried = summed((self._buried, summed((front.answerer.samples,), without=GAUGES)))
+            _kill(worker.process)
+        await worker.session.lost.wait()
+        self._acceptor.remove(worker.worker_socket)
+        self._become_ready()
+        code = await _exit_code(worker.process)
+        del self._workers[place]
+        worker.worker_socket.close()
+        self._ended_workers = summed(
+            (self._ended_workers, summed((worker.session.metric_values,), without=GAUGES))
+        )
         if not self._leaving.is_set():
-            self._died.add()
+            self._worker_deaths.add()
             self._log.report("http_process_died", stage="process", exit_code=code, place=place)
 
-    async def _started(self) -> _Front:
+    async def _start_worker(self) -> _Worker:
         """A process with its ends of a link and a door; nothing connects to anything."""
-        link, its_link = socket.socketpair()
-        door, its_door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sockets = (its_link.fileno(), its_door.fileno())
-        with its_link, its_door:
+        channel, child_channel = socket.socketpair()
+        worker_socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sockets = (child_channel.fileno(), child_socket.fileno())
+        with child_channel, child_socket:
             # A session of its own: a terminal's Ctrl-C is the owner's business, also while the
             # process is still importing.
             process = await asyncio.create_subprocess_exec(
@@ -272,35 +286,37 @@ class Owner:
                 start_new_session=True,
             )
         loop = asyncio.get_running_loop()
-        _, answerer = await loop.create_unix_connection(lambda: self._answerer(door), sock=link)
-        return _Front(process, answerer, door)
+        _, session = await loop.create_unix_connection(
+            lambda: self._session(worker_socket), sock=channel
+        )
+        return _Worker(process, session, worker_socket)
 
-    def _answerer(self, door: socket.socket) -> Answerer:
-        return Answerer(
+    def _session(self, worker_socket: socket.socket) -> WorkerSession:
+        return WorkerSession(
             state=self._state,
             backend=self._backend,
-            knows=lambda state: self._knows(door, state),
-            broke=self._broke,
+            acknowledged=lambda state: self._acknowledged(worker_socket, state),
+            engine_broke=self._engine_broke,
             failed=self._failed,
-            samples_of_all=self.samples,
+            all_metric_values=self.metric_values,
         )
 
     def _give_up(self) -> None:
-        if not self.given_up.done():
-            self.given_up.set_result(
+        if not self.gave_up.done():
+            self.gave_up.set_result(
                 f"HTTP processes ended {MOST + 1} times within a minute; their own last lines above say why, "
                 "and ROUNDHOUSE_HTTP_PROCESSES=1 serves without them."
             )
 
 
-async def own(
+async def supervise(
     *,
     listener: socket.socket,
-    fronts: FrontSpec,
+    workers: WorkerSpec,
     load: Callable[[], Awaitable[Backend]],
     stop: asyncio.Event,
     drain_seconds: float,
-    samples: Samples,
+    metric_values: MetricValues,
     log: FailureLog,
     say: Callable[[str], object],
 ) -> int:
@@ -310,25 +326,27 @@ async def own(
     HTTP processes answer while `load` runs, as a server that loads. `stop`, set by the signals,
     drains. `listener` is closed.
     """
-    share_interpreter()
-    owner = Owner(listener=listener, fronts=fronts, samples=samples, log=log)
-    owner.start()
+    tune_interpreter()
+    supervisor = Supervisor(
+        listener=listener, workers=workers, metric_values=metric_values, log=log
+    )
+    supervisor.start()
     loading, stopping = asyncio.ensure_future(load()), asyncio.ensure_future(stop.wait())
     try:
-        ends: set[asyncio.Future[Any]] = {stopping, owner.given_up}
+        ends: set[asyncio.Future[Any]] = {stopping, supervisor.gave_up}
         await asyncio.wait({loading, *ends}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
-            owner.open(loading.result())
+            supervisor.open(loading.result())
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if owner.given_up.done():
-            say(owner.given_up.result())
-            return FRONTS_DIE
-        await owner.drain(drain_seconds)
+        if supervisor.gave_up.done():
+            say(supervisor.gave_up.result())
+            return WORKERS_DIE
+        await supervisor.drain(drain_seconds)
         return 0
     finally:
         for task in (loading, stopping):
             task.cancel()
-        await owner.kill()
+        await supervisor.kill()
 
 
 async def _exit_code(process: Process) -> int:

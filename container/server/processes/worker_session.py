@@ -11,16 +11,16 @@ from typing import Any, cast
 
 from container.server.data_plane.plane import Backend
 from container.server.processes import frames
-from container.server.processes.frames import Broken, Frame, Splitter
+from container.server.processes.frames import Frame, FrameSplitter, InvalidFrame
 from container.server.types import Arrays, RequestFault, TooLarge, Unavailable
 
 MAX_UNREAD_BYTES = 16 * 1024 * 1024
 """Answers that the front has not read yet; with more of them the owner stops listening to it."""
 LOADING = "The server is still loading its engine; try again in a second."
-OUR_FAULT = "The server failed on this request; try again in a second."
+INTERNAL_FAULT = "The server failed on this request; try again in a second."
 
 
-class Answerer(asyncio.Protocol):
+class WorkerSession(asyncio.Protocol):
     """One HTTP process, as the owner sees it."""
 
     def __init__(
@@ -28,34 +28,34 @@ class Answerer(asyncio.Protocol):
         *,
         state: int,
         backend: Backend | None,
-        knows: Callable[[int], None],
-        broke: Callable[[], None],
+        acknowledged: Callable[[int], None],
+        engine_broke: Callable[[], None],
         failed: Callable[[BaseException], None],
-        samples_of_all: Callable[[], Awaitable[bytes]],
+        all_metric_values: Callable[[], Awaitable[bytes]],
     ) -> None:
-        """`knows` hears what the front knows the owner to be, again and again once it serves.
+        """`acknowledged` hears what the front knows the owner to be, again and again once it serves.
 
-        `broke` is called when the backend turns out broken, `failed` with our own faults.
+        `engine_broke` is called when the backend turns out broken, `failed` with our own faults.
         """
         self.lost = asyncio.Event()
         """Set when the link has ended."""
         self.known: int | None = None
         """The owner's last state that the front has heard of; `None` while it does not serve."""
-        self.missed_beats = 0
+        self.missed_heartbeats = 0
         """Beats since the front last said anything."""
-        self.samples = b""
+        self.metric_values = b""
         """The front's metrics, as it last told them."""
         self._state = state
         self._backend = backend
-        self._knows = knows
-        self._broke = broke
+        self._acknowledged = acknowledged
+        self._engine_broke = engine_broke
         self._failed = failed
-        self._samples_of_all = samples_of_all
+        self._all_metric_values = all_metric_values
         self._running: dict[int, asyncio.Future[Arrays]] = {}
         self._wanted: dict[int, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last = 0
-        self._splitter = Splitter()
+        self._frame_splitter = FrameSplitter()
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
 
@@ -64,32 +64,32 @@ class Answerer(asyncio.Protocol):
         """Requests that are not answered yet."""
         return len(self._running)
 
-    def tell(self, state: int, backend: Backend | None) -> None:
+    def send_state(self, state: int, backend: Backend | None) -> None:
         """Tells the front what the owner is, and who answers from now on."""
         self._state, self._backend = state, backend
-        self._send(frames.signal(frames.STATE, detail=state))
+        self._send(frames.signal_frame(frames.STATE, detail=state))
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Has a front that serves say something, by telling it once more what the owner is."""
-        self.missed_beats += 1
-        self._send(frames.signal(frames.STATE, detail=self._state))
+        self.missed_heartbeats += 1
+        self._send(frames.signal_frame(frames.STATE, detail=self._state))
 
     def abort(self) -> None:
         """Ends the link, if it lives."""
         self._transport.abort()
 
-    async def ask_samples(self) -> None:
-        """Renews `samples`."""
+    async def request_metric_values(self) -> None:
+        """Renews `metric_values`."""
         self._last += 1
         wanted = self._wanted[self._last] = self._loop.create_future()
-        self._send(frames.signal(frames.SNAPSHOT_WANTED, identity=self._last))
+        self._send(frames.signal_frame(frames.SNAPSHOT_WANTED, identity=self._last))
         await wanted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop; the front hears the state at once."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
-        self._send(frames.signal(frames.STATE, detail=self._state))
+        self._send(frames.signal_frame(frames.STATE, detail=self._state))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The front is gone: its rows leave the queue."""
@@ -114,14 +114,14 @@ class Answerer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serves every whole frame; bytes that are none end the link."""
-        self.missed_beats = 0
+        self.missed_heartbeats = 0
         try:
-            for frame in self._splitter.split(data):
+            for frame in self._frame_splitter.split(data):
                 if frame.kind <= frames.TENSORS:
                     self._submit(frame)
                 else:
-                    self._told(frame)
-        except Broken as fault:
+                    self._receive(frame)
+        except InvalidFrame as fault:
             self._failed(fault)
             self._transport.abort()
 
@@ -130,7 +130,7 @@ class Answerer(asyncio.Protocol):
         try:
             if self._backend is None:
                 raise Unavailable(LOADING)
-            rows = frames.rows_asked(frame)
+            rows = frames.request_rows(frame)
             future = self._backend.submit(rows, deadline=self._loop.time() + frame.number)
         except RequestFault as fault:
             self._send_fault(identity, fault)
@@ -142,13 +142,13 @@ class Answerer(asyncio.Protocol):
         if self._running.pop(identity, None) is None:
             return
         if future.cancelled():
-            self._send(frames.failed(identity, Unavailable(OUR_FAULT)))
+            self._send(frames.fault_frame(identity, Unavailable(INTERNAL_FAULT)))
             return
         fault = future.exception()
         if fault is None:
             waiting = 0 if self._backend is None else self._backend.waiting
             try:
-                self._send(frames.answered(identity, future.result(), waiting))
+                self._send(frames.response_frame(identity, future.result(), waiting))
             except TooLarge as too_large:
                 self._send_fault(identity, too_large)
         else:
@@ -157,32 +157,32 @@ class Answerer(asyncio.Protocol):
     def _send_fault(self, identity: int, fault: BaseException) -> None:
         if not isinstance(fault, RequestFault):
             self._failed(fault)
-            fault = Unavailable(OUR_FAULT)
-        self._send(frames.failed(identity, fault))
+            fault = Unavailable(INTERNAL_FAULT)
+        self._send(frames.fault_frame(identity, fault))
         if self._backend is not None and self._backend.broken:
-            self._broke()
+            self._engine_broke()
 
-    def _told(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> None:
         """Anything but a request."""
         if frame.kind == frames.CANCEL:
             future = self._running.pop(frame.id, None)
             if future is not None:
                 future.cancel()
         elif frame.kind == frames.SNAPSHOT:
-            self.samples = frames.words_of(frame)
+            self.metric_values = frames.text_of(frame)
             wanted = self._wanted.pop(frame.id, None)
             if wanted is not None and not wanted.done():
                 wanted.set_result(None)
         elif frame.kind == frames.STATE:
             self.known = frame.detail
-            self._knows(frame.detail)
+            self._acknowledged(frame.detail)
         elif frame.kind == frames.SNAPSHOT_WANTED:
-            task = self._loop.create_task(self._tell_samples(frame.id))
+            task = self._loop.create_task(self._send_metric_values(frame.id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _tell_samples(self, identity: int) -> None:
-        self._send(frames.snapshot(identity, await self._samples_of_all()))
+    async def _send_metric_values(self, identity: int) -> None:
+        self._send(frames.snapshot_frame(identity, await self._all_metric_values()))
 
     def _send(self, frame: bytes) -> None:
         """Everything of one turn of the event loop leaves in one write."""

@@ -149,13 +149,13 @@ class _Window:
 
 def _told(fault: BaseException, stage: Part) -> dict[str, Any]:
     """Type and message of a fault; of our own bugs where they are, too."""
-    told: dict[str, Any] = {"exception": type(fault).__name__}
+    listed: dict[str, Any] = {"exception": type(fault).__name__}
     ours = not isinstance(fault, RequestFault)
     if stage not in CLIENT_PARTS and (ours or _status(fault) >= 500):
-        told["message"] = str(fault)[:2000]
+        listed["message"] = str(fault)[:2000]
     if ours and stage != "engine":
-        told["traceback"] = _places(fault.__traceback__)
-    return told
+        listed["traceback"] = _places(fault.__traceback__)
+    return listed
 
 
 def _status(fault: BaseException) -> int:

@@ -59,7 +59,7 @@ class Histogram:
         return [*self.counts, self.total]
 
 
-class Samples:
+class MetricValues:
     """The samples of one process."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 
 from container.server.observers import Drop
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Counter, Histogram, Samples, parsed
+from container.server.telemetry.metric_values import Counter, Histogram, MetricValues, parsed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (
@@ -98,15 +98,17 @@ GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "
 class BatchMetrics:
     """The samples of one model's batches, each looked up once: what its batcher tells."""
 
-    def __init__(self, samples: Samples, model: str, *, log: FailureLog | None = None) -> None:
+    def __init__(
+        self, metric_values: MetricValues, model: str, *, log: FailureLog | None = None
+    ) -> None:
         """`log` gets a line for every batch on which the engine fails."""
-        self._samples, self._model, self._log = samples, model, log
-        self._rows = histogram(samples, "roundhouse_batch_rows", model)
-        self._engine = histogram(samples, "roundhouse_engine_seconds", model)
-        self._queue = histogram(samples, "roundhouse_queue_seconds", model)
-        self._real = counter(samples, "roundhouse_tokens", model, "real")
-        self._padding = counter(samples, "roundhouse_tokens", model, "padding")
-        self._failures = counter(samples, "roundhouse_engine_failures", model)
+        self._metric_values, self._model, self._log = metric_values, model, log
+        self._rows = histogram(metric_values, "roundhouse_batch_rows", model)
+        self._engine = histogram(metric_values, "roundhouse_engine_seconds", model)
+        self._queue = histogram(metric_values, "roundhouse_queue_seconds", model)
+        self._real = counter(metric_values, "roundhouse_tokens", model, "real")
+        self._padding = counter(metric_values, "roundhouse_tokens", model, "padding")
+        self._failures = counter(metric_values, "roundhouse_engine_failures", model)
         self._dropped: dict[Drop, Counter] = {}
 
     def batch_ran(
@@ -133,7 +135,7 @@ class BatchMetrics:
         found = self._dropped.get(reason)
         if found is None:
             found = self._dropped[reason] = counter(
-                self._samples, "roundhouse_dropped_rows", self._model, reason
+                self._metric_values, "roundhouse_dropped_rows", self._model, reason
             )
         found.value += rows
 
@@ -145,23 +147,25 @@ class BatchMetrics:
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
         """Has the queue's length read with the samples."""
-        gauge(self._samples, "roundhouse_queue_rows", waiting, self._model)
+        gauge(self._metric_values, "roundhouse_queue_rows", waiting, self._model)
 
 
 class RequestMetrics:
     """The samples of one process' HTTP requests: what its routes tell."""
 
-    def __init__(self, samples: Samples, *, model: str = "", log: FailureLog | None = None) -> None:
+    def __init__(
+        self, metric_values: MetricValues, *, model: str = "", log: FailureLog | None = None
+    ) -> None:
         """`model`: the only one; `log` gets a line for every request that this server cannot answer
         now.
         """
-        self._samples, self._model, self._log = samples, model, log
-        self._seconds = histogram(samples, "roundhouse_request_seconds")
+        self._metric_values, self._model, self._log = metric_values, model, log
+        self._seconds = histogram(metric_values, "roundhouse_request_seconds")
         self._stages = {
-            stage: histogram(samples, "roundhouse_stage_seconds", stage) for stage in STAGES
+            stage: histogram(metric_values, "roundhouse_stage_seconds", stage) for stage in STAGES
         }
         self._requests: dict[tuple[str, str, int], Counter] = {}
-        self._forgets = samples.forgets
+        self._forgets = metric_values.forgets
 
     def request_over(
         self,
@@ -176,12 +180,14 @@ class RequestMetrics:
         # Only a request that was decoded has found its model: other names are whatever clients
         # write.
         known = model if model is not None and "decode" in stages else self._model
-        if self._forgets != self._samples.forgets:
-            self._forgets = self._samples.forgets
+        if self._forgets != self._metric_values.forgets:
+            self._forgets = self._metric_values.forgets
             self._requests.clear()
         found = self._requests.get((path_kind, known, status))
         if found is None:
-            found = counter(self._samples, "roundhouse_requests", path_kind, known, str(status))
+            found = counter(
+                self._metric_values, "roundhouse_requests", path_kind, known, str(status)
+            )
             self._requests[path_kind, known, status] = found
         found.value += 1
         if path_kind == INFER:
@@ -192,25 +198,25 @@ class RequestMetrics:
             self._log.report("request_unanswered", stage="http", level="warning", status=status)
 
 
-def counter(samples: Samples, name: str, *labels: str) -> Counter:
+def counter(metric_values: MetricValues, name: str, *labels: str) -> Counter:
     """A counter of a known family."""
     _refuse_unknown(name, "counter", labels)
-    return samples.counter(name, *labels)
+    return metric_values.counter(name, *labels)
 
 
-def histogram(samples: Samples, name: str, *labels: str) -> Histogram:
+def histogram(metric_values: MetricValues, name: str, *labels: str) -> Histogram:
     """A histogram of a known family."""
     _refuse_unknown(name, "histogram", labels)
-    return samples.histogram(name, FAMILIES[name].bounds, *labels)
+    return metric_values.histogram(name, FAMILIES[name].bounds, *labels)
 
 
-def gauge(samples: Samples, name: str, value: Callable[[], float], *labels: str) -> None:
+def gauge(metric_values: MetricValues, name: str, value: Callable[[], float], *labels: str) -> None:
     """Has a gauge of a known family read with the samples."""
     _refuse_unknown(name, "gauge", labels)
-    samples.gauge(name, value, *labels)
+    metric_values.gauge(name, value, *labels)
 
 
-def forget_model(samples: Samples, model: str) -> None:
+def forget_model(metric_values: MetricValues, model: str) -> None:
     """Drops the series of a model that is unloaded: a server through which thousands pass tells
     those that it has.
 
@@ -220,7 +226,7 @@ def forget_model(samples: Samples, model: str) -> None:
     def gone(name: str, labels: tuple[str, ...]) -> bool:
         return ("model", model) in zip(FAMILIES[name].labels, labels, strict=True)
 
-    samples.forget(gone)
+    metric_values.forget(gone)
 
 
 def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
@@ -235,12 +241,12 @@ def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
 def exposition(snapshot: bytes) -> bytes:
     """A snapshot as Prometheus reads it, of content type CONTENT_TYPE."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Told(snapshot))
+    registry.register(_Snapshot(snapshot))
     text: bytes = generate_latest(registry)
     return text
 
 
-class _Told:
+class _Snapshot:
     """Gives prometheus_client the samples of a snapshot."""
 
     def __init__(self, snapshot: bytes) -> None:

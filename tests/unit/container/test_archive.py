@@ -8,21 +8,23 @@ import json
 
 import pytest
 
-from container.archive import ArchiveRefused, Running, verified_archive
+from container.archive import ArchiveRefused, SupportedRuntimes, verify_archive
 from onboarding.manifest import PlanRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import MODEL, ONNXRUNTIME, write_archive
 
 RUNTIME = RuntimeIdentity(name="onnxruntime", version=ONNXRUNTIME)
 TENSORRT = RuntimeIdentity(name="tensorrt", version="11.0.0")
-CPU_ONLY = Running(pairs=((RUNTIME, "cpu"),), absences={"tensorrt": "there is no NVIDIA GPU"})
+CPU_ONLY = SupportedRuntimes(
+    pairs=((RUNTIME, "cpu"),), absences={"tensorrt": "there is no NVIDIA GPU"}
+)
 
 
 def verified(root, *, sha256=None, running=CPU_ONLY):
-    return verified_archive(root, running=running, manifest_sha256=sha256)
+    return verify_archive(root, running=running, manifest_sha256=sha256)
 
 
 def gpu(capability, *, tensorrt="11.0.0.4"):
-    return Running(
+    return SupportedRuntimes(
         pairs=(
             (RUNTIME, "cpu"),
             (RUNTIME, capability),

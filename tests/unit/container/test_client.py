@@ -121,9 +121,9 @@ def test_refuses_to_ask_forever():
     assert len(runtime.calls) == 4
 
 
-def refused(status, said):
+def refused(status, reason):
     fault = ClientError("ModelError", status)
-    fault.response["OriginalMessage"] = said
+    fault.response["OriginalMessage"] = reason
     return fault
 
 
@@ -154,12 +154,12 @@ def sentences_of(kind: str) -> list[str]:
             for node in nodes
             if isinstance(node, ast.Call) and is_name(node.func, kind) and node.args
         ]
-        said = [
+        reason = [
             named.get(call.args[0].id) if is_name(call.args[0]) else call.args[0] for call in calls
         ]
         found += [
             "".join(part.value for part in ast.walk(each) if is_text(part))
-            for each in said
+            for each in reason
             if each is not None
         ]
     return [sentence for sentence in found if sentence]
@@ -178,10 +178,12 @@ TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
 
 def test_the_python_servers_words_for_a_passed_deadline_are_known():
     assert len(TOO_LATE) > 4 and all(
-        any(words in said for words in OUT_OF_TIME) for said in TOO_LATE
+        any(words in reason for words in OUT_OF_TIME) for reason in TOO_LATE
     )
     others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
-    assert len(others) > 8 and not any(words in said for words in OUT_OF_TIME for said in others)
+    assert len(others) > 8 and not any(
+        words in reason for words in OUT_OF_TIME for reason in others
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,9 +197,9 @@ def test_refuses_to_ask_again_what_was_refused_for_itself(fault):
     assert len(runtime.calls) == 1
 
 
-@pytest.mark.parametrize("said", TOO_LATE)
-def test_refuses_to_ask_again_what_has_waited_its_whole_time(said):
-    runtime = Runtime(refused(503, json.dumps({"error": said})))
+@pytest.mark.parametrize("reason", TOO_LATE)
+def test_refuses_to_ask_again_what_has_waited_its_whole_time(reason):
+    runtime = Runtime(refused(503, json.dumps({"error": reason})))
     with pytest.raises(EndpointFault, match="at attempt 1"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container.server.process import MIB, OTHERS, allow_connections, free_mib
+from container.server.process import MIB, OTHERS, free_mib, raise_descriptor_limit
 
 ROOT = Path(__file__).parents[3]
 SERVER = f"exec {sys.executable} -m container.server"
@@ -48,7 +48,7 @@ def test_exit_code_stands_whoever_reads_the_streams(closed):
 
 
 def test_server_speaks_on_without_a_reader():
-    program = "from container.server.app import _say; import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); _say('a')"
+    program = "from container.server.app import _print_line; import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); _print_line('a')"
     done = run(f"{program}; from container.server.process import end; end(7)")
     assert (done.returncode, done.stderr) == (7, "")
 
@@ -90,11 +90,11 @@ def test_signal_after_the_event_loop_ended_changes_nothing():
     """
     program = """
 import os, signal
-from container.server.app import stop_on_signals
+from container.server.app import stop_event
 from container.server.telemetry.failure_log import FailureLog
 from container.server.app import _run
 async def serving():
-    stop_on_signals()
+    stop_event()
     return 6
 code = _run(serving(), FailureLog(bool))
 for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,19 +133,19 @@ def soft() -> int:
 
 def test_few_descriptors_become_enough(limits):
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
-    allow_connections(1000)
+    raise_descriptor_limit(1000)
     assert soft() == 1000 + OTHERS
 
 
 def test_enough_descriptors_stay_as_they_are(limits):
     resource.setrlimit(resource.RLIMIT_NOFILE, (2000, limits[1]))
-    allow_connections(1000)
+    raise_descriptor_limit(1000)
     assert soft() == 2000
 
 
 def test_no_more_than_the_machine_allows(limits):
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
-    allow_connections(limits[1])
+    raise_descriptor_limit(limits[1])
     assert soft() == limits[1]
 
 

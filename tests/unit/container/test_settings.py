@@ -55,10 +55,10 @@ def test_refuses_every_wrong_variable_at_once():
     with pytest.raises(SettingsFault) as caught:
         read_settings(environ)
     words = ("THREAD is not", "PORT is '0'", "SLOTS is 'x'", "MODEL is 'yes'", "ROWS is 11")
-    told = str(caught.value).splitlines()
-    assert len(told) == len(words)
+    listed = str(caught.value).splitlines()
+    assert len(listed) == len(words)
     for word in words:
-        assert sum(word in line for line in told) == 1, word
+        assert sum(word in line for line in listed) == 1, word
 
 
 def test_wrong_variable_contradicts_no_other():
@@ -111,8 +111,8 @@ def test_every_variable_is_documented():
 
 def test_libraries_are_spared_before_they_are_imported():
     program = """
-from container.server.settings import spare_libraries
-spare_libraries()
+from container.server.settings import limit_libraries
+limit_libraries()
 import numpy, pydantic, re, sys
 print(re.search("Threads:.([0-9]+)", open("/proc/self/status").read())[1], "importlib.metadata" in sys.modules)
 """

@@ -16,8 +16,8 @@ from container.wire import (
     InputFault,
     array_request,
     arrays_of,
+    error_sentence,
     rows_of,
-    sentence_of,
     text_request,
 )
 from onboarding.manifest import TensorRecord
@@ -120,9 +120,9 @@ def test_refuses_to_guess_which_output_is_meant():
 
 
 def test_a_refusal_is_one_sentence():
-    assert sentence_of(b'{"error": "Too\\nlong."}') == "Too long."
-    assert sentence_of(b"<html>no</html>") == "<html>no</html>"
-    assert len(sentence_of("x" * 900)) == 300
+    assert error_sentence(b'{"error": "Too\\nlong."}') == "Too long."
+    assert error_sentence(b"<html>no</html>") == "<html>no</html>"
+    assert len(error_sentence("x" * 900)) == 300
 
 
 @pytest.mark.parametrize("binary", [True, False])

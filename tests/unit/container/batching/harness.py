@@ -120,7 +120,7 @@ class HeldEngine:
     def close(self) -> None:
         pass
 
-    def padded(self, rows: Sequence[Row]) -> int:
+    def pad_rows(self, rows: Sequence[Row]) -> int:
         """What the longest row is padded to."""
         longest = max(len(row) for row in rows)
         return next(

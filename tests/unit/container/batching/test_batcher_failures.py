@@ -63,10 +63,10 @@ async def test_failing_prepare_is_a_failure_of_the_batch():
     assert read(good) == expected(1, [2])
     assert isinstance(bad.exception(), EngineRefused)
     assert bench.ledger.failures == [("no shape for these rows", 2), ("no shape for these rows", 1)]
-    alone = await bench.asked(3, [2], poison=0)
+    request_parts = await bench.asked(3, [2], poison=0)
     await settle()
     await bench.release_all()
-    assert isinstance(alone.exception(), EngineRefused)
+    assert isinstance(request_parts.exception(), EngineRefused)
     assert not bench.batcher.broken
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.server.batching.batcher import USUAL_LENGTH
-from container.server.batching.selection import least_reach
+from container.server.batching.batcher import TYPICAL_LENGTH
+from container.server.batching.selection import least_window
 from container.server.engines.engine import BucketCosts, LinearCosts
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
 from tests.unit.container.batching.harness import (
@@ -102,7 +102,9 @@ class Trial:
         )
         kind = (lambda row: row.kind) if kinds else None
         self.kinds = kinds
-        self.reach = least_reach(costs, max_rows=MAX_ROWS, length=8 if buckets else USUAL_LENGTH)
+        self.window = least_window(
+            costs, max_rows=MAX_ROWS, length=8 if buckets else TYPICAL_LENGTH
+        )
         self.bench = Bench(
             engine, max_tokens=MAX_TOKENS, queue_rows=QUEUE_ROWS, costs=costs, kind=kind
         )
@@ -120,7 +122,7 @@ class Trial:
             if any(row.poison for row in batch)
             for row in batch
         }
-        longest = engine.padded(rows)
+        longest = engine.pad_rows(rows)
         assert len(rows) <= MAX_ROWS
         assert len(rows) == 1 or len(rows) * longest <= MAX_TOKENS
         assert not self.kinds or len({row.kind for row in rows}) == 1
@@ -134,7 +136,9 @@ class Trial:
             assert engine.slots == 1
             assert works == [1]
             full = len(rows) == MAX_ROWS or (len(rows) + 1) * longest > MAX_TOKENS
-            assert full or bench.batcher.waiting + len(rows) >= self.reach  # no newcomer could join
+            assert (
+                full or bench.batcher.waiting + len(rows) >= self.window
+            )  # no newcomer could join
 
     def asked_for(self, row: Row) -> Asked:
         return self.asked[row.identity[0]]

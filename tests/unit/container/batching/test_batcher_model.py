@@ -133,11 +133,11 @@ class Model:
         rows = [Row((len(self.asked), place), length) for place, length in enumerate(lengths)]
         rows[poison[1] % len(rows)].poison = poison[0]  # type: ignore[assignment]
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        room = QUEUE_ROWS - self.bench.batcher.waiting
+        limits = QUEUE_ROWS - self.bench.batcher.waiting
         try:
             future = self.bench.batcher.submit(rows, deadline=deadline)
         except Unavailable as fault:
-            assert not self.sound or (isinstance(fault, QueueFull) and len(rows) > room)
+            assert not self.sound or (isinstance(fault, QueueFull) and len(rows) > limits)
             self.refused[
                 "closing"
                 if not self.bench.batcher.broken and self.bench.batcher.closed
@@ -150,7 +150,7 @@ class Model:
             assert self.sound and len(rows) > QUEUE_ROWS
             self.refused["other"] += len(rows)
         else:
-            assert self.sound and len(rows) <= room
+            assert self.sound and len(rows) <= limits
             self.asked.append((rows, future, poison[0], seconds is not None))
 
     async def end(self, how: str) -> None:

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container.server.batching.batch import Job
-from container.server.batching.fair_queue import UNIT, FairQueue, Place
-from container.server.batching.selection import Room, choice
+from container.server.batching.fair_queue import UNIT, FairQueue, QueuedRow
+from container.server.batching.selection import BatchLimits, select_rows
 from container.server.engines.engine import LinearCosts
 from tests.unit.container.batching.harness import Row, run
 
-ROOM = Room(max_rows=4, max_tokens=400)
+ROOM = BatchLimits(max_rows=4, max_tokens=400)
 
 
 class Line:
@@ -27,19 +27,19 @@ class Line:
 
     def __init__(
         self,
-        room: Room = ROOM,
+        limits: BatchLimits = ROOM,
         buckets: tuple[int, ...] | None = None,
         kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
-        self.room = room
-        self.queue = FairQueue(room=room, buckets=buckets, kind=kind)
+        self.limits = limits
+        self.queue = FairQueue(limits=limits, buckets=buckets, kind=kind)
         self.rows_ever = 0
         self.left: list[set[tuple[Job, int]]] = []
 
     def add(self, lengths: Sequence[int], kind: int = 0) -> Job:
         rows = [Row((0, place), length, kind=kind) for place, length in enumerate(lengths)]
-        leave = lambda job, reason: self.queue.leave(job)
-        job = Job(rows, self.rows_ever, 0.0, leave, asyncio.get_running_loop())
+        remove = lambda job, reason: self.queue.remove(job)
+        job = Job(rows, self.rows_ever, 0.0, remove, asyncio.get_running_loop())
         self.rows_ever += job.size
         self.queue.add(job)
         return job
@@ -47,13 +47,15 @@ class Line:
     def take(self) -> list[tuple[Job, int]]:
         """The next batch as (request, place of the row)."""
         head = self.queue.head()
-        count = lambda length: self.queue.count(head.shelf, length)
-        picks = choice(head.shelf.lengths, head.at, count, room=self.room, costs=LinearCosts())
-        places = self.queue.take(head, picks)
-        assert head.place in places
-        for _, _, job in places:
+        count = lambda length: self.queue.count(head.queues, length)
+        picks = select_rows(
+            head.queues.lengths, head.head_at, count, limits=self.limits, costs=LinearCosts()
+        )
+        queued_rows = self.queue.take(head, picks)
+        assert head.place in queued_rows
+        for _, _, job in queued_rows:
             job.queued -= 1
-        return [(job, number - job.base) for _, number, job in places]
+        return [(job, number - job.base) for _, number, job in queued_rows]
 
     def batches_until(self, job: Job) -> int:
         """Batches until all of a request has left."""
@@ -133,7 +135,7 @@ def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, before
 
 def test_thousand_rows_let_the_next_row_pass():
     async def scenario() -> None:
-        line = Line(Room(max_rows=32, max_tokens=10_000))
+        line = Line(BatchLimits(max_rows=32, max_tokens=10_000))
         large = line.add([16] * 1024)
         line.take()
         line.take()
@@ -148,7 +150,7 @@ def test_batchful_counts_tokens_too():
     """Rows of which two fill a batch: every second one starts a turn of its own."""
 
     async def scenario() -> None:
-        line = Line(Room(max_rows=32, max_tokens=200))
+        line = Line(BatchLimits(max_rows=32, max_tokens=200))
         line.add([100] * 20)
         line.take()
         single = line.add([100])
@@ -171,7 +173,7 @@ def test_row_beyond_the_last_bucket_has_its_own_length():
     async def scenario() -> None:
         line = Line(buckets=(16, 32))
         job = line.add([40, 16, 33])
-        assert line.queue.head().shelf.lengths == [16, 33, 40]
+        assert line.queue.head().queues.lengths == [16, 33, 40]
         line.batches_until(job)
         assert line.queue.live == 0
 
@@ -211,13 +213,19 @@ def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps, kinds):
 
 def tuples(queue: FairQueue) -> int:
     """Everything that the queue's lanes hold."""
-    return sum(len(lane) for shelf in queue._shelves.values() for lane in shelf.lanes.values())
+    return sum(
+        len(rows_waiting)
+        for queues in queue._kinds.values()
+        for rows_waiting in queues.queues.values()
+    )
 
 
-def living(queue: FairQueue) -> list[Place]:
+def living(queue: FairQueue) -> list[QueuedRow]:
     """Every row that waits."""
-    lanes = [lane for shelf in queue._shelves.values() for lane in shelf.lanes.values()]
-    return [place for lane in lanes for place in lane if not place[2].done()]
+    queues = [
+        rows_waiting for queues in queue._kinds.values() for rows_waiting in queues.queues.values()
+    ]
+    return [place for rows_waiting in queues for place in rows_waiting if not place[2].done()]
 
 
 @pytest.mark.parametrize("cancelled", [0, 3])
@@ -241,7 +249,7 @@ def test_turn_stands_after_a_sweep():
     """The lanes' order is not their first rows': the oldest lane begins with a newer row by then."""
 
     async def scenario() -> None:
-        line = Line(Room(max_rows=1, max_tokens=100))
+        line = Line(BatchLimits(max_rows=1, max_tokens=100))
         jobs = [line.add([length]) for length in (5, 6, 5, 7, 7, 7)]
         assert [job for job, _ in line.take()] == jobs[:1]
         for job in jobs[3:]:
@@ -270,10 +278,10 @@ def calls_of(work: Callable[[], object]) -> int:
 
 def test_count_stops_at_the_first_row_beyond_reach():
     async def scenario() -> None:
-        line = Line(Room(max_rows=10, max_tokens=400))
+        line = Line(BatchLimits(max_rows=10, max_tokens=400))
         line.add([7, 7, 9, 7])
         head = line.queue.head()
-        assert [line.queue.count(head.shelf, 7, before) for before in (0, 1, 2, 3, 4)] == [
+        assert [line.queue.count(head.queues, 7, before) for before in (0, 1, 2, 3, 4)] == [
             0,
             1,
             2,

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container.server.batching.selection import (
+    BatchLimits,
     Pick,
-    Room,
-    choice,
-    least_reach,
-    reach_rows,
+    least_window,
     row_edges,
+    select_rows,
     total_rows,
+    window_rows,
 )
 from container.server.engines.engine import BucketCosts, Costs, LinearCosts
 
-ROOM = Room(max_rows=32, max_tokens=16384)
+ROOM = BatchLimits(max_rows=32, max_tokens=16384)
 STEPPED = BucketCosts(
     rows=(1, 4, 32),
     lengths=(16, 32, 64, 128),
@@ -39,15 +39,20 @@ COSTS = st.sampled_from(
 
 
 def chosen(
-    waiting: dict[int, int], head: int, *, room: Room = ROOM, costs: Costs | None = None
+    waiting: dict[int, int], head: int, *, limits: BatchLimits = ROOM, costs: Costs | None = None
 ) -> dict[int, int]:
     """Rows by length of the batch around the head's length."""
     costs = LinearCosts() if costs is None else costs
     lengths = sorted(waiting)
-    edges = row_edges(costs, max_rows=room.max_rows, longest=128)
+    edges = row_edges(costs, max_rows=limits.max_rows, longest=128)
     return dict(
-        choice(
-            lengths, lengths.index(head), waiting.__getitem__, room=room, costs=costs, edges=edges
+        select_rows(
+            lengths,
+            lengths.index(head),
+            waiting.__getitem__,
+            limits=limits,
+            costs=costs,
+            edges=edges,
         )
     )
 
@@ -57,7 +62,7 @@ def chosen(
 def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_tokens, costs):
     lengths = sorted(waiting)
     head = lengths[place % len(lengths)]
-    room = Room(max_rows=max_rows, max_tokens=max_tokens)
+    limits = BatchLimits(max_rows=max_rows, max_tokens=max_tokens)
     looked_at: Counter[int] = Counter()
 
     def count(length: int) -> int:
@@ -65,7 +70,9 @@ def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_
         return waiting[length]
 
     edges = row_edges(costs, max_rows=max_rows, longest=128)
-    picks = choice(lengths, lengths.index(head), count, room=room, costs=costs, edges=edges)
+    picks = select_rows(
+        lengths, lengths.index(head), count, limits=limits, costs=costs, edges=edges
+    )
     assert all(low.length < high.length for low, high in pairwise(picks))
     assert all(0 < pick.rows <= waiting[pick.length] for pick in picks)
     assert head in dict(picks)
@@ -86,8 +93,10 @@ def test_choice_is_part_of_the_cheapest_way_to_run_all(waiting, place, costs):
     """As long as all fit one batch: no set of cuts between lengths answers all rows sooner."""
     lengths = sorted(waiting)
     head = lengths[place % len(lengths)]
-    room = Room(max_rows=32, max_tokens=10**6)
-    picks = choice(lengths, lengths.index(head), waiting.__getitem__, room=room, costs=costs)
+    limits = BatchLimits(max_rows=32, max_tokens=10**6)
+    picks = select_rows(
+        lengths, lengths.index(head), waiting.__getitem__, limits=limits, costs=costs
+    )
     low, high = lengths.index(picks[0].length), lengths.index(picks[-1].length) + 1
     with_choice = least(lengths[:low], waiting, costs) + seconds(lengths[low:high], waiting, costs)
     assert with_choice + least(lengths[high:], waiting, costs) == pytest.approx(
@@ -123,12 +132,21 @@ def test_choice_takes_neighbours_along():
 
 
 def test_choice_takes_the_nearer_neighbours_first():
-    assert chosen({7: 3, 8: 3, 10: 3}, 8, room=Room(max_rows=4, max_tokens=999)) == {7: 1, 8: 3}
-    assert chosen({4: 3, 8: 1, 9: 3}, 8, room=Room(max_rows=4, max_tokens=999)) == {8: 1, 9: 3}
+    assert chosen({7: 3, 8: 3, 10: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
+        7: 1,
+        8: 3,
+    }
+    assert chosen({4: 3, 8: 1, 9: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
+        8: 1,
+        9: 3,
+    }
 
 
 def test_longer_neighbour_pads_every_row_that_is_there():
-    assert chosen({4: 3, 8: 3, 10: 3}, 8, room=Room(max_rows=4, max_tokens=999)) == {4: 1, 8: 3}
+    assert chosen({4: 3, 8: 3, 10: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
+        4: 1,
+        8: 3,
+    }
 
 
 def test_full_lane_of_the_heads_length_is_the_batch():
@@ -138,12 +156,12 @@ def test_full_lane_of_the_heads_length_is_the_batch():
         looked_at.append(length)
         return 40
 
-    assert choice([7, 8, 9], 1, count, room=ROOM, costs=LinearCosts()) == [Pick(8, 32)]
+    assert select_rows([7, 8, 9], 1, count, limits=ROOM, costs=LinearCosts()) == [Pick(8, 32)]
     assert looked_at == [8]
 
 
 def test_row_longer_than_all_tokens_runs_alone():
-    assert chosen({50: 3, 60: 2}, 60, room=Room(max_rows=8, max_tokens=40)) == {60: 1}
+    assert chosen({50: 3, 60: 2}, 60, limits=BatchLimits(max_rows=8, max_tokens=40)) == {60: 1}
 
 
 def test_choice_does_not_start_a_larger_bucket_for_a_few_rows():
@@ -173,21 +191,21 @@ def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
         LinearCosts(fixed_seconds=8, seconds_per_token=1),
         LinearCosts(fixed_seconds=1e6, seconds_per_token=1),
     )
-    assert least_reach(few, max_rows=32, length=16) == 4 * 5
-    assert least_reach(many, max_rows=32, length=16) == 4 * 30
+    assert least_window(few, max_rows=32, length=16) == 4 * 5
+    assert least_window(many, max_rows=32, length=16) == 4 * 30
 
 
 def test_reach_is_a_third_of_a_long_queue():
-    assert [reach_rows(20, waiting) for waiting in (1, 62, 63, 300)] == [20, 20, 21, 100]
+    assert [window_rows(20, waiting) for waiting in (1, 62, 63, 300)] == [20, 20, 21, 100]
 
 
 def test_window_leaves_out_lengths_with_no_row_within_reach():
     rows = {8: 0, 9: 2, 10: 0, 11: 1}
-    room, costs = (
-        Room(max_rows=8, max_tokens=1000),
+    limits, costs = (
+        BatchLimits(max_rows=8, max_tokens=1000),
         LinearCosts(fixed_seconds=100, seconds_per_token=1),
     )
-    assert choice([8, 9, 10, 11], 1, rows.__getitem__, room=room, costs=costs) == [
+    assert select_rows([8, 9, 10, 11], 1, rows.__getitem__, limits=limits, costs=costs) == [
         Pick(9, 2),
         Pick(11, 1),
     ]

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from container.server.batching.batcher import Batcher, Limits
-from container.server.batching.slots import HOP_SECONDS, LONE_SECONDS, SlotThread
+from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS, SlotThread
 from container.server.engines.engine import LinearCosts
 from container.server.types import EngineRefused
 from tests.unit.container.batching.harness import (
@@ -153,7 +153,7 @@ def bench(seconds: float, *, inline_rows: int = 4, slots: int = 1) -> Bench:
 
 @scenario
 async def test_lone_batch_runs_without_its_slot_s_thread():
-    made = bench(LONE_SECONDS)
+    made = bench(IDLE_INLINE_SECONDS)
     asked = await made.asked(0, [3, 5])
     await settle()
     assert not made.threads[0].works and read(asked) == expected(0, [3, 5])
@@ -164,7 +164,7 @@ async def test_lone_batch_runs_without_its_slot_s_thread():
 
 @scenario
 async def test_long_batch_runs_in_its_slot():
-    made = bench(LONE_SECONDS * 1.01)
+    made = bench(IDLE_INLINE_SECONDS * 1.01)
     asked = await made.asked(0, [3])
     assert len(made.threads[0].works) == 1
     await made.release()
@@ -173,14 +173,14 @@ async def test_long_batch_runs_in_its_slot():
 
 @scenario
 async def test_batch_of_more_rows_than_may_runs_in_its_slot():
-    made = bench(LONE_SECONDS, inline_rows=1)
+    made = bench(IDLE_INLINE_SECONDS, inline_rows=1)
     await made.asked(0, [3, 3])
     assert len(made.threads[0].works) == 1
 
 
 @scenario
 async def test_batch_that_others_wait_behind_runs_in_its_slot():
-    made = bench(LONE_SECONDS)
+    made = bench(IDLE_INLINE_SECONDS)
     for number in range(3):  # one turn of the loop: more than one batch
         made.ask(number, [3, 3])
     await settle()
@@ -193,16 +193,16 @@ async def test_batch_that_others_wait_behind_runs_in_its_slot():
 
 @scenario
 async def test_batch_beside_one_that_runs_takes_the_other_slot():
-    made = bench(LONE_SECONDS * 1.01, slots=2)
+    made = bench(IDLE_INLINE_SECONDS * 1.01, slots=2)
     await made.asked(0, [3])
-    made.batcher._costs = taking(LONE_SECONDS)  # type: ignore[attr-defined]
+    made.batcher._costs = taking(IDLE_INLINE_SECONDS)  # type: ignore[attr-defined]
     await made.asked(1, [3])
     assert [len(thread.works) for thread in made.threads] == [1, 1]
 
 
 @scenario
 async def test_batches_shorter_than_the_way_to_a_thread_all_run_at_once():
-    made = bench(HOP_SECONDS)
+    made = bench(THREAD_SWITCH_SECONDS)
     asked = [made.ask(number, [3, 3, 3]) for number in range(8)]
     for _ in range(8):
         await settle()
@@ -212,7 +212,7 @@ async def test_batches_shorter_than_the_way_to_a_thread_all_run_at_once():
 
 @scenario
 async def test_poisoned_request_is_told_apart_from_its_batch_mates():
-    made = bench(LONE_SECONDS)
+    made = bench(IDLE_INLINE_SECONDS)
     sound, poisoned = made.ask(0, [3]), made.ask(1, [3], poison=0)
     await settle()
     await made.release_all()
@@ -223,7 +223,7 @@ async def test_poisoned_request_is_told_apart_from_its_batch_mates():
 
 @scenario
 async def test_observer_hears_of_it_as_of_any_batch():
-    made = bench(LONE_SECONDS)
+    made = bench(IDLE_INLINE_SECONDS)
     await made.asked(0, [3, 5])
     await settle()
     assert [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from container.server.batching.batch import Job
 from container.server.batching.failures import BROKEN
-from container.server.batching.timers import SECOND_LOOK_SECONDS, Deadlines
+from container.server.batching.timers import GRACE_SECONDS, Deadlines
 from container.server.engines.engine import LinearCosts
 from container.server.types import DeadlinePassed, Unavailable
 from tests.unit.container.batching.harness import (
@@ -25,7 +25,7 @@ from tests.unit.container.batching.harness import (
 )
 
 
-class Watch:
+class Watchdog:
     """Deadlines that end the requests they find, and who those were."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Watch:
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=20), st.integers(0, 10))
 def test_deadlines_pass_in_order_for_those_that_wait(requests, until):
     async def scenario() -> None:
-        watch, now = Watch(), asyncio.get_running_loop().time()
+        watch, now = Watchdog(), asyncio.get_running_loop().time()
         for number, (seconds, over) in enumerate(requests):
             job = watch.add(number, now + seconds)
             if over:
@@ -69,7 +69,7 @@ def test_deadlines_pass_in_order_for_those_that_wait(requests, until):
 
 def test_deadlines_of_finished_requests_are_forgotten():
     async def scenario() -> None:
-        watch, now = Watch(), asyncio.get_running_loop().time()
+        watch, now = Watchdog(), asyncio.get_running_loop().time()
         waits = watch.add(-1, now + 5)
         for number in range(1000):
             watch.add(number, now + 60).cancel()
@@ -102,7 +102,7 @@ async def test_batch_that_never_comes_back_breaks_the_batcher():
     await passes(SECONDS)
     assert isinstance(hanging.exception(), DeadlinePassed)
     assert not bench.batcher.broken and not waiting.done()
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert bench.batcher.broken
     with pytest.raises(Unavailable, match=BROKEN):
         waiting.result()
@@ -125,7 +125,7 @@ async def test_nobody_waits_for_an_engine_that_hangs_to_be_drained():
     before = asyncio.ensure_future(bench.batcher.drained())
     await passes(SECONDS)
     assert not before.done()
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert before.done()
     await bench.batcher.drained()
     bench.batcher.close()
@@ -143,7 +143,7 @@ async def test_one_of_several_slots_that_hangs_is_enough():
         await bench.release(1)
     assert sorted([first.done(), second.done()]) == [False, True]
     await passes(SECONDS / 4)
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert bench.batcher.broken
 
 
@@ -164,7 +164,7 @@ async def test_probe_that_hangs_after_a_batch_failed_on_the_event_loop_breaks_th
     asked = await bench.asked(0, [1], poison=0)
     assert len(bench.threads[0].works) == 1 and not asked.done()
     await passes(SECONDS)
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert bench.batcher.broken
     await bench.release_all()
     assert isinstance(asked.exception(), Unavailable)
@@ -179,7 +179,7 @@ async def test_batch_in_hand_has_its_time_from_when_it_begins():
     await passes(SECONDS * 0.9)
     await bench.release()
     await passes(SECONDS * 0.9)
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert not bench.batcher.broken
     await bench.release()
     assert read(first) == expected(0, [1]) and read(second) == expected(1, [1])
@@ -191,11 +191,11 @@ async def test_process_that_stood_still_takes_no_done_batch_for_a_hanging_one():
     asked = await bench.asked(0, [1])
     await passes(10 * SECONDS)
     await bench.release()
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert asked.done() and not bench.batcher.broken
     again = await bench.asked(1, [1])
     await passes(SECONDS)
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert bench.batcher.broken and not again.done()
 
 
@@ -214,6 +214,6 @@ async def test_nobody_looks_while_nothing_runs_or_without_a_limit():
     await bench.asked(1, [1])
     bench.batcher.close()
     await passes(SECONDS)
-    await passes(SECOND_LOOK_SECONDS)
+    await passes(GRACE_SECONDS)
     assert not bench.batcher.broken
     await bench.release()

@@ -78,11 +78,11 @@ def rows_of(request):
 def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
     values = np.array([[[0, 1, 1], [1, 0, 1]], [[1, 1, 0], [0, 0, 1]]]).astype(DATATYPES[datatype])
     scale = np.array([[3], [-4]], np.int64)
-    told = {"name": "x", "shape": [2, 2, 3], "datatype": datatype, "data": values.tolist()}
+    listed = {"name": "x", "shape": [2, 2, 3], "datatype": datatype, "data": values.tolist()}
     others = {"name": "scale", "shape": [2, 1], "datatype": "INT64", "data": [3, -4]}
     for request in (
-        decoded(body(told, others), "application/json", signature(datatype)),
-        decoded(body(others, told), "application/json", signature(datatype)),
+        decoded(body(listed, others), "application/json", signature(datatype)),
+        decoded(body(others, listed), "application/json", signature(datatype)),
         decoded(*binary([values, scale], datatype=datatype), signature(datatype)),
     ):
         found = rows_of(request)

@@ -11,7 +11,7 @@ import numpy as np
 from container.archive import ArchiveRefused, EngineArchive
 from container.server.batching.batcher import Batcher, Limits
 from container.server.data_plane.model import signature_of
-from container.server.data_plane.multi_model import Models, Opened
+from container.server.data_plane.multi_model import LoadedModels, Opened
 from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import LinearCosts
 from container.server.engines.tokens import Tokens
@@ -62,9 +62,9 @@ class Bench:
         self.lines: list[bytes] = []
         self.gone: list[str] = []
         self.log = FailureLog(self.lines.append)
-        self.models = Models(
+        self.models = LoadedModels(
             verify=self.verify,
-            open_engine=self.open,
+            load_engine=self.open,
             plane=lambda archive: DataPlane(
                 signature=signature_of(archive.manifest),
                 encoder=None,

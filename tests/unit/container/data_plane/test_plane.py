@@ -125,16 +125,16 @@ def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
 @pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
 def test_texts_that_are_cut_are_told_on_the_event_loop_when_the_backend_takes_them(beside):
     made, backend = opened(Encoder(longest=3))
-    told: list[tuple[int, int]] = []
-    made.watch_truncated(lambda count: told.append((count, threading.get_ident())))
+    listed: list[tuple[int, int]] = []
+    made.watch_truncated(lambda count: listed.append((count, threading.get_ident())))
     texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
     asyncio.run(answer(made, texts))
     asyncio.run(answer(made, ["aaa"]))
-    assert told == [(2, threading.get_ident())]
+    assert listed == [(2, threading.get_ident())]
     backend.fault = Unavailable("It is full.")
     with pytest.raises(Unavailable):
         asyncio.run(answer(made, texts))
-    assert len(told) == 1
+    assert len(listed) == 1
 
 
 @pytest.mark.parametrize(

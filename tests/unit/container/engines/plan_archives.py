@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from container.archive import EngineArchive
-from container.server.engines.loading import open_engine
+from container.server.engines.loading import load_engine
 from container.server.engines.tokens import Tokens
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
@@ -25,7 +25,7 @@ class GpuMachine:
     def __init__(self, **cuda):
         self.cuda = RecordedCuda(**cuda)
         self.trt = RecordedTensorRT(self.cuda)
-        self.told: list[str] = []
+        self.listed: list[str] = []
 
     @property
     def plan(self):
@@ -34,12 +34,12 @@ class GpuMachine:
 
     def open(self, archive, *, slots=1):
         """The engine of an archive."""
-        return open_engine(
+        return load_engine(
             archive,
             slots=slots,
             threads=None,
             cores=8,
-            tell=self.told.append,
+            warn=self.listed.append,
             installed=self.installed,
         )
 

@@ -84,14 +84,16 @@ def test_parts_are_joined(runner):
 
 def test_warm_up_runs_every_bucket_twice_in_every_slot_the_largest_first(runner):
     engine(runner).warm_up()
-    warmed = [
+    warm_up_session = [
         (slot, shape)
         for slot in (0, 1)
         for shape in ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4))
         for _ in range(2)
     ]
-    assert sorted(runner.runs[: len(warmed)]) == sorted(warmed) and runner.runs[0] == (0, (4, 8))
-    assert {slot for slot, _ in runner.runs[len(warmed) :]} == {0}
+    assert sorted(runner.runs[: len(warm_up_session)]) == sorted(warm_up_session) and runner.runs[
+        0
+    ] == (0, (4, 8))
+    assert {slot for slot, _ in runner.runs[len(warm_up_session) :]} == {0}
 
 
 def test_costs_are_the_best_of_several_runs(runner):

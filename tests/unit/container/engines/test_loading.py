@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import onnxruntime
 import pytest
 
-from container.archive import ArchiveRefused, EngineArchive, verified_archive
-from container.server.engines.loading import Gpu, cuda_engine, first_gpu, open_engine, running
+from container.archive import ArchiveRefused, EngineArchive, verify_archive
+from container.server.engines.loading import Gpu, cuda_engine, first_gpu, load_engine, running
 from container.tensorrt.faults import NoBindings
 from onboarding.manifest import RuntimeIdentity
 from tests.fixtures.recorded_gpu.tensorrt import embedder
@@ -34,7 +34,7 @@ def on(gpu, *, providers=("CUDAExecutionProvider", "CPUExecutionProvider"), bind
 
 
 def opened(archive, **more):
-    return open_engine(archive, **({"slots": None, "threads": None, "cores": 3} | more))
+    return load_engine(archive, **({"slots": None, "threads": None, "cores": 3} | more))
 
 
 def test_machine_without_a_gpu_serves_cpu_engines_and_looks_for_no_bindings():
@@ -80,14 +80,14 @@ def test_gpu_machine_says_what_it_lacks():
 def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, reason):
     text_archive(tmp_path, embedder([PROFILE]), PROFILE)
     with pytest.raises(ArchiveRefused, match=reason):
-        verified_archive(tmp_path, running=running_here, manifest_sha256=None)
+        verify_archive(tmp_path, running=running_here, manifest_sha256=None)
 
 
 def test_plan_is_taken_where_it_belongs(tmp_path):
     archive = text_archive(
         tmp_path, embedder([PROFILE]), PROFILE, plan=plan_record("--versionCompatible")
     )
-    assert verified_archive(tmp_path, running=on(H200), manifest_sha256=None) == archive
+    assert verify_archive(tmp_path, running=on(H200), manifest_sha256=None) == archive
     assert archive.runs_host_code
 
 

@@ -11,11 +11,11 @@ from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
     TensorEngine,
     TokenEngine,
-    is_short_of_memory,
+    is_memory_shortage,
     ran,
     running_runtime,
     session,
-    warmed,
+    warm_up_session,
     warming,
 )
 from container.server.engines.tokens import Tokens
@@ -97,14 +97,14 @@ def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
 
         return run
 
-    warmed(runner, SIZES, timed=TIMED, slots=2)
+    warm_up_session(runner, SIZES, timed=TIMED, slots=2)
     count = len(warming(SIZES, 2))
     assert sorted(ran[:count]) == sorted(warming(SIZES, 2))
     assert set(ran[count:]) == {(1, 16), (8, 16)}
 
 
 def test_warms_nothing_where_no_size_is_declared():
-    assert warmed(None, (), timed=TIMED, slots=2) == LinearCosts()
+    assert warm_up_session(None, (), timed=TIMED, slots=2) == LinearCosts()
 
 
 def test_refuses_a_size_that_memory_is_too_short_for():
@@ -119,7 +119,7 @@ def test_refuses_a_size_that_memory_is_too_short_for():
         EngineOutOfMemory,
         match=r"A batch of rows and tokens \(16, 128\) does not fit the memory that is left",
     ):
-        warmed(runner, SIZES, timed=TIMED, slots=2)
+        warm_up_session(runner, SIZES, timed=TIMED, slots=2)
 
 
 def test_refuses_a_network_that_fails_at_warm_up_in_its_own_words():
@@ -130,7 +130,7 @@ def test_refuses_a_network_that_fails_at_warm_up_in_its_own_words():
         return run
 
     with pytest.raises(ValueError, match="no kernel"):
-        warmed(runner, SIZES, timed=TIMED, slots=2)
+        warm_up_session(runner, SIZES, timed=TIMED, slots=2)
 
 
 def test_tensors_are_answered_output_by_output():
@@ -180,7 +180,7 @@ def test_runtime_is_the_one_installed():
     [MemoryError(), RuntimeError("std::bad_alloc"), RuntimeError("CUDA failure 2: out of memory")],
 )
 def test_lack_of_memory_is_known_by_its_words(fault):
-    assert is_short_of_memory(fault)
+    assert is_memory_shortage(fault)
 
 
 def test_session_plans_no_memory_for_every_shape():

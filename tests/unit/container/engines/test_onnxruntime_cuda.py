@@ -122,20 +122,24 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_pat
             )
         return gpu_session(path)
 
-    told = []
-    runner = OnnxRunner(HERE / "model.onnx", tell=told.append, open_session=session)
-    assert not runner._records and len(told) == 1 and "cannot be recorded as CUDA graphs" in told[0]
+    listed = []
+    runner = OnnxRunner(HERE / "model.onnx", warn=listed.append, open_session=session)
+    assert (
+        not runner._records
+        and len(listed) == 1
+        and "cannot be recorded as CUDA graphs" in listed[0]
+    )
     assert wanted == [{"device_id": "0", "enable_cuda_graph": "1"}, {"device_id": "0"}]
 
 
 def test_network_that_can_be_recorded_is():
-    told = []
+    listed = []
     runner = OnnxRunner(
         HERE / "model.onnx",
-        tell=told.append,
+        warn=listed.append,
         open_session=lambda path, options, providers: gpu_session(path),
     )
-    assert runner._records and told == []
+    assert runner._records and listed == []
 
 
 def test_refuses_a_runtime_without_the_cuda_provider():

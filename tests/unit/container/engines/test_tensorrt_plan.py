@@ -92,7 +92,7 @@ def test_each_bucket_is_one_graph_of_a_context_that_never_changes(machine, tmp_p
     for rows in (texts(4), texts(16, 16, 16), texts(4, seed=7), texts(9, 2)):
         assert np.array_equal(answered(engine, rows), expected(rows))
     assert (len(machine.cuda.graphs), machine.cuda.launches) == (graphs, launches + 4)
-    assert machine.told == []
+    assert machine.listed == []
 
 
 def test_copies_belong_to_the_graph_and_use_page_locked_memory_alone(machine, tmp_path):
@@ -124,7 +124,7 @@ def test_plan_that_cannot_be_recorded_is_told_once_and_answers(machine, tmp_path
     engine.warm_up()
     for slot in (0, 1):
         assert np.array_equal(answered(engine, texts(9, 3), slot), expected(texts(9, 3)))
-    assert len(machine.told) == 1 and "cannot be recorded as CUDA graphs" in machine.told[0]
+    assert len(machine.listed) == 1 and "cannot be recorded as CUDA graphs" in machine.listed[0]
     assert machine.cuda.launches == 0
 
 
@@ -133,7 +133,7 @@ def test_recording_that_cuda_fails_falls_back(machine, tmp_path):
     machine.cuda.capture_error = Error.cudaErrorStreamCaptureUnsupported
     engine.warm_up()
     assert np.array_equal(answered(engine, texts(9, 3)), expected(texts(9, 3)))
-    assert len(machine.told) == 1 and machine.cuda.count("cudaGetLastError") == 1
+    assert len(machine.listed) == 1 and machine.cuda.count("cudaGetLastError") == 1
 
 
 def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.server.engines.tokens import PROBE, TOLD, TextEncoder, over_long
+from container.server.engines.tokens import LISTED_TEXTS, PROBE, TextEncoder, over_long_texts
 from container.server.types import RequestFault
 from tests.fixtures.tiny_embedder.archive import CARRIED, HERE
 
@@ -80,14 +80,14 @@ def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
         assert probe.ids.tolist() == encoder(max_tokens=None).encode([PROBE]).rows[0].ids.tolist()
 
 
-@given(st.lists(st.integers(0, 2 * LONGEST), max_size=3 * TOLD), st.integers(1, LONGEST))
+@given(st.lists(st.integers(0, 2 * LONGEST), max_size=3 * LISTED_TEXTS), st.integers(1, LONGEST))
 def test_both_servers_say_the_same_of_the_same_texts(found, most):
-    sentence = over_long(found, most)
+    sentence = over_long_texts(found, most)
     assert CARRIED_TOO.over_long_texts(found, most) == sentence
     assert (sentence is None) == all(length <= most for length in found)
     assert CARRIED_TOO.over_long_texts(found, None) is None
 
 
 def test_only_the_first_of_many_are_told_one_by_one():
-    sentence = over_long([9] * 100, LONGEST)
-    assert sentence.count("text[") == TOLD and " and 95 more are too long;" in sentence
+    sentence = over_long_texts([9] * 100, LONGEST)
+    assert sentence.count("text[") == LISTED_TEXTS and " and 95 more are too long;" in sentence

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 
 from container.server.http.messages import HttpLimits, Response
-from container.server.http.server import Connection, Shared
+from container.server.http.server import Connection, ConnectionGroup
 
 LIMITS = HttpLimits(
     body_bytes=1000,
@@ -100,12 +100,12 @@ class Office:
 class Conversation:
     """One client before one connection; the office is open unless told."""
 
-    def __init__(self, *, shared: Shared | None = None, shut: bool = False) -> None:
+    def __init__(self, *, shared: ConnectionGroup | None = None, shut: bool = False) -> None:
         self.clock, self.office, self.wire = Clock(), Office(), Wire()
         if not shut:
             self.office.open.set()
         self.shared = (
-            Shared(answering=self.office, limits=LIMITS, clock=self.clock)
+            ConnectionGroup(application=self.office, limits=LIMITS, clock=self.clock)
             if shared is None
             else shared
         )
@@ -121,7 +121,7 @@ class Conversation:
     async def wait(self, seconds: float) -> None:
         """Lets time pass, and the server look at the clock."""
         self.clock.now += seconds
-        self.connection.look_at_the_clock(self.clock.now)
+        self.connection.check_timeouts(self.clock.now)
         await settle()
 
     def leave(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from container.server.http.messages import HttpLimits
 from container.server.http.request_reader import RequestReader
-from container.server.http.server import Connection, Shared
+from container.server.http.server import Connection, ConnectionGroup
 from tests.unit.container.http.conversation import (
     CHUNKED,
     GET,
@@ -231,7 +231,9 @@ async def test_work_that_is_cancelled_elsewhere_is_answered_503():
     async def cancelled(request):
         raise asyncio.CancelledError
 
-    talk = Conversation(shared=Shared(answering=cancelled, limits=LIMITS, clock=lambda: 0.0))
+    talk = Conversation(
+        shared=ConnectionGroup(application=cancelled, limits=LIMITS, clock=lambda: 0.0)
+    )
     await talk.send(POST)
     assert (statuses(talk), talk.sentence) == (
         [503],
@@ -241,21 +243,21 @@ async def test_work_that_is_cancelled_elsewhere_is_answered_503():
 
 @run
 async def test_answering_that_fails_is_answered_500_and_told_to_the_loop():
-    told = []
+    listed = []
     asyncio.get_running_loop().set_exception_handler(
-        lambda loop, context: told.append(context["exception"])
+        lambda loop, context: listed.append(context["exception"])
     )
     talk = Conversation()
     talk.office.fault = ValueError("secret")
     await talk.send(POST, POST)
     gc.collect()
     assert statuses(talk) == [500, 500] and "secret" not in talk.sentence
-    assert [str(fault) for fault in told] == ["secret", "secret"]
+    assert [str(fault) for fault in listed] == ["secret", "secret"]
 
 
 @run
 async def test_refuses_more_connections_than_it_takes():
-    shared = Shared(answering=Office(), limits=LIMITS, clock=lambda: 0.0)
+    shared = ConnectionGroup(application=Office(), limits=LIMITS, clock=lambda: 0.0)
     talks = [Conversation(shared=shared) for _ in range(7)]
     assert [statuses(talk) for talk in talks] == [[]] * 3 + [[503]] * 4
     assert [talk.wire.aborted for talk in talks] == [False] * 6 + [True], (

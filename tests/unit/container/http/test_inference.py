@@ -8,11 +8,16 @@ import tracemalloc
 
 import pytest
 
-from container.server.http.inference import PACKED_FROM_BYTES, packed, plain_body, reads_gzip
+from container.server.http.inference import (
+    COMPRESSED_FROM_BYTES,
+    compressed_response,
+    decompressed_body,
+    reads_gzip,
+)
 from container.server.http.messages import Response
 from container.server.types import TooLarge
 
-LARGE = b"[" + b"0.123," * (PACKED_FROM_BYTES // 6 + 1) + b"1]"
+LARGE = b"[" + b"0.123," * (COMPRESSED_FROM_BYTES // 6 + 1) + b"1]"
 
 
 def answer(body=LARGE, content_type="application/json"):
@@ -20,7 +25,7 @@ def answer(body=LARGE, content_type="application/json"):
 
 
 def test_large_json_is_packed_for_clients_that_read_gzip():
-    found = asyncio.run(packed(answer(), b"deflate, gzip;q=0.5"))
+    found = asyncio.run(compressed_response(answer(), b"deflate, gzip;q=0.5"))
     assert gzip.decompress(found.body) == LARGE and len(found.body) < len(LARGE) / 2
     assert dict(found.headers)[b"content-encoding"] == b"gzip"
 
@@ -35,7 +40,7 @@ def test_large_json_is_packed_for_clients_that_read_gzip():
     ],
 )
 def test_everything_else_stays_as_it_is(response, accepted):
-    assert asyncio.run(packed(response, accepted)) is response
+    assert asyncio.run(compressed_response(response, accepted)) is response
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_refuses_a_bomb_without_inflating_it():
     tracemalloc.start()
     try:
         with pytest.raises(TooLarge, match="more than 1000 bytes once unpacked"):
-            asyncio.run(plain_body(bomb, b"gzip", 1000))
+            asyncio.run(decompressed_body(bomb, b"gzip", 1000))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from container.server.http.messages import Request
-from container.server.http.multi_model_routes import multi_model_answering
+from container.server.http.multi_model_routes import multi_model_application
 from container.server.types import Conflict, OutOfMemory, UnknownPath
 from tests.unit.container.http.test_routes import ASK, FAILED, Observer, Plane, numbers, sentence
 
@@ -20,7 +20,7 @@ class Entry:
     url: str
 
 
-class Models:
+class LoadedModels:
     """Two models fit; the token is the place of the next."""
 
     def __init__(self):
@@ -56,8 +56,8 @@ class Models:
 class Server:
     def __init__(self):
         self.heard = Observer()
-        self._answering = multi_model_answering(
-            Models(),
+        self._answering = multi_model_application(
+            LoadedModels(),
             max_body_bytes=10_000,
             deadline_seconds=60,
             metrics=numbers,

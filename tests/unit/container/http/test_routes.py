@@ -13,7 +13,7 @@ import pytest
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
-from container.server.http.routes import VERSION, answering
+from container.server.http.routes import VERSION, model_application
 from container.server.types import DeadlinePassed, Signature, TensorSignature, TooLarge
 from onboarding.manifest import TensorRecord
 
@@ -79,7 +79,7 @@ async def numbers():
 
 
 def answer_to(plane, **more):
-    return answering(
+    return model_application(
         plane,
         **{
             "max_body_bytes": 100_000,
@@ -128,12 +128,12 @@ def test_tensors_are_answered_with_all_outputs():
 
 
 def test_body_may_be_packed():
-    for packed, encoding in (
+    for compressed_response, encoding in (
         (gzip.compress(ASK), b"gzip"),
         (gzip.compress(ASK * 1 + b" " * 50_000), b"GZIP"),
         (ASK, b"identity"),
     ):
-        assert ask(body=packed, headers={b"content-encoding": encoding}).status == 200
+        assert ask(body=compressed_response, headers={b"content-encoding": encoding}).status == 200
 
 
 def test_header_length_header_makes_a_body_binary():

@@ -14,7 +14,7 @@ from container.server.http.server import HttpServer
 ASK = b"GET /x HTTP/1.1\r\n\r\n"
 
 
-class Running:
+class SupportedRuntimes:
     """A server on a free port, whose office answers when `open` is set."""
 
     def __init__(self, **limits):
@@ -50,7 +50,7 @@ class Running:
 
 def in_server(scenario, **limits):
     async def scene():
-        running = Running(**limits)
+        running = SupportedRuntimes(**limits)
         await running.server.start(running.listener)
         try:
             await scenario(running)
@@ -73,9 +73,11 @@ def test_draining_ends_idle_connections_at_once_and_others_with_their_answer():
         assert await idle.read() == b""
         assert running.server.draining and not draining.done()
         running.open.set()
-        told = await busy.read()
+        listed = await busy.read()
         assert (
-            told.endswith(b"done") and told.count(b"200 OK") == 1 and b"connection: close" in told
+            listed.endswith(b"done")
+            and listed.count(b"200 OK") == 1
+            and b"connection: close" in listed
         )
         await draining
         with pytest.raises(OSError):

@@ -97,7 +97,7 @@ class Client:
         self.send(method, path, body)
         return await self.answer()
 
-    async def samples(self) -> dict[str, float]:
+    async def metric_values(self) -> dict[str, float]:
         """The metrics."""
         lines = (await self.request("GET", "/metrics")).body.decode().splitlines()
         return {

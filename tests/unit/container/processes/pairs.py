@@ -10,8 +10,8 @@ from typing import Any
 import uvloop
 
 from container.server.processes import frames
-from container.server.processes.channel import Link
-from container.server.processes.worker_session import Answerer
+from container.server.processes.channel import EngineChannel
+from container.server.processes.worker_session import WorkerSession
 
 
 class Held:
@@ -48,7 +48,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.backend = Held()
-        self.broke: list[bool] = []
+        self.engine_broke: list[bool] = []
         self.failed: list[BaseException] = []
         self.known: list[int] = []
         self.states: asyncio.Queue[int] = asyncio.Queue()
@@ -56,41 +56,41 @@ class Pair:
     async def open(self, *, state: int = frames.READY, max_rows: int = 100) -> Pair:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        _, self.answerer = await loop.create_unix_connection(
-            lambda: self._answerer(state), sock=ours
+        _, self.session = await loop.create_unix_connection(lambda: self._session(state), sock=ours)
+        _, self.channel = await loop.create_unix_connection(
+            lambda: self._channel(max_rows), sock=theirs
         )
-        _, self.link = await loop.create_unix_connection(lambda: self._link(max_rows), sock=theirs)
         assert await self.states.get() == state
         return self
 
-    def _answerer(self, state: int) -> Answerer:
-        return Answerer(
+    def _session(self, state: int) -> WorkerSession:
+        return WorkerSession(
             state=state,
             backend=None if state == frames.LOADING else self.backend,
-            knows=self.known.append,
-            broke=lambda: self.broke.append(True),
+            acknowledged=self.known.append,
+            engine_broke=lambda: self.engine_broke.append(True),
             failed=self.failed.append,
-            samples_of_all=self._samples,
+            all_metric_values=self._metric_values,
         )
 
-    def _link(self, max_rows: int) -> Link:
-        return Link(
+    def _channel(self, max_rows: int) -> EngineChannel:
+        return EngineChannel(
             max_rows=max_rows,
-            changed=lambda link: self.states.put_nowait(link.state),
-            samples=lambda: b"front's",
+            changed=lambda channel: self.states.put_nowait(channel.state),
+            metric_values=lambda: b"front's",
         )
 
-    async def _samples(self) -> bytes:
+    async def _metric_values(self) -> bytes:
         return b"everyone's"
 
     async def round_trip(self) -> None:
         """Returns when all that was sent before has arrived."""
-        await self.answerer.ask_samples()
-        await self.link.samples_of_all()
+        await self.session.request_metric_values()
+        await self.channel.all_metric_values()
 
     async def close(self) -> None:
-        self.link.close()
-        await self.answerer.lost.wait()
+        self.channel.close()
+        await self.session.lost.wait()
 
 
 def pairs(test: Callable[[Pair], Coroutine[Any, Any, None]], **arguments: Any) -> None:

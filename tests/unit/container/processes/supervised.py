@@ -16,9 +16,9 @@ from typing import Any
 import uvloop
 
 from container.server.data_plane.plane import Backend
-from container.server.processes.supervisor import FRONT, FrontSpec, own
+from container.server.processes.supervisor import WORKER, WorkerSpec, supervise
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metric_values import Samples
+from container.server.telemetry.metric_values import MetricValues
 from tests.unit.container.processes.echo import Client, EchoEngine, batcher, close_clients
 
 REPOSITORY = Path(__file__).parents[4]
@@ -43,22 +43,22 @@ class Server:
         self,
         archive: Path,
         *,
-        command: tuple[str, ...] = FRONT,
+        command: tuple[str, ...] = WORKER,
         count: int = 2,
         drain_seconds: float = 20.0,
-        beat_seconds: float = 1.0,
+        heartbeat_seconds: float = 1.0,
     ) -> None:
         self.engine = EchoEngine()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self.listener.getsockname()[1]
         self.stop = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
-        self.said: list[str] = []
-        self._spec = FrontSpec(
+        self.format_fault: list[str] = []
+        self._spec = WorkerSpec(
             count=count,
             environment=environment(archive),
             command=command,
-            beat_seconds=beat_seconds,
+            heartbeat_seconds=heartbeat_seconds,
         )
         self._drain_seconds = drain_seconds
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
@@ -67,15 +67,15 @@ class Server:
         self.running = asyncio.ensure_future(self._own(self._load if load is None else load))
 
     async def _own(self, load: Callable[[], Awaitable[Backend]]) -> int:
-        return await own(
+        return await supervise(
             listener=self.listener,
-            fronts=self._spec,
+            workers=self._spec,
             load=load,
             stop=self.stop,
             drain_seconds=self._drain_seconds,
-            samples=Samples(),
+            metric_values=MetricValues(),
             log=self._log,
-            say=self.said.append,
+            say=self.format_fault.append,
         )
 
     async def _load(self) -> Backend:
@@ -89,7 +89,7 @@ class Server:
         client = await Client.connected(self.port)
         while (await client.request("GET", "/ping")).status != 200:
             pass
-        while (await client.samples())["roundhouse_http_processes"] < self._spec.count:
+        while (await client.metric_values())["roundhouse_http_processes"] < self._spec.count:
             pass
         client.close()
         return [await Client.connected(self.port) for _ in range(count)]
@@ -136,13 +136,13 @@ async def serve(archive: Path) -> int:
         return batcher(engine)
 
     print(listener.getsockname()[1], flush=True)
-    return await own(
+    return await supervise(
         listener=listener,
-        fronts=FrontSpec(count=2, environment=environment(archive)),
+        workers=WorkerSpec(count=2, environment=environment(archive)),
         load=load,
         stop=stop,
         drain_seconds=5,
-        samples=Samples(),
+        metric_values=MetricValues(),
         log=FailureLog(stderr),
         say=print,
     )

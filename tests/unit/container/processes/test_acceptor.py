@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from container.server.processes.acceptor import Porter, handed
+from container.server.processes.acceptor import Acceptor, receive_connection
 
 
 class Bench:
@@ -20,10 +20,10 @@ class Bench:
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
-        self.porter = Porter(self.listener)
+        self.acceptor = Acceptor(self.listener)
         self.ends: list[socket.socket] = []
 
-    def door(self) -> tuple[socket.socket, socket.socket]:
+    def worker_socket(self) -> tuple[socket.socket, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.setblocking(False)
         self.ends += [ours, theirs]
@@ -40,7 +40,7 @@ class Bench:
         loop.add_reader(theirs.fileno(), come.set)
         await asyncio.wait_for(come.wait(), 20)
         loop.remove_reader(theirs.fileno())
-        connection = handed(theirs)
+        connection = receive_connection(theirs)
         assert connection is not None
         with connection:
             return connection.getpeername()
@@ -52,7 +52,7 @@ def tried(test: Callable[[Bench], Awaitable[None]]) -> None:
         try:
             await test(bench)
         finally:
-            bench.porter.close()
+            bench.acceptor.close()
             for end in bench.ends:
                 end.close()
 
@@ -61,12 +61,12 @@ def tried(test: Callable[[Bench], Awaitable[None]]) -> None:
 
 def test_processes_get_connections_in_turn():
     async def test(bench: Bench) -> None:
-        doors = [bench.door() for _ in range(3)]
-        for ours, _ in doors:
-            bench.porter.add(ours)
+        worker_sockets = [bench.worker_socket() for _ in range(3)]
+        for ours, _ in worker_sockets:
+            bench.acceptor.add(ours)
         for turn in range(6):
             client = await bench.connect()
-            assert await bench.next(doors[turn % 3][1]) == client.getsockname()
+            assert await bench.next(worker_sockets[turn % 3][1]) == client.getsockname()
 
     tried(test)
 
@@ -74,9 +74,9 @@ def test_processes_get_connections_in_turn():
 def test_connections_wait_until_a_process_serves():
     async def test(bench: Bench) -> None:
         client = await bench.connect()
-        ours, theirs = bench.door()
-        assert len(bench.porter) == 0
-        bench.porter.add(ours)
+        ours, theirs = bench.worker_socket()
+        assert len(bench.acceptor) == 0
+        bench.acceptor.add(ours)
         assert await bench.next(theirs) == client.getsockname()
 
     tried(test)
@@ -84,24 +84,24 @@ def test_connections_wait_until_a_process_serves():
 
 def test_dead_process_loses_its_turns_to_others():
     async def test(bench: Bench) -> None:
-        (dead, its_end), (ours, theirs) = bench.door(), bench.door()
-        bench.porter.add(dead)
-        bench.porter.add(ours)
+        (dead, its_end), (ours, theirs) = bench.worker_socket(), bench.worker_socket()
+        bench.acceptor.add(dead)
+        bench.acceptor.add(ours)
         its_end.close()
         for _ in range(2):
             client = await bench.connect()
             assert await bench.next(theirs) == client.getsockname()
-        bench.porter.remove(dead)
-        assert len(bench.porter) == 1
+        bench.acceptor.remove(dead)
+        assert len(bench.acceptor) == 1
 
     tried(test)
 
 
 def test_connection_waits_while_every_door_is_full():
     async def test(bench: Bench) -> None:
-        ours, theirs = bench.door()
+        ours, theirs = bench.worker_socket()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        bench.porter.add(ours)
+        bench.acceptor.add(ours)
         clients = [await bench.connect() for _ in range(60)]
         found = [await bench.next(theirs) for _ in clients]
         assert sorted(found) == sorted(client.getsockname() for client in clients)
@@ -111,9 +111,9 @@ def test_connection_waits_while_every_door_is_full():
 
 def test_refuses_connections_once_closed():
     async def test(bench: Bench) -> None:
-        ours, _ = bench.door()
-        bench.porter.add(ours)
-        bench.porter.close()
+        ours, _ = bench.worker_socket()
+        bench.acceptor.add(ours)
+        bench.acceptor.close()
         with pytest.raises(ConnectionRefusedError):
             await bench.connect()
 
@@ -122,18 +122,18 @@ def test_refuses_connections_once_closed():
 
 def test_door_says_that_the_owner_left():
     async def test(bench: Bench) -> None:
-        ours, theirs = bench.door()
-        assert handed(theirs) is None
+        ours, theirs = bench.worker_socket()
+        assert receive_connection(theirs) is None
         ours.close()
         with pytest.raises(EOFError):
-            handed(theirs)
+            receive_connection(theirs)
 
     tried(test)
 
 
 def test_connection_without_a_descriptor_is_told_and_the_next_one_comes():
     async def test(bench: Bench) -> None:
-        ours, theirs = bench.door()
+        ours, theirs = bench.worker_socket()
         socket.send_fds(ours, [b"c"], [bench.listener.fileno()])
         free = os.dup(0)
         os.close(free)
@@ -141,11 +141,11 @@ def test_connection_without_a_descriptor_is_told_and_the_next_one_comes():
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
         try:
             with pytest.raises(OSError, match="no file descriptor left"):
-                handed(theirs)
+                receive_connection(theirs)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         socket.send_fds(ours, [b"c"], [bench.listener.fileno()])
-        with handed(theirs) as again:
+        with receive_connection(theirs) as again:
             assert again.getsockname() == bench.listener.getsockname()
 
     tried(test)

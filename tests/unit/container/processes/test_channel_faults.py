@@ -10,7 +10,7 @@ import uvloop
 
 from container.server.processes import frames
 from container.server.processes.channel import GONE
-from container.server.processes.worker_session import OUR_FAULT
+from container.server.processes.worker_session import INTERNAL_FAULT
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, TooLarge, Unavailable
 from tests.unit.container.processes.echo import tokens
 from tests.unit.container.processes.pairs import Pair, pairs
@@ -23,24 +23,24 @@ def test_faults_of_the_backend_reach_the_client(fault):
     async def test(pair: Pair) -> None:
         pair.backend.fault = fault
         with pytest.raises(type(fault), match=str(fault)):
-            await pair.link.submit([tokens(1)])
+            await pair.channel.submit([tokens(1)])
         pair.backend.fault = None
-        asked = pair.link.submit([tokens(1)])
+        asked = pair.channel.submit([tokens(1)])
         await pair.backend.holds(1)
         pair.backend.taken[0][2].set_exception(fault)
         with pytest.raises(type(fault), match=str(fault)):
             await asked
-        assert not pair.broke and not pair.failed
+        assert not pair.engine_broke and not pair.failed
 
     pairs(test)
 
 
 def test_our_own_fault_is_told_to_the_owner_and_is_a_sentence_for_the_client():
     async def test(pair: Pair) -> None:
-        asked = pair.link.submit([tokens(1)])
+        asked = pair.channel.submit([tokens(1)])
         await pair.backend.holds(1)
         pair.backend.taken[0][2].set_exception(KeyError("a bug"))
-        with pytest.raises(Unavailable, match=OUR_FAULT):
+        with pytest.raises(Unavailable, match=INTERNAL_FAULT):
             await asked
         assert [type(fault) for fault in pair.failed] == [KeyError]
 
@@ -49,7 +49,7 @@ def test_our_own_fault_is_told_to_the_owner_and_is_a_sentence_for_the_client():
 
 def test_answer_larger_than_a_frame_is_refused_alone():
     async def test(pair: Pair) -> None:
-        asked, other = pair.link.submit([tokens(1)]), pair.link.submit([tokens(1)])
+        asked, other = pair.channel.submit([tokens(1)]), pair.channel.submit([tokens(1)])
         await pair.backend.holds(2)
         pair.backend.taken[0][2].set_result(
             (np.zeros(frames.MAX_FRAME_BYTES, np.uint8),)
@@ -60,22 +60,22 @@ def test_answer_larger_than_a_frame_is_refused_alone():
             await asked
         pair.backend.taken[1][2].set_result((np.ones((1, 2)),))
         assert (await other)[0].tolist() == [[1, 1]]
-        assert not pair.link.lost and not pair.failed
+        assert not pair.channel.lost and not pair.failed
 
     pairs(test)
 
 
 def test_broken_engine_is_announced():
     async def test(pair: Pair) -> None:
-        asked = pair.link.submit([tokens(1)])
+        asked = pair.channel.submit([tokens(1)])
         await pair.backend.holds(1)
         pair.backend.broken = True
         pair.backend.taken[0][2].set_exception(Unavailable("the engine fails"))
         with pytest.raises(Unavailable):
             await asked
-        assert pair.broke and not pair.link.broken
-        pair.answerer.tell(frames.BROKEN, pair.backend)
-        assert await pair.states.get() == frames.BROKEN and pair.link.broken
+        assert pair.engine_broke and not pair.channel.broken
+        pair.session.send_state(frames.BROKEN, pair.backend)
+        assert await pair.states.get() == frames.BROKEN and pair.channel.broken
 
     pairs(test)
 
@@ -84,36 +84,36 @@ def test_broken_engine_is_announced_with_the_first_request_that_it_refuses():
     async def test(pair: Pair) -> None:
         pair.backend.broken, pair.backend.fault = True, Unavailable("the engine fails")
         with pytest.raises(Unavailable, match="the engine fails"):
-            await pair.link.submit([tokens(1)])
-        assert pair.broke
+            await pair.channel.submit([tokens(1)])
+        assert pair.engine_broke
 
     pairs(test)
 
 
 def test_requests_fail_at_once_when_the_owner_goes():
     async def test(pair: Pair) -> None:
-        asked = [pair.link.submit([tokens(1)]) for _ in range(3)]
+        asked = [pair.channel.submit([tokens(1)]) for _ in range(3)]
         await pair.backend.holds(3)
-        pair.answerer.abort()
+        pair.session.abort()
         for future in asked:
             with pytest.raises(Unavailable, match=GONE):
                 await future
-        assert pair.link.lost and pair.link.broken
+        assert pair.channel.lost and pair.channel.broken
         with pytest.raises(Unavailable, match=GONE):
-            pair.link.submit([tokens(1)])
+            pair.channel.submit([tokens(1)])
         with pytest.raises(Unavailable, match=GONE):
-            await pair.link.samples_of_all()
+            await pair.channel.all_metric_values()
 
     pairs(test)
 
 
 def test_rows_leave_the_queue_when_the_front_goes():
     async def test(pair: Pair) -> None:
-        asked = pair.link.submit([tokens(1)])
+        asked = pair.channel.submit([tokens(1)])
         await pair.backend.holds(1)
-        pair.link.close()
-        await pair.answerer.lost.wait()
-        assert pair.backend.taken[0][2].cancelled() and pair.answerer.running == 0
+        pair.channel.close()
+        await pair.session.lost.wait()
+        assert pair.backend.taken[0][2].cancelled() and pair.session.running == 0
         with pytest.raises(Unavailable, match=GONE):
             await asked
 
@@ -122,13 +122,13 @@ def test_rows_leave_the_queue_when_the_front_goes():
 
 def test_refuses_more_rows_than_may_be_unanswered():
     async def test(pair: Pair) -> None:
-        asked = pair.link.submit([tokens(1)] * 4)
+        asked = pair.channel.submit([tokens(1)] * 4)
         with pytest.raises(
             QueueFull, match="4 rows of this process are unanswered and at most 4 may be"
         ):
-            pair.link.submit([tokens(1)])
+            pair.channel.submit([tokens(1)])
         asked.cancel()
-        again = pair.link.submit([tokens(1)] * 4)
+        again = pair.channel.submit([tokens(1)] * 4)
         again.cancel()
 
     pairs(test, max_rows=4)
@@ -136,11 +136,11 @@ def test_refuses_more_rows_than_may_be_unanswered():
 
 def test_refuses_requests_while_the_owner_reads_too_slowly():
     async def test(pair: Pair) -> None:
-        pair.link.pause_writing()
+        pair.channel.pause_writing()
         with pytest.raises(QueueFull, match="more slowly"):
-            pair.link.submit([tokens(1)])
-        pair.link.resume_writing()
-        pair.link.submit([tokens(1)]).cancel()
+            pair.channel.submit([tokens(1)])
+        pair.channel.resume_writing()
+        pair.channel.submit([tokens(1)]).cancel()
 
     pairs(test)
 
@@ -148,20 +148,20 @@ def test_refuses_requests_while_the_owner_reads_too_slowly():
 def test_refuses_bytes_that_are_no_frames():
     async def run() -> None:
         pair = await Pair().open()
-        pair.link._transport.write(b"\0" * 64)
-        await pair.answerer.lost.wait()
+        pair.channel._transport.write(b"\0" * 64)
+        await pair.session.lost.wait()
         assert "announces 0 bytes" in str(pair.failed[0])
-        assert await pair.states.get() == frames.READY and pair.link.lost
+        assert await pair.states.get() == frames.READY and pair.channel.lost
 
     uvloop.run(run())
 
 
 def test_unanswered_request_fails_after_its_deadline_though_the_owner_is_silent():
     async def test(pair: Pair) -> None:
-        asked = pair.link.submit([tokens(1)], deadline=asyncio.get_running_loop().time() - 10)
-        pair.link._sweep()
+        asked = pair.channel.submit([tokens(1)], deadline=asyncio.get_running_loop().time() - 10)
+        pair.channel._sweep()
         with pytest.raises(DeadlinePassed, match="did not answer"):
             await asked
-        assert pair.link.unanswered == 0
+        assert pair.channel.unanswered == 0
 
     pairs(test)

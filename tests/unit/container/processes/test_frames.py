@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from container.server.engines.tokens import Tokens
 from container.server.processes import frames
-from container.server.processes.frames import Broken, Splitter
+from container.server.processes.frames import FrameSplitter, InvalidFrame
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, Unavailable
 
 ids = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=9)
@@ -24,7 +24,7 @@ def made(row: tuple[list[int], bool]) -> Tokens:
 
 
 def one(data: bytes) -> frames.Frame:
-    (frame,) = Splitter().split(data)
+    (frame,) = FrameSplitter().split(data)
     return frame
 
 
@@ -37,14 +37,14 @@ def same(one: Tokens, other: Tokens) -> bool:
 @given(rows, st.integers(0, 2**64 - 1), st.floats(0, 100))
 def test_tokens_arrive_as_they_left(given_rows, identity, seconds):
     sent = [made(row) for row in given_rows]
-    frame = one(frames.asked(identity, sent, seconds))
+    frame = one(frames.request_frame(identity, sent, seconds))
     assert (frame.kind, frame.id, frame.number, frame.rows) == (
         frames.TOKENS,
         identity,
         seconds,
         len(sent),
     )
-    assert all(same(*pair) for pair in zip(frames.rows_asked(frame), sent, strict=True))
+    assert all(same(*pair) for pair in zip(frames.request_rows(frame), sent, strict=True))
 
 
 @pytest.mark.parametrize("dtype", ["?", "<i1", "<i8", "<u2", "<f2", "<f4", "<f8"])
@@ -52,7 +52,7 @@ def test_tensors_arrive_as_they_left(dtype):
     signal = (np.arange(30).reshape(5, 2, 3) % 2).astype(dtype)
     gain = np.arange(5, dtype=np.int64)
     sent = list(zip(signal, gain, strict=True))
-    got = frames.rows_asked(one(frames.asked(7, sent, 1.0)))
+    got = frames.request_rows(one(frames.request_frame(7, sent, 1.0)))
     for row, other in zip(got, sent, strict=True):
         assert [array.dtype for array in row] == [np.dtype(dtype), np.dtype(np.int64)]
         assert all(np.array_equal(*pair) for pair in zip(row, other, strict=True))
@@ -65,14 +65,14 @@ def test_answers_arrive_as_they_left(shape):
         np.ones((shape[0], 1), np.bool_),
         np.ones((shape[0], 4))[:, ::2],
     )
-    frame = one(frames.answered(9, arrays, 12))
+    frame = one(frames.response_frame(9, arrays, 12))
     assert (frame.kind, frame.id, frame.number) == (frames.ANSWER, 9, 12)
     for got, sent in zip(frames.arrays_of(frame), arrays, strict=True):
         assert got.dtype == sent.dtype and got.shape == sent.shape and np.array_equal(got, sent)
 
 
 def test_arrays_are_views_of_what_came_and_aligned():
-    data = frames.answered(1, (np.ones((1, 3), np.float32), np.ones((1, 3), np.float64)), 0)
+    data = frames.response_frame(1, (np.ones((1, 3), np.float32), np.ones((1, 3), np.float64)), 0)
     for array in frames.arrays_of(one(data)):
         assert array.base is not None and not array.flags.writeable and array.flags.aligned
 
@@ -82,12 +82,14 @@ def test_arrays_are_views_of_what_came_and_aligned():
     st.lists(st.integers(1, 90), min_size=1, max_size=20),
 )
 def test_frames_are_whole_however_they_are_cut(sizes, cuts):
-    stream = b"".join(frames.snapshot(number, b"x" * size) for number, size in enumerate(sizes))
-    splitter, found, place, turn = Splitter(), [], 0, 0
+    stream = b"".join(
+        frames.snapshot_frame(number, b"x" * size) for number, size in enumerate(sizes)
+    )
+    splitter, found, place, turn = FrameSplitter(), [], 0, 0
     while place < len(stream):
         cut = cuts[turn % len(cuts)]
         found += [
-            (frame.id, len(frames.words_of(frame)))
+            (frame.id, len(frames.text_of(frame)))
             for frame in splitter.split(stream[place : place + cut])
         ]
         place, turn = place + cut, turn + 1
@@ -98,7 +100,7 @@ def test_frames_are_whole_however_they_are_cut(sizes, cuts):
     "fault", [QueueFull("full"), DeadlinePassed("späť"), EngineRefused(""), Unavailable("a\nb")]
 )
 def test_faults_keep_class_and_sentence(fault):
-    got = frames.fault_of(one(frames.failed(3, fault)))
+    got = frames.fault_of(one(frames.fault_frame(3, fault)))
     assert (type(got), str(got), got.retry_after_seconds) == (
         type(fault),
         str(fault),
@@ -107,12 +109,12 @@ def test_faults_keep_class_and_sentence(fault):
 
 
 def test_unknown_fault_is_unavailable():
-    data = frames.failed(3, QueueFull("full")).replace(b"QueueFull", b"QueueFool")
+    data = frames.fault_frame(3, QueueFull("full")).replace(b"QueueFull", b"QueueFool")
     assert type(frames.fault_of(one(data))) is Unavailable
 
 
 def test_signals_are_headers_alone():
-    frame = one(frames.signal(frames.STATE, detail=frames.DRAINING, identity=4, number=0.5))
+    frame = one(frames.signal_frame(frames.STATE, detail=frames.DRAINING, identity=4, number=0.5))
     assert (frame.kind, frame.detail, frame.id, frame.number) == (
         frames.STATE,
         frames.DRAINING,
@@ -124,5 +126,5 @@ def test_signals_are_headers_alone():
 @pytest.mark.parametrize("size", [0, 31, frames.MAX_FRAME_BYTES + 1])
 def test_refuses_frames_of_impossible_size(size):
     data = frames.HEADER.pack(size, frames.STATE, 0, 0, 0, 0, 0.0)
-    with pytest.raises(Broken, match=f"announces {size} bytes"):
-        list(Splitter().split(data))
+    with pytest.raises(InvalidFrame, match=f"announces {size} bytes"):
+        list(FrameSplitter().split(data))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from container.server.processes.supervisor import HUNG_BEATS
+from container.server.processes.supervisor import HUNG_HEARTBEATS
 from tests.unit.container.processes.echo import Client, batcher, close_clients
 from tests.unit.container.processes.supervised import (
     SECONDS,
@@ -59,7 +59,7 @@ class Loading:
 
         self.server.start(load)
         first = await Client.connected(self.server.port)
-        while (await first.samples())["roundhouse_http_processes"] < 2:
+        while (await first.metric_values())["roundhouse_http_processes"] < 2:
             pass
         mine = await process_of(first, children())
         while (
@@ -81,7 +81,7 @@ async def answers(client: Client) -> None:
 @pytest.mark.parametrize("how", ["goes on", "is killed"])
 def test_no_process_is_healthy_before_every_other_answers(archive, how):
     async def run() -> None:
-        loading = Loading(archive, beat_seconds=SECONDS)
+        loading = Loading(archive, heartbeat_seconds=SECONDS)
         one, other = await loading.begin()
         late = await process_of(other, children())
         os.kill(late, signal.SIGSTOP)
@@ -95,8 +95,8 @@ def test_no_process_is_healthy_before_every_other_answers(archive, how):
         if how == "goes on":
             assert (await other.ask("a dog")).status == 200
         while late in children() and how == "is killed":
-            await one.samples()
-        while (await one.samples())["roundhouse_http_processes"] < 2:
+            await one.metric_values()
+        while (await one.metric_values())["roundhouse_http_processes"] < 2:
             again = await Client.connected(loading.server.port)
             assert (await again.request("GET", "/ping")).status == 200
             again.close()
@@ -116,24 +116,24 @@ def test_process_that_hangs_is_killed_and_replaced(archive):
             assert (await other.ask("a dog")).status == 200
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await one.answer()
-        while (await other.samples())["roundhouse_http_processes"] < 2:
+        while (await other.metric_values())["roundhouse_http_processes"] < 2:
             pass
         for client in await server.clients(4):
             assert (await client.ask("a dog")).status == 200
         (line,) = [line for line in server.lines if line["event"] == "http_process_hangs"]
-        assert line["seconds"] == pytest.approx(HUNG_BEATS * 0.2)
+        assert line["seconds"] == pytest.approx(HUNG_HEARTBEATS * 0.2)
         assert [
             line["exit_code"] for line in server.lines if line["event"] == "http_process_died"
         ] == [-9]
 
-    served(archive, test, beat_seconds=0.2)
+    served(archive, test, heartbeat_seconds=0.2)
 
 
 def test_process_that_never_says_anything_is_killed(archive):
     async def run() -> None:
         silent = "import sys, time; time.sleep(60)"
         server = Server(
-            archive, command=(sys.executable, "-c", silent), count=1, beat_seconds=0.001
+            archive, command=(sys.executable, "-c", silent), count=1, heartbeat_seconds=0.001
         )
         server.start()
         while not server.lines:
@@ -150,13 +150,13 @@ def test_engine_that_breaks_while_nobody_waits_makes_every_process_unhealthy(arc
         await server.hold(one, "a dog")
         server.engine.dead = True
         one.close()
-        while not any("499" in name for name in await other.samples()):
+        while not any("499" in name for name in await other.metric_values()):
             pass
         server.engine.go_on.set()
         await healthy(other, is_so=False)
         assert server.backend.broken
 
-    served(archive, test, beat_seconds=0.05)
+    served(archive, test, heartbeat_seconds=0.05)
 
 
 async def healthy(client: Client, *, is_so: bool) -> None:
@@ -170,7 +170,7 @@ async def healthy(client: Client, *, is_so: bool) -> None:
 
 def test_engine_that_hangs_makes_every_process_unhealthy(archive):
     async def run() -> None:
-        server = Server(archive, beat_seconds=0.05)
+        server = Server(archive, heartbeat_seconds=0.05)
 
         async def load() -> Any:
             server.backend = batcher(server.engine, run_seconds=0.2)
@@ -193,27 +193,27 @@ def test_engine_that_hangs_makes_every_process_unhealthy(archive):
 def test_owner_that_hangs_makes_every_process_unhealthy_until_it_goes_on(archive):
     async def run() -> None:
         program = str(Path(__file__).with_name("supervised.py"))
-        owner = await asyncio.create_subprocess_exec(
+        supervisor = await asyncio.create_subprocess_exec(
             sys.executable,
             program,
             str(archive),
             env=environment(archive),
             stdout=asyncio.subprocess.PIPE,
         )
-        assert owner.stdout is not None
+        assert supervisor.stdout is not None
         try:
             client = await Client.connected(
-                int(await asyncio.wait_for(owner.stdout.readline(), SECONDS))
+                int(await asyncio.wait_for(supervisor.stdout.readline(), SECONDS))
             )
             await healthy(client, is_so=True)
-            owner.send_signal(signal.SIGSTOP)
+            supervisor.send_signal(signal.SIGSTOP)
             await healthy(client, is_so=False)
-            owner.send_signal(signal.SIGCONT)
+            supervisor.send_signal(signal.SIGCONT)
             await healthy(client, is_so=True)
             assert (await client.ask("a dog")).status == 200
         finally:
-            owner.kill()
-            await owner.communicate()
+            supervisor.kill()
+            await supervisor.communicate()
             await close_clients()
 
     uvloop.run(run())

@@ -9,9 +9,9 @@ import sys
 
 import uvloop
 
-from container.server.processes.supervisor import FrontSpec, Owner
+from container.server.processes.supervisor import Supervisor, WorkerSpec
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Samples, parsed
+from container.server.telemetry.metric_values import MetricValues, parsed
 from container.server.telemetry.metrics import counter
 
 MUTE = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -25,27 +25,29 @@ def test_process_that_dies_during_a_scrape_counts_once():
 
     async def run() -> None:
         listener, log = socket.create_server(("127.0.0.1", 0)), FailureLog(bool)
-        spec = FrontSpec(count=2, environment={"PATH": os.environ["PATH"]}, command=MUTE)
-        owner = Owner(listener=listener, fronts=spec, samples=Samples(), log=log)
-        owner.start()
+        spec = WorkerSpec(count=2, environment={"PATH": os.environ["PATH"]}, command=MUTE)
+        supervisor = Supervisor(
+            listener=listener, workers=spec, metric_values=MetricValues(), log=log
+        )
+        supervisor.start()
         try:
-            while len(owner._fronts) < 2:
+            while len(supervisor._workers) < 2:
                 await asyncio.sleep(0)
-            victim = owner._fronts[0]
-            told = Samples()
-            counter(told, *REQUESTS[:1], *REQUESTS[1]).add(3)
-            victim.answerer.samples = told.snapshot()
-            scrape = asyncio.ensure_future(owner.samples())
-            while not victim.answerer._wanted:
+            victim = supervisor._workers[0]
+            listed = MetricValues()
+            counter(listed, *REQUESTS[:1], *REQUESTS[1]).add(3)
+            victim.session.metric_values = listed.snapshot()
+            scrape = asyncio.ensure_future(supervisor.metric_values())
+            while not victim.session._wanted:
                 await asyncio.sleep(0)
             victim.process.kill()
-            while owner._fronts.get(0) is victim:
+            while supervisor._workers.get(0) is victim:
                 await asyncio.sleep(0)
             assert not scrape.done()
             assert parsed(await scrape)[REQUESTS] == [3]
-            assert parsed(await owner.samples())[REQUESTS] == [3]
+            assert parsed(await supervisor.metric_values())[REQUESTS] == [3]
         finally:
-            await owner.kill()
+            await supervisor.kill()
             log.close()
 
     uvloop.run(run())

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from container.server.processes.channel import GONE
-from container.server.processes.supervisor import FRONTS_DIE
+from container.server.processes.supervisor import WORKERS_DIE
 from tests.unit.container.processes.echo import POISON, Client, close_clients
 from tests.unit.container.processes.supervised import (
     SECONDS,
@@ -51,7 +51,7 @@ def test_connections_are_shared_out_evenly_and_metrics_are_everyones(archive):
         clients = await server.clients(6)
         for client in clients:
             await client.ask("a dog")
-        while (found := await clients[0].samples())["roundhouse_connections"] != 6:
+        while (found := await clients[0].metric_values())["roundhouse_connections"] != 6:
             pass
         assert (
             found['roundhouse_requests_total{model="tiny-embedder",path="infer",status="200"}'] == 6
@@ -127,9 +127,11 @@ def test_process_that_is_killed_is_replaced_and_others_go_on(archive):
             await one.answer()
         server.engine.go_on.set()
         assert (await other.ask("a dog")).status == 200
-        while (await other.samples())["roundhouse_http_processes"] < 2 or victim in children():
+        while (await other.metric_values())[
+            "roundhouse_http_processes"
+        ] < 2 or victim in children():
             pass
-        assert (await other.samples())["roundhouse_http_process_deaths_total"] == 1
+        assert (await other.metric_values())["roundhouse_http_process_deaths_total"] == 1
         for client in await server.clients(4):
             assert (await client.ask("a dog")).status == 200
         (line,) = [line for line in server.lines if line["event"] == "http_process_died"]
@@ -144,11 +146,11 @@ def test_counts_of_a_dead_process_are_kept(archive):
         name = 'roundhouse_requests_total{model="tiny-embedder",path="infer",status="200"}'
         for _ in range(3):
             await one.ask("a dog")
-        assert (await other.samples())[name] == 3
+        assert (await other.metric_values())[name] == 3
         os.kill(await process_of(one, children()), signal.SIGKILL)
-        while (await other.samples())["roundhouse_http_process_deaths_total"] < 1:
+        while (await other.metric_values())["roundhouse_http_process_deaths_total"] < 1:
             pass
-        assert (await other.samples())[name] == 3
+        assert (await other.metric_values())[name] == 3
 
     served(archive, test)
 
@@ -171,8 +173,8 @@ def test_process_without_descriptors_drops_connections_and_goes_on(archive, capf
         assert not server.lines
 
     served(archive, test, count=1, command=limited)
-    said = capfd.readouterr().err
-    assert "connection_dropped" in said and "IndexError" not in said
+    format_fault = capfd.readouterr().err
+    assert "connection_dropped" in format_fault and "IndexError" not in format_fault
 
 
 def test_draining_lets_taken_requests_finish_and_takes_no_others(archive):
@@ -207,8 +209,10 @@ def test_refuses_to_replace_processes_that_die_at_once(archive):
     async def run() -> None:
         server = Server(archive, command=(sys.executable, "-c", "raise SystemExit(7)"), count=6)
         server.start()
-        assert await server.ended() == FRONTS_DIE
-        assert re.fullmatch(r"HTTP processes ended \d+ times within a minute; .*", server.said[0])
+        assert await server.ended() == WORKERS_DIE
+        assert re.fullmatch(
+            r"HTTP processes ended \d+ times within a minute; .*", server.format_fault[0]
+        )
         assert not children()
         assert server.lines[0]["exit_code"] == 7
 
@@ -218,23 +222,23 @@ def test_refuses_to_replace_processes_that_die_at_once(archive):
 def test_clients_hear_at_once_that_the_owner_was_killed_and_nothing_is_left(archive):
     async def run() -> None:
         program = str(Path(__file__).with_name("supervised.py"))
-        owner = await asyncio.create_subprocess_exec(
+        supervisor = await asyncio.create_subprocess_exec(
             sys.executable,
             program,
             str(archive),
             env=environment(archive),
             stdout=asyncio.subprocess.PIPE,
         )
-        assert owner.stdout is not None
-        port = int(await asyncio.wait_for(owner.stdout.readline(), SECONDS))
+        assert supervisor.stdout is not None
+        port = int(await asyncio.wait_for(supervisor.stdout.readline(), SECONDS))
         one, other = [await Client.connected(port) for _ in range(2)]
         for client in (one, other):
             while (await client.request("GET", "/ping")).status != 200:
                 pass
-        processes = [os.pidfd_open(pid) for pid in children_of(owner.pid)]
+        processes = [os.pidfd_open(pid) for pid in children_of(supervisor.pid)]
         one.send("POST", "/invocations", b'{"inputs": ["%s"]}' % HELD.encode())
         assert (await other.request("GET", "/ping")).status == 200
-        owner.kill()
+        supervisor.kill()
         answer = await one.answer()
         assert (answer.status, answer.sentence) == (503, GONE)
         assert await one.reader.read() == b"" and await other.reader.read() == b""
@@ -243,7 +247,7 @@ def test_clients_hear_at_once_that_the_owner_was_killed_and_nothing_is_left(arch
                 "an HTTP process outlived its owner"
             )
             os.close(process)
-        await owner.wait()
+        await supervisor.wait()
         await close_clients()
 
     uvloop.run(run())

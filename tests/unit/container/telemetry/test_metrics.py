@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from container.server.telemetry.metric_values import Histogram, Samples, parsed, summed
+from container.server.telemetry.metric_values import Histogram, MetricValues, parsed, summed
 from container.server.telemetry.metrics import (
     FAMILIES,
     GAUGES,
@@ -21,7 +21,7 @@ from container.server.telemetry.metrics import (
 STAGES = {"decode": 1e-4, "tokenize": 2e-4, "wait": 3e-3, "encode": 1e-5}
 
 
-def told(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def listed(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Every sample as Prometheus's own parser reads it."""
     families = text_string_to_metric_families(exposition(snapshot).decode())
     return {
@@ -31,8 +31,8 @@ def told(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
     }
 
 
-def filled(samples: Samples) -> Samples:
-    batches, requests = BatchMetrics(samples, "m"), RequestMetrics(samples, model="m")
+def filled(metric_values: MetricValues) -> MetricValues:
+    batches, requests = BatchMetrics(metric_values, "m"), RequestMetrics(metric_values, model="m")
     batches.batch_ran(
         rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001
     )
@@ -42,12 +42,12 @@ def filled(samples: Samples) -> Samples:
     batches.watch_queue(lambda: 7)
     requests.request_over("infer", 200, 0.0034, STAGES)
     requests.request_over("health", 200, 1e-5, {})
-    gauge(samples, "roundhouse_connections", lambda: 4)
-    return samples
+    gauge(metric_values, "roundhouse_connections", lambda: 4)
+    return metric_values
 
 
 def test_every_observation_reaches_prometheus():
-    found = told(filled(Samples()).snapshot())
+    found = listed(filled(MetricValues()).snapshot())
     model = ("model", "m")
     assert found["roundhouse_tokens_total", (("kind", "real"), model)] == 30
     assert found["roundhouse_tokens_total", (("kind", "padding"), model)] == 18
@@ -73,70 +73,80 @@ def test_bounds_are_inclusive_as_prometheus_has_them():
 
 
 def test_sum_of_processes_is_sample_by_sample():
-    one, other = filled(Samples()), filled(Samples())
+    one, other = filled(MetricValues()), filled(MetricValues())
     counter(other, "roundhouse_http_process_deaths").add()
-    alone, together = told(one.snapshot()), told(summed((one.snapshot(), b"", other.snapshot())))
+    alone, together = (
+        listed(one.snapshot()),
+        listed(summed((one.snapshot(), b"", other.snapshot()))),
+    )
     for key, value in alone.items():
         assert together[key] == pytest.approx(2 * value)
     assert together["roundhouse_http_process_deaths_total", ()] == 1
 
 
 def test_process_that_ended_leaves_its_counts_and_no_gauges():
-    names = {name for name, _ in parsed(summed((filled(Samples()).snapshot(),), without=GAUGES))}
+    names = {
+        name for name, _ in parsed(summed((filled(MetricValues()).snapshot(),), without=GAUGES))
+    }
     assert "roundhouse_tokens" in names and not names & GAUGES
 
 
 def test_models_that_clients_invent_make_no_series():
-    samples = Samples()
-    requests = RequestMetrics(samples)
+    metric_values = MetricValues()
+    requests = RequestMetrics(metric_values)
     requests.request_over("infer", 404, 0.1, {}, model="invented")
     requests.request_over("infer", 200, 0.1, STAGES, model="real")
     models = {
-        labels[1] for name, labels in parsed(samples.snapshot()) if name == "roundhouse_requests"
+        labels[1]
+        for name, labels in parsed(metric_values.snapshot())
+        if name == "roundhouse_requests"
     }
     assert models == {"", "real"}
 
 
-def series(samples: Samples) -> set[str]:
+def series(metric_values: MetricValues) -> set[str]:
     """The models that have any."""
     return {
         value
-        for name, labels in parsed(samples.snapshot())
+        for name, labels in parsed(metric_values.snapshot())
         for label, value in zip(FAMILIES[name].labels, labels, strict=True)
         if label == "model"
     }
 
 
 def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
-    samples = filled(Samples())
+    metric_values = filled(MetricValues())
     for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
-        BatchMetrics(samples, name).batch_ran(
+        BatchMetrics(metric_values, name).batch_ran(
             rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0
         )
-    before = told(samples.snapshot())
+    before = listed(metric_values.snapshot())
     for name in ("infer", "real", "wait"):
-        forget_model(samples, name)
-    assert series(samples) == {"m"}
-    after = told(samples.snapshot())
+        forget_model(metric_values, name)
+    assert series(metric_values) == {"m"}
+    after = listed(metric_values.snapshot())
     assert after == {
         key: value
         for key, value in before.items()
         if ("model", "m") in key[1] or "model" not in dict(key[1])
     }
-    forget_model(samples, "m")
-    assert series(samples) == set() and told(samples.snapshot())["roundhouse_connections", ()] == 4
+    forget_model(metric_values, "m")
+    assert (
+        series(metric_values) == set()
+        and listed(metric_values.snapshot())["roundhouse_connections", ()] == 4
+    )
 
 
 def test_model_that_is_loaded_again_is_counted_from_zero():
-    samples = Samples()
-    requests = RequestMetrics(samples)
+    metric_values = MetricValues()
+    requests = RequestMetrics(metric_values)
     for _ in range(2):
         requests.request_over("infer", 200, 0.1, STAGES, model="m")
-        forget_model(samples, "m")
-        BatchMetrics(samples, "m").request_over(queue_seconds=0.1)
+        forget_model(metric_values, "m")
+        BatchMetrics(metric_values, "m").request_over(queue_seconds=0.1)
     requests.request_over("infer", 200, 0.1, STAGES, model="m")
     assert (
-        told(samples.snapshot())[
+        listed(metric_values.snapshot())[
             "roundhouse_requests_total", (("model", "m"), ("path", "infer"), ("status", "200"))
         ]
         == 1
@@ -144,13 +154,13 @@ def test_model_that_is_loaded_again_is_counted_from_zero():
 
 
 def test_nothing_counted_is_nothing_told():
-    assert exposition(Samples().snapshot()) == b""
+    assert exposition(MetricValues().snapshot()) == b""
 
 
 def test_refuses_families_and_labels_that_are_not_declared():
     for made in (counter, histogram):
         with pytest.raises(KeyError):
-            made(Samples(), "roundhouse_unknown")
+            made(MetricValues(), "roundhouse_unknown")
         with pytest.raises(ValueError, match="labels"):
-            made(Samples(), "roundhouse_connections", "too", "many")
+            made(MetricValues(), "roundhouse_connections", "too", "many")
     assert {family.kind for family in FAMILIES.values()} == {"counter", "gauge", "histogram"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.tensorrt.faults import say_short_of_memory
+from container.tensorrt.faults import mentions_memory_shortage
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from container.tensorrt.faults import say_short_of_memory
     ],
 )
 def test_words_about_memory_are_told_apart(words):
-    assert say_short_of_memory(words)
+    assert mentions_memory_shortage(words)
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_words_about_memory_are_told_apart(words):
     ["", "Non-zero status code returned while running Gather node", "memory format is wrong"],
 )
 def test_refuses_to_take_other_words_for_it(words):
-    assert not say_short_of_memory(words)
+    assert not mentions_memory_shortage(words)
