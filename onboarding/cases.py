@@ -72,6 +72,7 @@ def joins(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
                 document=model.document,
                 models=view.models,
                 shared_endpoints=tuple(view.endpoints),
+                unread=view.unread,
             ),
         )
 

@@ -23,6 +23,7 @@ from onboarding.rules import (
     source_rules,
     task_rules,
     variant_rules,
+    view_rules,
 )
 from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, applied
 from onboarding.validation import Checked
@@ -44,6 +45,7 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
     yield from name_rules.sagemaker_names(files.models)
     yield from name_rules.sagemaker_names(files.endpoints)
     yield from name_rules.environments_do_not_meet(files)
+    yield from name_rules.lock_folders_are_distinct(files)
     yield from _spec_faults(files, datasets)
     for environment in files.environments.values():
         yield from environment.faults
@@ -69,6 +71,8 @@ def environment_faults(view: Resolved) -> Iterator[Fault]:
         yield from name_rules.name_lengths(view.endpoints, environment.name)
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
+    yield from view_rules.onnx_sources_are_readable(view)
+    yield from view_rules.queue_delays_are_within_the_slo(view)
     for model, join in joins(view):
         yield from applied(join_rules.RULES, join, model.sections)
     for endpoint, case in variants(view):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
@@ -24,6 +24,8 @@ class Files:
     models: Mapping[str, Checked[ModelSpec]]
     endpoints: Mapping[str, Checked[SharedEndpointSpec]]
     environments: Mapping[str, Checked[EnvironmentSpec]]
+    unread: frozenset[str] = frozenset()
+    """Files that are there and hold no readable document, as `models/name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class Resolved:
     environment: Checked[EnvironmentSpec]
     models: Mapping[str, Checked[ModelSpec]]
     endpoints: Mapping[str, Checked[SharedEndpointSpec]]
+    unread: frozenset[str] = frozenset()
+    """As of the files."""
 
     @cached_property
     def own_endpoints(self) -> Mapping[str, Checked[EndpointSpec]]:
@@ -70,6 +74,7 @@ def resolved(files: Files, environment: str) -> Resolved:
         environment=own,
         models=_overridden(ModelSpec, files.models, own, "models"),
         endpoints=_overridden(SharedEndpointSpec, files.endpoints, own, "endpoints"),
+        unread=files.unread,
     )
 
 
@@ -89,6 +94,14 @@ def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
     return str(model.spec.endpoint) if is_shared else None
 
 
+def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[str, Any]) -> bool:
+    """True when an override changes keys of `endpoint`, and the file names a shared endpoint there."""
+    endpoint = override.get("endpoint")
+    if not isinstance(written.get("endpoint"), str) or not isinstance(endpoint, Mapping):
+        return False
+    return not {"instance_type", "joins"} & endpoint.keys()
+
+
 def _overridden(
     spec_type: type[SpecT],
     specs: Mapping[str, Checked[SpecT]],
@@ -101,5 +114,7 @@ def _overridden(
     result = dict(specs)
     for name in overrides.keys() & specs.keys():
         override = environment.document.part(section, name)
+        if is_part_of_a_shared_endpoint(specs[name].document.data, override.data):
+            override = override.renamed({("endpoint",): None})
         result[name] = checked(spec_type, specs[name].document.overridden(override))
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, Tag
@@ -173,7 +173,9 @@ def _unfit_value(
     allowed = (
         says
         if kind in ("string_pattern_mismatch", "string_too_long") and says is not None
-        else _bound(kind, context) or str(error["msg"])
+        else _range(spec_type, path)
+        if kind in _BOUNDS
+        else str(error["msg"])
     )
     return place.fault(
         f"'{dotted(path)}' is not allowed",
@@ -237,13 +239,44 @@ def _literal_words(expected: str) -> tuple[str, ...]:
     return tuple(word.strip(" '") for word in expected.replace(" or ", ", ").split(","))
 
 
-_BOUNDS: dict[str, Callable[[Any], str]] = {
-    "greater_than": lambda context: f"above {context['gt']:.10g}",
-    "greater_than_equal": lambda context: f"{context['ge']:.10g} or more",
-    "less_than": lambda context: f"below {context['lt']:.10g}",
-    "less_than_equal": lambda context: f"{context['le']:.10g} or less",
-}
+_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+_LEAST, _MOST = {"ge": "", "gt": "above "}, {"le": "", "lt": "below "}
 
 
-def _bound(kind: str, context: Any) -> str | None:
-    return _BOUNDS[kind](context) if kind in _BOUNDS else None
+def _range(spec_type: type[BaseModel], path: KeyPath) -> str:
+    """The numbers that a field takes: "1 to 40", "above 0 to 1", "0 or more"."""
+    bounds = _bounds(spec_type, path)
+    least = [f"{word}{bounds[name]:.10g}" for name, word in _LEAST.items() if name in bounds]
+    most = [f"{word}{bounds[name]:.10g}" for name, word in _MOST.items() if name in bounds]
+    if least and most:
+        return f"{least[0]} to {most[0]}"
+    return f"{least[0]} or more" if least else f"{most[0]} or less"
+
+
+def _bounds(spec_type: type[BaseModel], path: KeyPath) -> dict[str, float]:
+    while isinstance(path[-1], int):
+        path = path[:-1]
+    fields = [
+        model.model_fields[str(path[-1])]
+        for model in _models_at(spec_type, path[:-1])
+        if path[-1] in model.model_fields
+    ]
+    bounds: dict[str, float] = {}
+    for field in fields:
+        _add_bounds(bounds, field.metadata)
+        _add_annotated_bounds(bounds, field.annotation)
+    return bounds
+
+
+def _add_bounds(bounds: dict[str, float], metadata: Iterable[Any]) -> None:
+    for constraint in metadata:
+        for name in (*_LEAST, *_MOST):
+            if hasattr(constraint, name):
+                bounds.setdefault(name, getattr(constraint, name))
+
+
+def _add_annotated_bounds(bounds: dict[str, float], annotation: Any) -> None:
+    for extra in getattr(annotation, "__metadata__", ()):
+        _add_bounds(bounds, getattr(extra, "metadata", ()))
+    for argument in get_args(annotation):
+        _add_annotated_bounds(bounds, argument)

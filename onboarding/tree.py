@@ -41,17 +41,24 @@ def read_tree(root: Path) -> Tree:
 
     Never raises on what they hold: see `faults`.
     """
-    models, model_faults = read_folder(root, "models", ModelSpec)
-    endpoints, endpoint_faults = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
-    environments, environment_file_faults = read_folder(root, "environments", EnvironmentSpec)
-    files = Files(models=models, endpoints=endpoints, environments=environments)
+    model_files = read_folder(root, "models", ModelSpec)
+    endpoint_files = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
+    environment_files = read_folder(root, "environments", EnvironmentSpec)
+    models, endpoints = model_files.specs, endpoint_files.specs
+    environments = environment_files.specs
+    files = Files(
+        models=models,
+        endpoints=endpoints,
+        environments=environments,
+        unread=frozenset(model_files.unread + endpoint_files.unread),
+    )
     views = {
         name: resolved(files, name)
         for name, each in environments.items()
         if _overrides_are_readable(each)
     }
     datasets = Datasets(root)
-    yaml_faults = [*model_faults, *endpoint_faults, *environment_file_faults]
+    yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
     faults = [*file_faults(files, datasets, root)]
     for view in views.values():
         faults.extend(override_faults(_overridden(files, view), datasets))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.aws_limits import INSTANCE_POOL_COUNT, REAL_TIME_SECONDS
 from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import did_you_mean, listed
 from onboarding.platform import InstanceType, instance_types
 from onboarding.pools import pool_priorities
 from onboarding.rules.rule import EndpointCase, rule
-
-MOST_POOLS = 5
 
 
 @rule("instance_type")
@@ -54,17 +53,17 @@ def instance_pool_priorities_are_distinct(case: EndpointCase) -> Iterator[Fault]
     seen = {own: "the endpoint's own instance type"}
     for index, (priority, name) in enumerate(pools):
         place = case.document.at("instance_pools", index, "priority")
-        if priority > MOST_POOLS:
+        if priority > INSTANCE_POOL_COUNT:
             yield place.fault(
-                f"'instance_pools[{index}]' comes after a pool of priority {MOST_POOLS}, the last there is",
-                allowed=f"2 to {MOST_POOLS}",
+                f"'instance_pools[{index}]' comes after a pool of priority {INSTANCE_POOL_COUNT}, the last there is",
+                allowed=f"2 to {INSTANCE_POOL_COUNT}",
                 way_out="lower the priority of the pools before it",
             )
         elif priority in seen:
             yield place.fault(
                 f"'instance_pools[{index}].priority' is that of {seen[priority]}",
                 value=priority,
-                allowed=f"2 to {MOST_POOLS}, each once",
+                allowed=f"2 to {INSTANCE_POOL_COUNT}, each once",
                 way_out="choose another, or leave every priority out: the order as written holds",
             )
         seen.setdefault(priority, name)
@@ -106,6 +105,21 @@ def asynchronous_holds_one_model(case: EndpointCase) -> Iterator[Fault]:
         )
 
 
+@rule("latency_slo_ms", "asynchronous")
+def slo_is_within_the_invocation_timeout(case: EndpointCase) -> Iterator[Fault]:
+    """SageMaker ends a real-time invocation after 60 seconds: a later answer never arrives."""
+    slo, most = case.spec.latency_slo_ms, 1000 * REAL_TIME_SECONDS
+    if slo is not None and slo > most and case.spec.asynchronous is None:
+        way_out = "lower it" if case.multi_model else "lower it, or add `asynchronous: {}`"
+        yield case.document.at_change(("latency_slo_ms",), ("asynchronous",)).fault(
+            f"'latency_slo_ms' is above the {REAL_TIME_SECONDS} seconds after which SageMaker ends a "
+            "real-time invocation",
+            value=f"{slo:g}",
+            allowed=f"at most {most}",
+            way_out=way_out,
+        )
+
+
 def unknown_instance_type(place: Place, name: str) -> Fault:
     """The fault of a type that has no row."""
     known = instance_types()
@@ -134,4 +148,5 @@ RULES = (
     instance_pools_are_of_one_kind,
     instance_pools_hold_one_model,
     asynchronous_holds_one_model,
+    slo_is_within_the_invocation_timeout,
 )

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import TypeVar
 
+from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.nearest import did_you_mean, listed
-from onboarding.resolved import Files, Resolved, own_endpoint, shared_endpoint_name
+from onboarding.resolved import (
+    Files,
+    Resolved,
+    is_part_of_a_shared_endpoint,
+    own_endpoint,
+    shared_endpoint_name,
+)
 from onboarding.rules.join_rules import cache_fault, cache_has_no_server
 from onboarding.validation import Checked
 from onboarding.values import Value
 
-LONGEST_NAME = 63
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 SpecT = TypeVar("SpecT", bound=Value)
@@ -64,14 +71,14 @@ def sagemaker_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
 
 def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Iterator[Fault]:
     """`<environment>-<name>` is at most 63 characters."""
-    longest = LONGEST_NAME - len(environment) - 1
+    longest = NAME_LENGTH - len(environment) - 1
     for each in specs.values():
         name = _name(each)
         if name is not None and len(name) > longest:
             yield each.document.at("name").fault(
                 f"'name' is {len(name)} characters long",
                 value=name,
-                allowed=f"at most {longest}, since SageMaker's {LONGEST_NAME} include the prefix '{environment}-'",
+                allowed=f"at most {longest}, since SageMaker's {NAME_LENGTH} include the prefix '{environment}-'",
                 way_out="shorten it",
             )
 
@@ -89,6 +96,8 @@ def overrides_are_of_something(
             getattr(environment.spec, section) if section in environment.sections else {}
         )
         for name, override in overrides.items():
+            if f"{section}/{name}" in files.unread:
+                continue
             if name not in names:
                 yield environment.document.at(section, name).fault(
                     f"overrides '{name}', which is not in {section}/",
@@ -100,13 +109,30 @@ def overrides_are_of_something(
                 yield environment.document.at(section, name, "name").fault(
                     "an override cannot rename", way_out="remove the key"
                 )
+            elif section == "models":
+                yield from _override_of_a_shared_endpoint(files, environment, name, override)
+
+
+def _override_of_a_shared_endpoint(
+    files: Files, environment: Checked[EnvironmentSpec], name: str, override: Mapping[str, object]
+) -> Iterator[Fault]:
+    written = files.models[name].document.data
+    if is_part_of_a_shared_endpoint(written, override):
+        shared = written["endpoint"]
+        yield environment.document.at("models", name, "endpoint").fault(
+            f"overrides keys of 'endpoint' of {name}, whose endpoint is the shared '{shared}'",
+            value=listed(override["endpoint"]),  # type: ignore[arg-type]
+            allowed=f"keys of `endpoints: {{{shared}: …}}`, or a whole endpoint with instance_type",
+            way_out=f"move them to `endpoints: {{{shared}: …}}` of this file, where they hold for every "
+            "model of that endpoint",
+        )
 
 
 def shared_endpoints_are_there(resolved: Resolved) -> Iterator[Fault]:
     """A model joins an endpoint that has a file, on that endpoint's server."""
     for model in resolved.models.values():
         name = shared_endpoint_name(model)
-        if name is None:
+        if name is None or f"endpoints/{name}" in resolved.unread:
             continue
         if name not in resolved.endpoints:
             yield model.document.at("endpoint").fault(
@@ -176,6 +202,24 @@ def environments_do_not_meet(files: Files) -> Iterator[Fault]:
                 f"its endpoint of {name} is called like environment {shorter.name}'s of {other_name}",
                 value=f"{longer.name}-{name}",
                 way_out="rename the environment, or give it an account or a region of its own",
+            )
+
+
+def lock_folders_are_distinct(files: Files) -> Iterator[Fault]:
+    """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
+    first: dict[str, str] = {}
+    for environment in files.environments.values():
+        if "locks" not in environment.sections:
+            continue
+        folder = posixpath.normpath(environment.spec.locks)
+        other = first.setdefault(folder, environment.document.file)
+        if other != environment.document.file:
+            name = environment.document.file.rpartition("/")[2].removesuffix(".yaml")
+            yield environment.document.at("locks").fault(
+                f"'locks' is the folder of {other} too, so each build would replace the other's locks",
+                value=environment.spec.locks,
+                allowed="a folder of the environment's own",
+                way_out=f"write `locks: locks/{name}`, and receive engines by promotion",
             )
 
 

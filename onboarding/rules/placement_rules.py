@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 from onboarding.fault import Fault
 from onboarding.nearest import did_you_mean, listed
-from onboarding.platform import host_images, instance_types, serving_platforms, triton_registries
+from onboarding.platform import (
+    build_route,
+    host_images,
+    instance_types,
+    serving_platforms,
+    triton_registries,
+)
 from onboarding.rules.rule import PlacementCase, rule
 
 
@@ -99,6 +105,42 @@ def gpu_multi_model_is_documented(case: PlacementCase) -> Iterator[Fault]:
         )
 
 
+@rule("region")
+def region_has_the_instance_type(case: PlacementCase) -> Iterator[Fault]:
+    """SageMaker hosts a type in some regions only; a region without data gets no finding."""
+    instance, region = case.instance, case.environment.region
+    if instance.is_missing_in(region):
+        family = instance_types().values()
+        there = [row.name for row in family if row.is_gpu and not row.is_missing_in(region)]
+        yield case.document.at(*case.instance_path).fault(
+            f"SageMaker does not host {instance.name} in region {region}",
+            value=instance.name,
+            allowed=f"{listed(there, 6)}; or a region of {listed(instance.regions or (), 20)}",
+            way_out="choose one of these for this environment, or add the region with its source to "
+            "onboarding/data/instance_regions.yaml",
+        )
+
+
+@rule("region", "builds", "gpu_fleet_arn")
+def build_volume_fits_the_instance_storage(case: PlacementCase) -> Iterator[Fault]:
+    """A training job on a type with NVMe storage has that storage, and takes no larger volume."""
+    environment, instance = case.environment, case.instance
+    route = build_route(
+        instance.compute_capability,
+        codebuild_gpu=environment.has_codebuild_gpu,
+        fleet=environment.gpu_fleet_arn is not None,
+    )
+    volume, storage = environment.builds.volume_gib, instance.local_nvme_gb
+    if route == "training-job" and storage is not None and volume > storage:
+        yield case.environment_document.at("builds", "volume_gib").fault(
+            f"'builds.volume_gib' is above the {storage} GB of instance storage that a training job "
+            f"on {instance.name} has instead of a volume",
+            value=volume,
+            allowed=f"at most {storage}",
+            way_out="lower it, or leave it out: it has no effect on types with NVMe storage",
+        )
+
+
 def _host_image(case: PlacementCase) -> str | None:
     named = case.environment.inference_ami_version
     return case.platform.inference_ami_version if named is None else named
@@ -111,4 +153,6 @@ RULES = (
     driver_is_new_enough,
     gpu_multi_model_is_triton,
     gpu_multi_model_is_documented,
+    region_has_the_instance_type,
+    build_volume_fits_the_instance_storage,
 )

@@ -59,6 +59,7 @@ class JoinCase:
     document: Document
     models: Mapping[str, Checked[ModelSpec]]
     shared_endpoints: tuple[str, ...]
+    unread: frozenset[str] = frozenset()
 
     @property
     def other(self) -> Checked[ModelSpec] | None:

@@ -95,6 +95,20 @@ def onnx_is_in_s3_or_in_the_tree(case: ModelCase) -> Iterator[Fault]:
 
 
 @rule("source")
+def onnx_file_is_there(case: ModelCase) -> Iterator[Fault]:
+    """A file of the onboarding tree, so that a pull request shows its change."""
+    onnx, root = case.spec.source.onnx, case.datasets.root
+    if onnx is None or "://" in onnx or not is_inside(root, onnx):
+        return
+    if not (root / onnx).is_file():
+        yield case.document.at("source", "onnx").fault(
+            "'source.onnx' is no file under the onboarding root",
+            value=onnx,
+            way_out="add the file, or correct the path",
+        )
+
+
+@rule("source")
 def checkpoint_is_there(case: ModelCase) -> Iterator[Fault]:
     """A folder of the onboarding tree, so that a pull request shows its change."""
     given = case.spec.source.checkpoint
@@ -162,6 +176,7 @@ RULES = (
     huggingface_has_a_full_commit,
     path_stays_in_the_source,
     onnx_is_in_s3_or_in_the_tree,
+    onnx_file_is_there,
     checkpoint_is_there,
     checkpoint_has_a_digest,
     onnx_has_a_digest,

@@ -54,6 +54,20 @@ def metric_fits_the_task(case: ModelCase) -> Iterator[Fault]:
         )
 
 
+@rule("accuracy")
+def worst_score_is_at_most_the_mean(case: ModelCase) -> Iterator[Fault]:
+    """A mean is never below the worst score, so such a mean would decide nothing."""
+    budget = case.spec.accuracy.budget
+    if budget.worst is not None and budget.worst > budget.mean:
+        paths = (("accuracy", "budget", "worst"), ("accuracy", "budget", "mean"))
+        yield case.document.at_change(*paths).fault(
+            "'accuracy.budget.worst' is above 'accuracy.budget.mean'",
+            value=f"{budget.worst:g}",
+            allowed=f"at most {budget.mean:g}",
+            way_out="lower worst, or raise mean",
+        )
+
+
 @rule("serving")
 def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
     """The Python server keeps no answers."""
@@ -81,6 +95,7 @@ RULES = (
     generation_has_its_own_containers,
     tensors_come_as_onnx,
     metric_fits_the_task,
+    worst_score_is_at_most_the_mean,
     cache_is_triton_only,
     only_texts_are_too_long,
 )

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.aws_limits import LEAST_WEIGHT, VARIANT_COUNT
 from onboarding.document import Place
 from onboarding.fault import Fault
 from onboarding.nearest import listed
 from onboarding.rules.rule import Joined, VariantsCase, rule
 
-MOST_VARIANTS = 10
-LEAST_WEIGHT = 0.001
-
 
 @rule()
 def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker's limit of an endpoint config."""
-    for each in case.sharing[MOST_VARIANTS - 1 :]:
+    for each in case.sharing[VARIANT_COUNT - 1 :]:
         yield each.document.at("endpoint", "joins").fault(
-            f"'endpoint.joins' makes more than {MOST_VARIANTS} variants behind endpoint {case.name}",
+            f"'endpoint.joins' makes more than {VARIANT_COUNT} variants behind endpoint {case.name}",
             value=case.name,
-            allowed=f"{MOST_VARIANTS - 1} models that join, since the endpoint's own counts",
+            allowed=f"{VARIANT_COUNT - 1} models that join, since the endpoint's own counts",
             way_out="describe an endpoint of the model's own, or take another model out",
         )
 

@@ -31,6 +31,7 @@ BUILT = tuple(
 )
 """What every build goes on from, and publishes."""
 SOURCES = f"{names.SOURCES_PREFIX}/*"
+ONNX = f"{names.ONNX_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
 
 
@@ -43,7 +44,7 @@ def project_statements(
     return (
         *image_pull(environment, route.image),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, *BUILT]),
+        *object_reads(environment, [SOURCES, ONNX, *BUILT]),
         *bucket_listing(environment),
         *object_writes(environment, BUILT),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
@@ -62,7 +63,7 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
     return (
         *image_pull(environment, image),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, *BUILT, JOBS]),
+        *object_reads(environment, [SOURCES, ONNX, *BUILT, JOBS]),
         *bucket_listing(environment),
         *object_writes(environment, [*BUILT, JOBS]),
         *key_use(environment, ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]),

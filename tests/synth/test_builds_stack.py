@@ -210,7 +210,7 @@ def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
     prefixes = ["networks", "engines", "timing-caches", "jobs"]
     assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in prefixes]
     assert found["ReadObjects"]["Resource"] == [
-        f"{BUCKET}/{prefix}/*" for prefix in ("sources", *prefixes)
+        f"{BUCKET}/{prefix}/*" for prefix in ("sources", "onnx", *prefixes)
     ]
     assert found["PullImage"]["Resource"] == [
         f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"

@@ -351,7 +351,7 @@ def test_output_ids_of_names_that_pascal_case_cannot_tell_apart_differ():
 def test_outputs_of_target_models_that_read_alike_all_stand(tmp_path):
     text = """name: {name}
 task: tensors
-source: {{onnx: "s3://example/joiner.onnx", sha256: abababababababababababababababababababababababababababababababab}}
+source: {{onnx: models/data/joiner.onnx, sha256: 815e99318b45362b82c06fe2af88438a9ec6067125741a446c210c7a7b870bec}}
 engine: {{precision: fp16, optimization_profiles: [{{batch: [1, 1, 1]}}]}}
 accuracy: {{dataset: models/data/arrays.npz}}
 endpoint: shared

@@ -119,6 +119,7 @@ def second_environment(**overrides: object) -> str:
         "account": "000000000000",
         "region": "us-east-1",
         "platform": "triton-26.05",
+        "locks": "locks/second",
     }
     return yaml.safe_dump({**facts, **overrides})
 

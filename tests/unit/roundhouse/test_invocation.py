@@ -160,7 +160,7 @@ def test_compressed_bodies_say_so_through_boto3(limit):
 ARRAYS_MODEL = """
 name: signal
 task: tensors
-source: {onnx: "s3://b/k.onnx", sha256: abababababababababababababababababababababababababababababababab}
+source: {onnx: models/data/signal.onnx, sha256: abababababababababababababababababababababababababababababababab}
 engine: {precision: fp32, optimization_profiles: [{batch: [1, 8, 32]}]}
 accuracy: {dataset: models/data/signal.npz}
 endpoint: {instance_type: ml.c7i.large}
@@ -185,8 +185,11 @@ def arrays_tree(tmp_path_factory):
     tree = copied_tree(tmp_path_factory.mktemp("arrays"))
     (tree / "environments" / "dev.yaml").unlink()
     local = (tree / "environments" / "local.yaml").read_text()
-    (tree / "environments" / "ours.yaml").write_text(local.replace("name: local", "name: ours"))
+    (tree / "environments" / "ours.yaml").write_text(
+        local.replace("name: local", "name: ours").replace("build/local", "build/ours")
+    )
     (tree / "models" / "signal.yaml").write_text(ARRAYS_MODEL)
+    (tree / "models" / "data" / "signal.onnx").touch()
     plain = np.ones((2, 1), np.float32)
     np.savez(tree / "models" / "data" / "signal.npz", x=plain)
     np.savez(tree / "objects.npz", x=np.array([{}], object))
