@@ -93,7 +93,7 @@ def made(context: BuildContext) -> LockEntry:
     from engine_build.check.kept_checks import checked
     from engine_build.ort import version
     from engine_build.steps.compile import check_machine, compiled, tried
-    from engine_build.steps.evaluate import judge
+    from engine_build.steps.evaluate import evaluate
     from engine_build.steps.package import package
     from engine_build.steps.prepare import prepare
 
@@ -110,8 +110,8 @@ def made(context: BuildContext) -> LockEntry:
         f"{', '.join(tried(context.request, prepared.networks))} for {context.request.runtime.name}",
     ):
         candidates = compiled(context, prepared.networks)
-    judged = judge(context, prepared, candidates)
-    return package(context, prepared, judged.chosen, judged, checks)
+    evaluation = evaluate(context, prepared, candidates)
+    return package(context, prepared, evaluation.chosen, evaluation, checks)
 
 
 def published(context: BuildContext, entry: LockEntry) -> LockEntry:

@@ -1,5 +1,6 @@
-"""`python -m engine_build.evaluation`: networks, plans and a checkpoint, side by side on whatever
-runtimes a machine has.
+"""`python -m engine_build.evaluation`: networks, plans and a checkpoint, side by side.
+
+It measures them in every runtime that the machine has.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from engine_build.datasets.feed import Shape
 from engine_build.errors import BuildError, InputRefused
-from engine_build.evaluation.comparison import as_data, as_text, compared, inputs_of
-from engine_build.evaluation.runtimes import Offer, Runtime, Source, absences, contenders, runtimes
+from engine_build.evaluation.comparison import (
+    artifact_inputs,
+    compare,
+    comparison_data,
+    format_comparison,
+)
+from engine_build.evaluation.runtimes import (
+    Artifacts,
+    Runtime,
+    Source,
+    machine_runtimes,
+    missing_runtimes,
+    runnable,
+)
 from engine_build.machine import description
 from engine_build.options import Parser
 
@@ -27,33 +40,31 @@ def main(
     stdout: TextIO,
     stderr: TextIO,
     *,
-    here: Sequence[Runtime] | None = None,
+    runtimes: Sequence[Runtime] | None = None,
 ) -> int:
-    """0: measured; 1: what was given cannot run here."""
-    found = runtimes() if here is None else here
+    """Exit with 0 when measured; with 1 for what cannot run here."""
+    runtimes = machine_runtimes() if runtimes is None else runtimes
     try:
         parsed = _parser().parse_args(arguments)
-        shapes = tuple(_shape(text) for text in parsed.shapes.split(","))
-        offer = _offer(parsed, shapes)
-        comparison = compared(
-            contenders(offer, found), inputs_of(offer), shapes, seconds=parsed.seconds
-        )
+        shapes = tuple(map(_shape, parsed.shapes.split(",")))
+        artifacts = _artifacts(parsed, shapes)
+        subjects, inputs = runnable(artifacts, runtimes), artifact_inputs(artifacts)
+        comparison = compare(subjects, inputs, shapes, seconds=parsed.seconds)
     except BuildError as error:
         print(f"FAILED: {error}", file=stderr)
         return error.exit_code
-    missing = absences(found)
-    print(as_text(comparison), file=stdout)
+    missing = missing_runtimes(runtimes)
+    print(format_comparison(comparison), file=stdout)
     if missing is not None:
         print(missing, file=stdout)
     if parsed.json is not None:
-        data = {"machine": description(), "gpu": _gpu(), "missing": missing, **as_data(comparison)}
+        machine = {"machine": description(), "gpu": _gpu(), "missing": missing}
+        text = json.dumps(machine | comparison_data(comparison), indent=2) + "\n"
         try:
-            parsed.json.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+            parsed.json.write_text(text, encoding="utf-8")
         except OSError as error:
-            print(
-                f"FAILED: --json {parsed.json} cannot be written ({error.strerror}); name another file.",
-                file=stderr,
-            )
+            reason = f"--json {parsed.json} cannot be written ({error.strerror})"
+            print(f"FAILED: {reason}; name another file.", file=stderr)
             return 1
     return 0
 
@@ -62,12 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m engine_build.evaluation", description=__doc__, allow_abbrev=False
     )
-    for option, what in (
-        ("--network", "ONNX file; NAME is its precision, fp32"),
-        ("--plan", "TensorRT plan; NAME is its precision, fp16"),
-    ):
+    files = {
+        "--network": "ONNX file; NAME is its precision, fp32",
+        "--plan": "TensorRT plan; NAME is its precision, fp16",
+    }
+    for option, text in files.items():
         parser.add_argument(
-            option, action="append", default=[], metavar="[NAME=]FILE", help=f"{what} unless given"
+            option, action="append", default=[], metavar="[NAME=]FILE", help=f"{text} unless given"
         )
     parser.add_argument(
         "--checkpoint",
@@ -86,31 +98,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _offer(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Offer:
-    longest = max((shape.sequence for shape in shapes if shape.sequence is not None), default=1)
-    return Offer(
-        networks=_named(parsed.network, "fp32"),
-        plans=_named(parsed.plan, "fp16"),
-        source=None
-        if parsed.checkpoint is None
-        else _source(parsed.checkpoint, parsed.task, longest),
+def _artifacts(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Artifacts:
+    source: Source | None = None
+    if parsed.checkpoint is not None:
+        from engine_build.sources.source_model import SourceModel
+
+        longest = max((shape.sequence for shape in shapes if shape.sequence is not None), default=1)
+        source = SourceModel(parsed.checkpoint, longest=longest, task=parsed.task)
+    return Artifacts(
+        networks=_files(parsed.network, "fp32"), plans=_files(parsed.plan, "fp16"), source=source
     )
 
 
-def _source(folder: Path, task: Any, longest: int) -> Source:
-    from engine_build.sources.source_model import SourceModel
-
-    return SourceModel(folder, longest=longest, task=task)
-
-
-def _named(texts: Sequence[str], otherwise: str) -> dict[str, Path]:
+def _files(texts: Sequence[str], default: str) -> dict[str, Path]:
     pairs = [text.rpartition("=") for text in texts]
-    found = {name if equals else otherwise: Path(file) for name, equals, file in pairs}
-    if len(found) < len(texts):
+    files = {name if equals else default: Path(file) for name, equals, file in pairs}
+    if len(files) < len(texts):
         raise InputRefused(
             f"two of {', '.join(texts)} have one name; give each its own, as in int8=model.onnx."
         )
-    return found
+    return files
 
 
 def _shape(text: str) -> Shape:
@@ -132,11 +139,9 @@ def _seconds(text: str) -> float:
 
 def _gpu() -> str | None:
     torch = sys.modules.get("torch")
-    return (
-        str(torch.cuda.get_device_name(0))
-        if torch is not None and torch.cuda.is_available()
-        else None
-    )
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return str(torch.cuda.get_device_name(0))
 
 
 if __name__ == "__main__":

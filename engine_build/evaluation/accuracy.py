@@ -1,24 +1,20 @@
-"""NaN and Inf in answers: named, and never scored.
-
-An engine's accuracy against the source model: scores, their mean with its interval, the worst,
-and a verdict.
+"""An engine's accuracy against the source model: mean with its interval, worst, and a verdict.
 
 pass             the interval's lower end holds the budget, and so does the worst sample
 fail             the interval's upper end misses the budget, or the worst sample does
 not enough data  the budget lies within the interval, or there are fewer than 100 samples
 
-An engine that was asked for is refused on anything but a pass, with exit code 3; `auto` chooses it
-only on a pass. A float32
-engine needs no pass, only no fail: its network was compared with the source model when it was
-exported.
-
-Accuracies in words: what was found, what was wanted, and what to do about it.
+Each output of a network is scored by itself, and the budget must hold for every one; the record is
+that of the output that is furthest from it. A requested precision is refused on anything but a
+pass, with exit code 3; `auto` chooses an engine only on a pass. A float32 engine needs no pass,
+only no fail: its network was compared with the source model when it was exported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -26,7 +22,7 @@ import numpy as np
 from engine_build.datasets.feed import Array
 from engine_build.errors import BudgetMissed, SourceFault
 from engine_build.evaluation.scores import (
-    WORST_IS_JUDGED,
+    METRICS_WITH_WORST,
     Interval,
     agreements,
     cosines,
@@ -37,54 +33,37 @@ from engine_build.evaluation.scores import (
     relative_scores,
 )
 from engine_build.request import ENOUGH_SAMPLES
-from onboarding.manifest import AccuracyRecord
+from onboarding.manifest import AccuracyRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric
+
+Verdict = Literal["pass", "fail", "not enough data"]
+ORDER: tuple[Verdict, ...] = ("fail", "not enough data", "pass")
+DIGITS = 6
+"""Of every recorded number; the verdict follows from the recorded ones, so that a reader of the
+lock can repeat it."""
+METRICS: dict[Metric, Callable[[Array, Array], Array]] = {
+    "cosine": cosines,
+    "agreement": agreements,
+    "relative_error": relative_scores,
+}
+METRIC_NAMES = {
+    "cosine": "cosine",
+    "agreement": "agreement with the source model",
+    "accuracy": "share of the source model's accuracy",
+    "relative_error": "score (1 less the relative error)",
+}
+MOST_SAMPLES = 100_000
+"""An estimate above this is not worth its digits."""
 
 
 class BrokenAnswers(BudgetMissed):
     """An engine answers NaN or Inf."""
 
 
-def refuse_broken(subject: str, found: Array, reference: Array) -> None:
-    """Raises SourceFault when the answers do not fit the reference or it is broken itself, and
-    BrokenAnswers for the engine's.
-    """
-    if found.shape != reference.shape:
-        raise SourceFault(
-            f"{subject} answers with shape {list(found.shape)}, the source model with {list(reference.shape)}; "
-            "export the source again, or delete the work folder."
-        )
-    if (told := _told(reference)) is not None:
-        raise SourceFault(
-            f"the source model gives {told}; repair its weights, or the samples, before it is judged by."
-        )
-    if (told := _told(found)) is not None:
-        raise BrokenAnswers(
-            f"{subject} gives {told}: values beyond its precision's range are the usual cause; ask for precision bf16 or fp32, "
-            "or keep the layers that overflow in fp32."
-        )
-
-
-def _told(rows: Array) -> str | None:
-    broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    return (
-        f"NaN or Inf for {len(broken)} of {len(rows)} samples, the first being sample {broken[0] + 1}"
-        if len(broken)
-        else None
-    )
-
-
-Verdict = Literal["pass", "fail", "not enough data"]
-DIGITS = 6
-"""Of every recorded number; the verdict follows from the recorded ones, so that a reader of the
-lock can repeat it.
-"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Standard:
-    """What answers are held against."""
+    """The answers and the budget that an engine is compared with."""
 
     reference: Array
     """The source model's rows, all finite."""
@@ -92,6 +71,8 @@ class Standard:
     budget: BudgetSpec
     labels: Array | None = None
     """The right class of each sample; metric accuracy needs them."""
+    outputs: tuple[tuple[str, int], ...] = ()
+    """Name and number of values of each output, in the order of a row; () for a single one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,30 +82,22 @@ class _Scored:
     interval: Interval
 
 
-def accuracy(subject: str, found: Array, standard: Standard) -> AccuracyRecord:
-    """The record of one engine or network. Raises BrokenAnswers for NaN and Inf."""
-    refuse_broken(subject, found, standard.reference)
-    scored = _scored(found, standard)
-    mean, worst = round(scored.mean, DIGITS), round(float(scored.scores.min()), DIGITS)
-    low, high = (round(end, DIGITS) for end in scored.interval)
-    has_neighbours = standard.metric == "cosine" and len(found) > 1
-    floor = standard.budget.worst if standard.metric in WORST_IS_JUDGED else None
-    return AccuracyRecord(
-        subject=subject,
-        metric=standard.metric,
-        mean=mean,
-        mean_interval=(low, high),
-        worst=worst,
-        samples=len(found),
-        nearest_neighbour_agreement=_neighbour_agreement(found, standard.reference)
-        if has_neighbours
-        else None,
-        budget_mean=standard.budget.mean,
-        budget_worst=floor,
-        verdict=verdict(
-            (low, high), worst, len(found), mean_budget=standard.budget.mean, worst_budget=floor
-        ),
-    )
+def output_sizes(outputs: Sequence[TensorRecord]) -> tuple[tuple[str, int], ...]:
+    """Return a standard's outputs; () for one output, or for sizes that only a run decides."""
+    sizes = tuple((record.name, prod(record.shape[1:])) for record in outputs)
+    is_fixed = all(-1 not in record.shape[1:] for record in outputs)
+    return sizes if is_fixed and len(sizes) > 1 else ()
+
+
+def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
+    """Return the record of one engine or network. Raises BrokenAnswers for NaN and Inf."""
+    refuse_broken(subject, rows, standard.reference)
+    return _furthest_output(subject, rows, standard)[0]
+
+
+def worst_sample(rows: Array, standard: Standard) -> int:
+    """Return the place of the sample whose score is the lowest."""
+    return int(_furthest_output("", rows, standard)[1].scores.argmin())
 
 
 def verdict(
@@ -135,7 +108,7 @@ def verdict(
     mean_budget: float,
     worst_budget: float | None,
 ) -> Verdict:
-    """Too few samples judge nothing, whatever they say."""
+    """Return the verdict; too few samples decide nothing, whatever their scores."""
     low, high = interval
     if samples < ENOUGH_SAMPLES:
         return "not enough data"
@@ -144,96 +117,79 @@ def verdict(
     return "pass" if low >= mean_budget else "not enough data"
 
 
-def worst_place(found: Array, standard: Standard) -> int:
-    """The sample whose score is the lowest."""
-    return int(_scored(found, standard).scores.argmin())
+def shortfall(record: AccuracyRecord) -> float:
+    """Return how far a result lies below its budget; negative within it."""
+    mean = record.budget_mean - record.mean
+    return mean if record.budget_worst is None else max(mean, record.budget_worst - record.worst)
+
+
+def refuse_broken(subject: str, rows: Array, reference: Array) -> None:
+    """Refuse rows of another shape, NaN and Inf.
+
+    Raises BrokenAnswers for the engine's, SourceFault for the source model's.
+    """
+    if rows.shape != reference.shape:
+        raise SourceFault(
+            f"{subject} answers with shape {list(rows.shape)}, the source model with "
+            f"{list(reference.shape)}; export the source again, or delete the work folder."
+        )
+    if (broken := _not_finite(reference)) is not None:
+        raise SourceFault(
+            f"the source model gives {broken}; repair its weights, or the samples, before engines "
+            "are compared with it."
+        )
+    if (broken := _not_finite(rows)) is not None:
+        raise BrokenAnswers(
+            f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
+            "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
+        )
 
 
 def refuse_useless_labels(reference: Array, labels: Array, dataset: str) -> None:
-    """Raises SourceFault when the source model has no accuracy of which a share could be kept."""
+    """Raises SourceFault when the source model has no accuracy of which a part could be kept."""
     if not hits(reference, labels).any():
         raise SourceFault(
-            f"the source model gets none of the {len(labels)} labels of {dataset} right, so no share of its accuracy can be "
-            "kept; check that the labels are its classes, or judge by agreement."
+            f"the source model gets none of the {len(labels)} labels of {dataset} right, so no "
+            "share of its accuracy can be kept; check that the labels are its classes, or use "
+            "metric agreement."
         )
 
 
-def _scored(found: Array, standard: Standard) -> _Scored:
-    if standard.metric == "accuracy":
-        assert standard.labels is not None
-        return _kept(hits(found, standard.labels), hits(standard.reference, standard.labels))
-    metrics: dict[Metric, Callable[[Array, Array], Array]] = {
-        "cosine": cosines,
-        "agreement": agreements,
-        "relative_error": relative_scores,
-    }
-    scores = metrics[standard.metric](found, standard.reference)
-    return _Scored(scores=scores, mean=float(scores.mean()), interval=mean_interval(scores))
-
-
-def _kept(found: Array, source: Array) -> _Scored:
-    """MLPerf's share of the source model's accuracy; a sample that only the engine has wrong scores
-    0.
-    """
-    lost: Array = np.where((source == 1) & (found == 0), 0.0, 1.0)
-    return _Scored(
-        scores=lost,
-        mean=float(found.mean() / source.mean()),
-        interval=ratio_interval(found, source),
-    )
-
-
-def _neighbour_agreement(found: Array, reference: Array) -> float:
-    return round(float((nearest(found) == nearest(reference)).mean()), 4)
-
-
-NAMES = {
-    "cosine": "cosine",
-    "agreement": "agreement with the source model",
-    "accuracy": "share of the source model's accuracy",
-    "relative_error": "score (1 less the relative error)",
-}
-MOST_SAMPLES = 100_000
-"""An estimate above this is not worth its digits."""
-
-
-def told(record: AccuracyRecord) -> str:
-    """The record in a few words."""
+def format_record(record: AccuracyRecord) -> str:
+    """Return the record in one line."""
     neighbours = record.nearest_neighbour_agreement
     same = "" if neighbours is None else f", same nearest neighbour {neighbours:.0%}"
-    return f"{record.subject}: {numbers(record)}{same}; budget {budget(record)}: {record.verdict}"
+    budget = format_budget(record)
+    return f"{record.subject}: {format_scores(record)}{same}; budget {budget}: {record.verdict}"
 
 
-def numbers(record: AccuracyRecord) -> str:
-    """What was found."""
+def format_scores(record: AccuracyRecord) -> str:
+    """Return the measured scores, such as "mean cosine 0.99816 … on 640 samples"."""
     ends = record.mean_interval
     interval = "" if ends is None else f" (95 % interval {ends[0]:.5f} to {ends[1]:.5f})"
-    worst = (
-        f" and worst {record.worst:.5f}" if record.metric in ("cosine", "relative_error") else ""
-    )
-    return f"mean {NAMES[record.metric]} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
+    worst = f" and worst {record.worst:.5f}" if record.metric in METRICS_WITH_WORST else ""
+    name = METRIC_NAMES[record.metric]
+    return f"mean {name} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
 
 
-def budget(record: AccuracyRecord) -> str:
-    """What was wanted."""
-    return f"mean {record.budget_mean:g}" + (
-        "" if record.budget_worst is None else f" and worst {record.budget_worst:g}"
-    )
+def format_budget(record: AccuracyRecord) -> str:
+    """Return the budget, such as "mean 0.99 and worst 0.97"."""
+    worst = "" if record.budget_worst is None else f" and worst {record.budget_worst:g}"
+    return f"mean {record.budget_mean:g}{worst}"
 
 
-def judged(record: AccuracyRecord) -> str:
-    """The verdict, and for one that is not clear, what would make it so."""
+def format_verdict(record: AccuracyRecord) -> str:
+    """Return the verdict and, for one that is not clear, the reason."""
+    budget = format_budget(record)
     if record.verdict != "not enough data":
-        return (
-            f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget(record)}"
-        )
+        return f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget}"
     if record.samples < ENOUGH_SAMPLES:
         return f"not enough data to judge it: fewer than {ENOUGH_SAMPLES} samples"
-    return f"not enough data to judge it: the budget of {budget(record)} lies within the interval"
+    return f"not enough data to judge it: the budget of {budget} lies within the interval"
 
 
 def way_out(record: AccuracyRecord) -> str:
-    """What the user may do about a verdict that is no pass."""
+    """Return what the user may do about a verdict that is no pass."""
     if record.verdict == "fail":
         return "lower the budget, ask for another precision, or give better calibration samples"
     if record.samples < ENOUGH_SAMPLES:
@@ -242,17 +198,90 @@ def way_out(record: AccuracyRecord) -> str:
         )
     needed = samples_needed(record)
     count = "more" if needed is None else f"about {needed:,}"
-    return f"give the accuracy dataset {count} samples so that the interval is narrower, lower the budget, or ask for fp32"
+    return (
+        f"give the accuracy dataset {count} samples so that the interval is narrower, lower the "
+        "budget, or ask for fp32"
+    )
 
 
 def samples_needed(record: AccuracyRecord) -> int | None:
-    """How many samples would tell, if the mean stays where it is: intervals narrow with the root of
-    the samples.
+    """Return how many samples would decide, if the mean stays where it is.
+
+    Intervals narrow with the root of the samples.
     """
     distance = abs(record.mean - record.budget_mean)
     if record.mean_interval is None or distance == 0:
         return None
     low, high = record.mean_interval
-    reach = record.mean - low if record.mean > record.budget_mean else high - record.mean
-    needed = round(record.samples * (reach / distance) ** 2 * 1.1)
+    width = record.mean - low if record.mean > record.budget_mean else high - record.mean
+    needed = round(record.samples * (width / distance) ** 2 * 1.1)
     return None if needed > MOST_SAMPLES else max(needed, record.samples + 1)
+
+
+def _furthest_output(
+    subject: str, rows: Array, standard: Standard
+) -> tuple[AccuracyRecord, _Scored]:
+    """Score each output by itself; return the one with the worst verdict and the largest shortfall."""
+    results = [
+        _record(name, part, part_standard)
+        for name, part, part_standard in _outputs(subject, rows, standard)
+    ]
+    return min(results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0])))
+
+
+def _outputs(
+    subject: str, rows: Array, standard: Standard
+) -> Iterator[tuple[str, Array, Standard]]:
+    if not standard.outputs or standard.metric == "accuracy":
+        yield subject, rows, standard
+        return
+    begin = 0
+    for name, size in standard.outputs:
+        part = slice(begin, begin + size)
+        begin += size
+        reference = standard.reference[:, part]
+        yield f"{subject}, output {name}", rows[:, part], replace(standard, reference=reference)
+
+
+def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, _Scored]:
+    scored = _score(rows, standard)
+    mean, worst = round(scored.mean, DIGITS), round(float(scored.scores.min()), DIGITS)
+    low, high = (round(end, DIGITS) for end in scored.interval)
+    budget, neighbours = standard.budget, None
+    if standard.metric == "cosine" and len(rows) > 1:
+        same = nearest(rows) == nearest(standard.reference)
+        neighbours = round(float(same.mean()), 4)
+    floor = budget.worst if standard.metric in METRICS_WITH_WORST else None
+    record = AccuracyRecord(
+        subject=subject,
+        metric=standard.metric,
+        mean=mean,
+        mean_interval=(low, high),
+        worst=worst,
+        samples=len(rows),
+        nearest_neighbour_agreement=neighbours,
+        budget_mean=budget.mean,
+        budget_worst=floor,
+        verdict=verdict((low, high), worst, len(rows), mean_budget=budget.mean, worst_budget=floor),
+    )
+    return record, scored
+
+
+def _score(rows: Array, standard: Standard) -> _Scored:
+    if standard.metric != "accuracy":
+        scores = METRICS[standard.metric](rows, standard.reference)
+        return _Scored(scores=scores, mean=float(scores.mean()), interval=mean_interval(scores))
+    assert standard.labels is not None
+    own, source = hits(rows, standard.labels), hits(standard.reference, standard.labels)
+    # MLPerf's share of the source model's accuracy; only what the engine alone has wrong scores 0.
+    lost: Array = np.where((source == 1) & (own == 0), 0.0, 1.0)
+    share = float(own.mean() / source.mean())
+    return _Scored(scores=lost, mean=share, interval=ratio_interval(own, source))
+
+
+def _not_finite(rows: Array) -> str | None:
+    broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if not len(broken):
+        return None
+    first = int(broken[0]) + 1
+    return f"NaN or Inf for {len(broken)} of {len(rows)} samples, the first being sample {first}"

@@ -1,7 +1,4 @@
-"""Feeds for a network about which nothing is known but its inputs.
-
-Networks, plans and checkpoints side by side, with random inputs.
-"""
+"""Networks, plans and checkpoints side by side, with random inputs."""
 
 from __future__ import annotations
 
@@ -14,21 +11,23 @@ import numpy as np
 
 from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.errors import InputRefused
-from engine_build.evaluation.footprint import Holding, held
+from engine_build.evaluation.footprint import Footprint, load_measured
 from engine_build.evaluation.latency import (
     CONTROL,
+    Engine,
     Latencies,
     Latency,
-    Subject,
     Track,
-    latencies,
-    plain_table,
+    format_latencies,
+    format_table,
+    measure_latencies,
     summaries,
-    table,
 )
-from engine_build.evaluation.runtimes import ON_CPU, Contender, Offer, import_runtime
+from engine_build.evaluation.runtimes import ON_CPU, Artifacts, Subject, import_runtime
 from engine_build.evaluation.scores import median_interval
 
+EVERY_ON_CPU = 8
+"""Beside a GPU the CPU runs in every eighth round: its runs are long, and decide nothing."""
 FIXED = {ATTENTION_MASK: 1, "token_type_ids": 0}
 FEWEST_TOKENS = 100
 """Token numbers stay below this: every vocabulary has as many."""
@@ -36,7 +35,7 @@ FEWEST_TOKENS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """One input of a network; -1 is a dynamic axis: the first is the batch, any other the sequence."""
+    """One input of a network; -1 is a dynamic axis: the first the batch, any other the sequence."""
 
     name: str
     type: Any
@@ -44,178 +43,158 @@ class Input:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The measurements; the last engine is a second copy of the first."""
+
+    footprints: tuple[Footprint | None, ...]
+    """None for what was loaded before."""
+    engines: tuple[Engine, ...]
+    measured: tuple[Latencies, ...]
+
+    @property
+    def latencies(self) -> tuple[Latency, ...]:
+        """Every engine at every shape."""
+        return summaries(self.engines, self.measured)
+
+    @property
+    def known_footprints(self) -> list[tuple[Engine, Footprint]]:
+        """The engines whose footprint was measured."""
+        pairs = zip(self.engines, self.footprints, strict=False)
+        return [(engine, footprint) for engine, footprint in pairs if footprint is not None]
+
+
+def compare(
+    subjects: Sequence[Subject], inputs: Sequence[Input], shapes: Sequence[Shape], *, seconds: float
+) -> Comparison:
+    """Load everything and measure it. Raises InputRefused when nothing can run."""
+    if not subjects:
+        raise InputRefused(
+            "no runtime of this machine runs what was given; give --network with onnxruntime, or "
+            "--checkpoint."
+        )
+    feeds = [random_feed(inputs, shape) for shape in shapes]
+    largest = max(feeds, key=lambda feed: sum(array.size for array in feed.values()))
+    for subject in subjects:
+        import_runtime(subject.runtime)
+    loaded = [load_measured(subject.load, largest) for subject in subjects]
+    first = subjects[0]
+    engines = [
+        Engine(
+            runtime=subject.runtime,
+            precision=subject.precision,
+            run=running.rows,
+            every=rounds_between(subject, first),
+        )
+        for subject, (running, _) in zip(subjects, loaded, strict=True)
+    ]
+    engines.append(
+        Engine(runtime=first.runtime, precision=first.precision + CONTROL, run=first.load().rows)
+    )
+    tracks = [Track(shape=shape, feed=feed) for shape, feed in zip(shapes, feeds, strict=True)]
+    return Comparison(
+        footprints=tuple(
+            None if subject.is_loaded else footprint
+            for subject, (_, footprint) in zip(subjects, loaded, strict=True)
+        ),
+        engines=tuple(engines),
+        measured=measure_latencies(engines, tracks, seconds=seconds),
+    )
+
+
+def rounds_between(subject: Subject, first: Subject) -> int:
+    """Return in which rounds a subject runs: 1, all; 8, every eighth."""
+    beside_gpu = subject.runtime in ON_CPU and first.runtime not in ON_CPU
+    return EVERY_ON_CPU if beside_gpu else 1
+
+
+def artifact_inputs(artifacts: Artifacts) -> tuple[Input, ...]:
+    """Return what to feed. Raises InputRefused for nothing, or plans alone."""
+    for path in artifacts.networks.values():
+        return network_inputs(path)
+    if artifacts.source is None:
+        raise InputRefused(
+            "nothing says what to feed; give --network (for a plan, the one that it was compiled "
+            "from), or --checkpoint."
+        )
+    return text_inputs(artifacts.source.inputs)
+
+
 def network_inputs(path: Path) -> tuple[Input, ...]:
-    """The inputs of an ONNX file; its weights are not read."""
+    """Return the inputs of an ONNX file; its weights are not read."""
     import onnx
 
     try:
         graph = onnx.load(str(path), load_external_data=False).graph
     except Exception as error:
-        raise InputRefused(
-            f"{path} is no ONNX file that can be read ({' '.join(str(error).split())[:200]})."
-        ) from error
+        reason = " ".join(str(error).split())[:200]
+        raise InputRefused(f"{path} is no ONNX file that can be read ({reason}).") from error
     weights = {weight.name for weight in graph.initializer}
-    return tuple(_input(value) for value in graph.input if value.name not in weights)
+    return tuple(
+        Input(
+            name=value.name,
+            type=np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+            shape=tuple(
+                int(dim.dim_value) if dim.HasField("dim_value") else -1
+                for dim in value.type.tensor_type.shape.dim
+            ),
+        )
+        for value in graph.input
+        if value.name not in weights
+    )
 
 
 def text_inputs(names: Sequence[str]) -> tuple[Input, ...]:
-    """The inputs of a text model: int64, batch and sequence dynamic."""
+    """Return the inputs of a text model: int64, batch and sequence dynamic."""
     return tuple(Input(name=name, type=np.dtype(np.int64), shape=(-1, -1)) for name in names)
 
 
 def random_feed(inputs: Sequence[Input], shape: Shape) -> Feed:
-    """Seeded values of every input: normal floats, small token numbers, masks of ones."""
+    """Return seeded values of every input: normal floats, small token numbers, masks of ones."""
     random = np.random.default_rng(0)
-    return {each.name: _values(each, _sizes(each, shape), random) for each in inputs}
+    return {item.name: _values(item, _sizes(item, shape), random) for item in inputs}
 
 
-def _sizes(each: Input, shape: Shape) -> tuple[int, ...]:
-    rest = [shape.sequence if size < 0 else size for size in each.shape[1:]]
-    if any(size is None for size in rest):
-        raise InputRefused(
-            f"input {each.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."
-        )
-    return (shape.batch, *(size for size in rest if size is not None))
+def format_comparison(comparison: Comparison) -> str:
+    """Return two tables: latencies, and footprints."""
+    footprints = format_footprints(comparison.known_footprints)
+    return f"{format_latencies(comparison.latencies)}\n\n{footprints}"
 
 
-def _values(each: Input, sizes: tuple[int, ...], random: np.random.Generator) -> Array:
-    values: Array
-    if each.type.kind == "f":
-        values = random.standard_normal(sizes)
-    elif each.name in FIXED:
-        values = np.full(sizes, FIXED[each.name])
-    else:
-        values = random.integers(0, 2 if each.type.kind == "b" else FEWEST_TOKENS, size=sizes)
-    return values.astype(each.type)
-
-
-def _input(value: Any) -> Input:
-    import onnx
-
-    tensor = value.type.tensor_type
-    sizes = tuple(
-        int(axis.dim_value) if axis.HasField("dim_value") else -1 for axis in tensor.shape.dim
-    )
-    return Input(
-        name=value.name,
-        type=np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)),
-        shape=sizes,
-    )
-
-
-SELDOM = 8
-"""Beside a GPU the CPU takes part in every eighth round: its runs are long, and decide nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What was found; the last subject is a second copy of the first."""
-
-    holdings: tuple[Holding | None, ...]
-    """None for what was loaded before."""
-    subjects: tuple[Subject, ...]
-    measured: tuple[Latencies, ...]
-
-
-def compared(
-    found: Sequence[Contender], inputs: Sequence[Input], shapes: Sequence[Shape], *, seconds: float
-) -> Comparison:
-    """Loads everything and measures it. Raises InputRefused when nothing can run."""
-    if not found:
-        raise InputRefused(
-            "no runtime of this machine runs what was given; give --network with onnxruntime, or --checkpoint."
-        )
-    feeds = [random_feed(inputs, shape) for shape in shapes]
-    largest = max(feeds, key=_size)
-    for each in found:
-        import_runtime(each.runtime)
-    loaded = [held(each.load, largest) for each in found]
-    subjects = [
-        Subject(
-            runtime=each.runtime,
-            precision=each.precision,
-            run=running.rows,
-            every=every(each, found),
-        )
-        for each, (running, _) in zip(found, loaded, strict=True)
-    ]
-    first = found[0]
-    subjects.append(
-        Subject(runtime=first.runtime, precision=first.precision + CONTROL, run=first.load().rows)
-    )
-    tracks = [Track(shape=shape, feed=feed) for shape, feed in zip(shapes, feeds, strict=True)]
-    return Comparison(
-        holdings=tuple(
-            None if each.is_loaded else holding
-            for each, (_, holding) in zip(found, loaded, strict=True)
-        ),
-        subjects=tuple(subjects),
-        measured=latencies(subjects, tracks, seconds=seconds),
-    )
-
-
-def every(each: Contender, found: Sequence[Contender]) -> int:
-    """How often it takes part."""
-    return SELDOM if each.runtime in ON_CPU and found[0].runtime not in ON_CPU else 1
-
-
-def inputs_of(offer: Offer) -> tuple[Input, ...]:
-    """What to feed. Raises InputRefused for nothing, or plans alone."""
-    for path in offer.networks.values():
-        return network_inputs(path)
-    if offer.source is None:
-        raise InputRefused(
-            "nothing says what to feed; give --network (for a plan, the one that it was compiled from), or --checkpoint."
-        )
-    return text_inputs(offer.source.inputs)
-
-
-def as_text(comparison: Comparison) -> str:
-    """Two tables: latencies, and what it takes to hold each."""
-    return f"{table(_latencies(comparison))}\n\n{holding_table(_held(comparison))}"
-
-
-def holding_table(found: Sequence[tuple[Subject, Holding]]) -> str:
-    """What it takes to hold each subject."""
+def format_footprints(footprints: Sequence[tuple[Engine, Footprint]]) -> str:
+    """Return the load time and memory of each engine, as plain text."""
     rows = [("runtime", "precision", "load s", "host MiB", "device MiB")]
-    for subject, holding in found:
-        device = "" if holding.device_memory_mib is None else f"{holding.device_memory_mib:.0f}"
-        memory = (f"{holding.host_memory_mib:.0f}", device)
-        rows.append((subject.runtime, subject.precision, f"{holding.load_seconds:.2f}", *memory))
-    return plain_table(rows, words=2)
+    for engine, footprint in footprints:
+        device = footprint.device_memory_mib
+        memory = (f"{footprint.host_memory_mib:.0f}", "" if device is None else f"{device:.0f}")
+        rows.append((engine.runtime, engine.precision, f"{footprint.load_seconds:.2f}", *memory))
+    return format_table(rows, text_columns=2)
 
 
-def as_data(comparison: Comparison) -> dict[str, Any]:
-    """The same as JSON, with the median of paired ratios of every subject against the first, and
-    its interval.
-    """
-    subjects = comparison.subjects
+def comparison_data(comparison: Comparison) -> dict[str, Any]:
+    """Return the same as JSON, with each engine's median paired ratio against the first."""
+    engines = comparison.engines
     return {
-        "latencies": [asdict(each) for each in _latencies(comparison)],
+        "latencies": [asdict(latency) for latency in comparison.latencies],
         "held": [
-            {"runtime": each.runtime, "precision": each.precision, **asdict(holding)}
-            for each, holding in _held(comparison)
+            {"runtime": engine.runtime, "precision": engine.precision, **asdict(footprint)}
+            for engine, footprint in comparison.known_footprints
         ],
         "times_as_fast_as_the_first": [
-            _ratio(subjects[index], measured, index)
-            for measured in comparison.measured
-            for index in range(1, len(subjects))
+            _ratio(engines[index], latencies, index)
+            for latencies in comparison.measured
+            for index in range(1, len(engines))
         ],
     }
 
 
-def _held(comparison: Comparison) -> list[tuple[Subject, Holding]]:
-    pairs = zip(comparison.subjects, comparison.holdings, strict=False)
-    return [(subject, holding) for subject, holding in pairs if holding is not None]
-
-
-def _ratio(subject: Subject, measured: Latencies, index: int) -> dict[str, Any]:
-    ratios = measured.ratios(0, index)
+def _ratio(engine: Engine, latencies: Latencies, index: int) -> dict[str, Any]:
+    ratios = latencies.ratios(0, index)
     low, high = median_interval(ratios)
     return {
-        "runtime": subject.runtime,
-        "precision": subject.precision,
-        **asdict(measured.shape),
+        "runtime": engine.runtime,
+        "precision": engine.precision,
+        **asdict(latencies.shape),
         "ratio": round(float(np.median(ratios)), 4),
         "low": round(low, 4),
         "high": round(high, 4),
@@ -223,9 +202,21 @@ def _ratio(subject: Subject, measured: Latencies, index: int) -> dict[str, Any]:
     }
 
 
-def _latencies(comparison: Comparison) -> tuple[Latency, ...]:
-    return summaries(comparison.subjects, comparison.measured)
+def _sizes(item: Input, shape: Shape) -> tuple[int, ...]:
+    rest = [shape.sequence if size < 0 else size for size in item.shape[1:]]
+    if any(size is None for size in rest):
+        raise InputRefused(
+            f"input {item.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."
+        )
+    return (shape.batch, *(size for size in rest if size is not None))
 
 
-def _size(feed: Feed) -> int:
-    return sum(array.size for array in feed.values())
+def _values(item: Input, sizes: tuple[int, ...], random: np.random.Generator) -> Array:
+    values: Array
+    if item.type.kind == "f":
+        values = random.standard_normal(sizes)
+    elif item.name in FIXED:
+        values = np.full(sizes, FIXED[item.name])
+    else:
+        values = random.integers(0, 2 if item.type.kind == "b" else FEWEST_TOKENS, size=sizes)
+    return values.astype(item.type)

@@ -1,84 +1,58 @@
-"""How much faster one engine is than another, against the noise that two copies of one engine show.
+"""Which candidate becomes the engine, and why, in one sentence with its numbers.
 
-The rounds are paired: in each, both engines ran within moments of each other. A median of ratios
-forgets spells of load that a
-ratio of medians does not. The noise is where four in five rounds of the two copies lie, and not
-their median's interval: on a
-machine that others use, one copy of an engine stays faster than another for minutes, and more
-rounds make an interval narrow
-around luck (docs/decisions/0008).
-
-Which candidate becomes the engine, and why, in one sentence with its numbers.
+A speed-up is compared with the noise that two copies of one engine show. The rounds are paired: in
+each, both engines ran within moments of each other. A median of ratios forgets spells of load that
+a ratio of medians does not. The noise is where four in five rounds of the two copies lie, and not
+their median's interval: on a machine that others use, one copy of an engine stays faster than
+another for minutes, and more rounds make an interval narrow around luck (docs/decisions/0008).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from engine_build.datasets.feed import Shape
 from engine_build.errors import BudgetMissed
-from engine_build.evaluation.accuracy import budget, judged, numbers, way_out
+from engine_build.evaluation.accuracy import (
+    format_budget,
+    format_scores,
+    format_verdict,
+    shortfall,
+    way_out,
+)
 from engine_build.evaluation.latency import Latencies
 from engine_build.evaluation.scores import median_interval
-from onboarding.manifest import AccuracyRecord, SpeedupRecord
+from onboarding.manifest import (
+    AccuracyRecord,
+    BenchmarkRecord,
+    PlanRecord,
+    RuntimeRecord,
+    SpeedupRecord,
+)
 from onboarding.values import Precision
 
+FLOAT: tuple[Precision, ...] = ("fp32", "fp16")
 LEAST_ROUNDS = 15
-"""Fewer rounds give no interval that is worth the name; on a quiet machine there are twice as many
-and more.
-"""
+"""Fewer rounds give no useful interval; a quiet machine runs more than twice as many."""
 NOISE = (0.1, 0.9)
 LEAST_GAIN = 1.05
 """INT8 costs accuracy, so less than 5 % is not worth it. Two copies of one engine lay up to 3 %
-apart for a whole measurement,
-with intervals that excluded 1: where their memory happens to lie is no noise that more rounds would
-remove."""
+apart for a whole measurement, with intervals that excluded 1: where their memory happens to lie is
+no noise that more rounds would remove."""
 
 
-def speedup(
-    measured: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
-) -> SpeedupRecord:
-    """The record of one shape; subjects are given by their place in the measurement and their name."""
-    ratios = measured.ratios(baseline[0], candidate[0])
-    low, high = median_interval(ratios)
-    copies = measured.ratios(baseline[0], control)
-    control_low, control_high = (round(float(np.quantile(copies, part)), 4) for part in NOISE)
-    return SpeedupRecord(
-        candidate=candidate[1],
-        baseline=baseline[1],
-        batch=measured.shape.batch,
-        sequence=measured.shape.sequence,
-        ratio=round(float(np.median(ratios)), 4),
-        low=round(low, 4),
-        high=round(high, 4),
-        control_low=control_low,
-        control_high=control_high,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An engine that may be published."""
 
-
-def needed(record: SpeedupRecord) -> float:
-    """What the interval's lower end must exceed: the least gain, and the noise to either side."""
-    return max(LEAST_GAIN, record.control_high, 1 / record.control_low)
-
-
-def is_faster(record: SpeedupRecord) -> bool:
-    """Faster by more than noise explains."""
-    return record.low > needed(record)
-
-
-def describe_speedup(record: SpeedupRecord) -> str:
-    """The record in a few words."""
-    shape = Shape(batch=record.batch, sequence=record.sequence)
-    return (
-        f"{record.ratio:.2f} times as fast as {record.baseline} at {shape} (95 % interval {record.low:.2f} to {record.high:.2f}; "
-        f"rounds of two copies of {record.baseline}: {record.control_low:.2f} to {record.control_high:.2f})"
-    )
-
-
-FLOAT: tuple[Precision, ...] = ("fp32", "fp16")
+    precision: Precision
+    path: Path
+    plan: PlanRecord | None = None
+    """Of a TensorRT plan: what was read back from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,19 +64,35 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """All that was measured, and the candidate that was chosen by it."""
+
+    chosen: Candidate
+    decision: Decision
+    accuracy: tuple[AccuracyRecord, ...]
+    """The chosen engine's last."""
+    benchmark: tuple[BenchmarkRecord, ...]
+    speedups: tuple[SpeedupRecord, ...]
+    runtimes: tuple[RuntimeRecord, ...]
+
+    @property
+    def footprint(self) -> RuntimeRecord:
+        """Load time and memory of the chosen engine."""
+        return next(record for record in self.runtimes if record.precision == self.chosen.precision)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Findings:
-    """How every candidate was judged, the plainest first."""
+    """The accuracy of every candidate, the plainest first."""
 
     accuracy: Mapping[Precision, AccuracyRecord]
     broken: Mapping[Precision, str]
-    """What is wrong with candidates that answer NaN or Inf."""
+    """The fault of each candidate that answers NaN or Inf."""
     without_int8: str | None = None
     """Why int8 was not tried, when the network is the reason."""
 
     def may_be_chosen(self, precision: Precision) -> bool:
-        """A pass; of a float32 engine, no fail: its network was compared with the source when it
-        was exported.
-        """
+        """Return True for a pass, and for a float32 engine that does not fail."""
         record = self.accuracy.get(precision)
         return record is not None and (
             record.verdict == "pass" or (precision == "fp32" and record.verdict != "fail")
@@ -110,96 +100,118 @@ class Findings:
 
     @property
     def fallback(self) -> Precision | None:
-        """What `auto` takes when it does not take int8: the fastest float engine that may be
-        chosen.
-        """
-        return next((each for each in reversed(FLOAT) if self.may_be_chosen(each)), None)
+        """The fastest float engine that may be chosen: what `auto` takes instead of int8."""
+        candidates = (precision for precision in reversed(FLOAT) if self.may_be_chosen(precision))
+        return next(candidates, None)
 
 
-def refuse_missed_budget(requested: str, found: Findings) -> None:
-    """Ends the build when nothing that may be chosen is accurate enough.
+def speedup(
+    latencies: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
+) -> SpeedupRecord:
+    """Return the record of one shape; subjects are (place in the measurement, name)."""
+    ratios = latencies.ratios(baseline[0], candidate[0])
+    low, high = median_interval(ratios)
+    copies = latencies.ratios(baseline[0], control)
+    control_low, control_high = (round(float(np.quantile(copies, part)), 4) for part in NOISE)
+    return SpeedupRecord(
+        candidate=candidate[1],
+        baseline=baseline[1],
+        batch=latencies.shape.batch,
+        sequence=latencies.shape.sequence,
+        ratio=round(float(np.median(ratios)), 4),
+        low=round(low, 4),
+        high=round(high, 4),
+        control_low=control_low,
+        control_high=control_high,
+    )
 
-    Raises BudgetMissed with the closest result.
-    """
-    if any(found.may_be_chosen(precision) for precision in found.accuracy):
+
+def required_speedup(record: SpeedupRecord) -> float:
+    """Return what the interval's lower end must exceed: the least gain, and the noise."""
+    return max(LEAST_GAIN, record.control_high, 1 / record.control_low)
+
+
+def is_faster(record: SpeedupRecord) -> bool:
+    """Return True for a speed-up that noise does not explain."""
+    return record.low > required_speedup(record)
+
+
+def format_speedup(record: SpeedupRecord) -> str:
+    """Return the record in one line."""
+    shape = Shape(batch=record.batch, sequence=record.sequence)
+    return (
+        f"{record.ratio:.2f} times as fast as {record.baseline} at {shape} "
+        f"(95 % interval {record.low:.2f} to {record.high:.2f}; rounds of two copies of "
+        f"{record.baseline}: {record.control_low:.2f} to {record.control_high:.2f})"
+    )
+
+
+def refuse_missed_budget(requested: str, findings: Findings) -> None:
+    """Raises BudgetMissed, with the closest result, when no candidate may be chosen."""
+    if any(findings.may_be_chosen(precision) for precision in findings.accuracy):
         return
-    if not found.accuracy:
-        raise BudgetMissed(next(iter(found.broken.values())))
-    precision, closest = min(found.accuracy.items(), key=lambda item: shortfall(item[1]))
+    if not findings.accuracy:
+        raise BudgetMissed(next(iter(findings.broken.values())))
+    precision, closest = min(findings.accuracy.items(), key=lambda item: shortfall(item[1]))
     verb = (
         "cannot be judged" if closest.verdict == "not enough data" else "misses its accuracy budget"
     )
     raise BudgetMissed(
-        f"precision {requested} {verb}: the closest, {precision}, has {numbers(closest)}, wanted {budget(closest)}; "
-        f"{way_out(closest)}."
+        f"precision {requested} {verb}: the closest, {precision}, has {format_scores(closest)}, "
+        f"wanted {format_budget(closest)}; {way_out(closest)}."
     )
 
 
-def shortfall(record: AccuracyRecord) -> float:
-    """How far a result lies below its budget; negative within it."""
-    mean = record.budget_mean - record.mean
-    return mean if record.budget_worst is None else max(mean, record.budget_worst - record.worst)
+def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]) -> Decision:
+    """Choose the requested precision.
 
-
-def decision(requested: str, found: Findings, speedups: Sequence[SpeedupRecord]) -> Decision:
-    """The requested precision; for auto, int8 if it is accurate enough and faster at every shape
-    that profiles are tuned for.
+    For `auto`, int8 if it is accurate enough and faster at the opt shape of every profile.
     """
     if requested != "auto":
-        precision, record = next(iter(found.accuracy.items()))
-        return Decision(
-            precision=precision,
-            sentence=f"{precision}, as asked: {numbers(record)}, {judged(record)}.",
-        )
-    plain = found.fallback
-    why_not = _why_not_int8(found)
+        precision = next(iter(findings.accuracy))
+        return _decision(precision, f", as asked: {_result(findings, precision)}")
+    plain = findings.fallback
     if plain is None:
-        return Decision(
-            precision="int8",
-            sentence=f"int8: {_numbers(found, 'int8')}; no float engine is within the budget.",
-        )
-    if why_not is not None:
-        return Decision(
-            precision=plain, sentence=f"{plain}: {why_not}{_why_not_fp16(plain, found)}."
-        )
-    return _faster(plain, found, speedups)
-
-
-def _why_not_int8(found: Findings) -> str | None:
-    if "int8" in found.broken:
-        return found.broken["int8"].rstrip(".")
-    if "int8" not in found.accuracy:
-        why = (
-            "the model file gives no calibration samples"
-            if found.without_int8 is None
-            else found.without_int8.rstrip(".")
-        )
-        return f"int8 was not tried, since {why}"
-    return None if found.may_be_chosen("int8") else f"int8 has {_numbers(found, 'int8')}"
-
-
-def _why_not_fp16(plain: Precision, found: Findings) -> str:
-    if plain == "fp16" or not {"fp16"} & {*found.accuracy, *found.broken}:
-        return ""
-    return (
-        f"; {found.broken['fp16'].rstrip('.')}"
-        if "fp16" in found.broken
-        else f"; fp16 has {_numbers(found, 'fp16')}"
-    )
-
-
-def _faster(plain: Precision, found: Findings, speedups: Sequence[SpeedupRecord]) -> Decision:
-    against = [each for each in speedups if (each.candidate, each.baseline) == ("int8", plain)]
-    slow = [each for each in against if not is_faster(each)]
+        result = _result(findings, "int8")
+        return _decision("int8", f": {result}; no float engine is within the budget")
+    against_int8 = _reason_against_int8(findings)
+    against_fp16 = _reason_against_fp16(plain, findings)
+    if against_int8 is not None:
+        return _decision(plain, f": {against_int8}{against_fp16}")
+    against = [
+        record for record in speedups if (record.candidate, record.baseline) == ("int8", plain)
+    ]
+    slow = [record for record in against if not is_faster(record)]
     chosen: Precision = plain if slow or not against else "int8"
-    told = "; ".join(describe_speedup(each) for each in (slow or against)) or "not measured"
+    gains = "; ".join(map(format_speedup, slow or against)) or "not measured"
     verb = "int8 is" if chosen == "int8" else "int8 is not faster by more than noise and 5 %:"
-    sentence = (
-        f"{chosen}: {verb} {told}, and has {_numbers(found, 'int8')}{_why_not_fp16(plain, found)}."
-    )
-    return Decision(precision=chosen, sentence=sentence)
+    result = _result(findings, "int8")
+    return _decision(chosen, f": {verb} {gains}, and has {result}{against_fp16}")
 
 
-def _numbers(found: Findings, precision: Precision) -> str:
-    record = found.accuracy[precision]
-    return f"{numbers(record)}, {judged(record)}"
+def _decision(precision: Precision, reason: str) -> Decision:
+    return Decision(precision=precision, sentence=f"{precision}{reason}.")
+
+
+def _reason_against_int8(findings: Findings) -> str | None:
+    if "int8" in findings.broken:
+        return findings.broken["int8"].rstrip(".")
+    if "int8" not in findings.accuracy:
+        reason = findings.without_int8
+        if reason is None:
+            reason = "the model file gives no calibration samples"
+        return f"int8 was not tried, since {reason.rstrip('.')}"
+    return None if findings.may_be_chosen("int8") else f"int8 has {_result(findings, 'int8')}"
+
+
+def _reason_against_fp16(plain: Precision, findings: Findings) -> str:
+    if plain != "fp16" and "fp16" in findings.broken:
+        return f"; {findings.broken['fp16'].rstrip('.')}"
+    if plain != "fp16" and "fp16" in findings.accuracy:
+        return f"; fp16 has {_result(findings, 'fp16')}"
+    return ""
+
+
+def _result(findings: Findings, precision: Precision) -> str:
+    record = findings.accuracy[precision]
+    return f"{format_scores(record)}, {format_verdict(record)}"

@@ -1,14 +1,14 @@
-"""How alike two answers to one sample are: a score for each sample, 1 being the source model's own
-answer.
+"""Scores of an engine's answers, one for each sample, and bootstrap intervals of their statistics.
 
-cosine          of the two rows
+A score of 1 is the source model's own answer.
+
+cosine          cosine similarity of the two rows
 agreement       1 where the largest value stands at the same place, else 0
-accuracy        whether the class is the label's, for both models: what is kept of the source
-model's accuracy
+accuracy        whether the class is the label's, for both models: the part that is kept of the
+                source model's accuracy
 relative_error  1 - |row - reference| / |reference|, in L2, at least -1
 
-Intervals by resampling: seeded, so that the same numbers give the same interval; vectorised, in
-memory that stays flat.
+Resampling is seeded, so that the same numbers give the same interval, and its memory stays flat.
 """
 
 from __future__ import annotations
@@ -21,56 +21,94 @@ from engine_build.datasets.feed import Array
 from onboarding.values import Metric
 
 BLOCK = 4096
-"""Rows in double precision, or of a similarity matrix, at once: memory stays flat however many
-samples there are.
-"""
-WORST_IS_JUDGED: frozenset[Metric] = frozenset({"cosine", "relative_error"})
+"""Rows in double precision, or of a similarity matrix, at once: memory stays flat."""
+METRICS_WITH_WORST: frozenset[Metric] = frozenset({"cosine", "relative_error"})
 """The others are 0 or 1 for one sample, so that their worst says nothing."""
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+DRAWS_AT_ONCE = 1 << 21
+"""Numbers drawn at once: 16 MiB of indices."""
+Interval = tuple[float, float]
 
 
-def cosines(found: Array, reference: Array) -> Array:
-    """[samples]; 1 where both rows are zero, 0 where one is."""
-    return _by_block(_cosine, found, reference)
+def cosines(rows: Array, reference: Array) -> Array:
+    """Return [samples]; 1 where both rows are zero, 0 where one is."""
+    return _by_block(_cosine, rows, reference)
 
 
-def agreements(found: Array, reference: Array) -> Array:
-    """[samples], 0 or 1."""
-    same: Array = (found.argmax(axis=1) == reference.argmax(axis=1)).astype(np.float64)
+def agreements(rows: Array, reference: Array) -> Array:
+    """Return [samples], 0 or 1."""
+    same: Array = (rows.argmax(axis=1) == reference.argmax(axis=1)).astype(np.float64)
     return same
 
 
-def relative_scores(found: Array, reference: Array) -> Array:
-    """[samples], -1 to 1."""
-    return _by_block(_relative, found, reference)
+def relative_scores(rows: Array, reference: Array) -> Array:
+    """Return [samples], -1 to 1."""
+    return _by_block(_relative, rows, reference)
 
 
 def hits(rows: Array, labels: Array) -> Array:
-    """[samples]: 1 where the class with the largest value is the label's, else 0."""
+    """Return [samples]: 1 where the class with the largest value is the label's, else 0."""
     right: Array = (rows.argmax(axis=1) == labels).astype(np.float64)
     return right
 
 
 def nearest(rows: Array, block: int = BLOCK) -> Array:
-    """The most similar other row of each row, by cosine; [samples, samples] never stands in memory
-    whole.
-    """
-    unit = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)).astype(
-        np.float32
-    )
+    """Return the most similar other row of each row, by cosine, one block of rows at a time."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = (rows / np.maximum(lengths, 1e-12)).astype(np.float32)
     best: Array = np.empty(len(unit), dtype=np.int64)
     for part in _blocks(len(unit), block):
         similarity = unit[part] @ unit.T
-        similarity[
-            np.arange(len(similarity)), np.arange(part.start, part.start + len(similarity))
-        ] = -np.inf
+        places = np.arange(len(similarity))
+        similarity[places, places + part.start] = -np.inf
         best[part] = similarity.argmax(axis=1)
     return best
 
 
-def _by_block(score: Callable[[Array, Array], Array], found: Array, reference: Array) -> Array:
+def mean_interval(values: Array, *, draws_at_once: int = DRAWS_AT_ONCE) -> Interval:
+    """Return the interval of the mean; equal values give one without width."""
+    return _interval(len(values), lambda drawn: values[drawn].mean(axis=1), draws_at_once)
+
+
+def ratio_interval(above: Array, below: Array) -> Interval:
+    """Return the interval of the ratio of two means over the same samples, drawn in pairs.
+
+    Draws whose lower mean is 0 are left out.
+    """
+
+    def ratio(drawn: Array) -> Array:
+        means: Array = below[drawn].mean(axis=1)
+        kept = means > 0
+        ratios: Array = above[drawn].mean(axis=1)[kept] / means[kept]
+        return ratios
+
+    return _interval(len(above), ratio)
+
+
+def median_interval(values: Array) -> Interval:
+    """Return the interval of the median."""
+    return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
+
+
+def _interval(
+    count: int, statistic: Callable[[Array], Array], draws_at_once: int = DRAWS_AT_ONCE
+) -> Interval:
+    random = np.random.default_rng(0)
+    at_once = max(1, min(RESAMPLES, draws_at_once // count))
+    values = [
+        statistic(random.integers(0, count, size=(min(at_once, RESAMPLES - begin), count)))
+        for begin in range(0, RESAMPLES, at_once)
+    ]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.concatenate(values), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _by_block(score: Callable[[Array, Array], Array], rows: Array, reference: Array) -> Array:
     parts = [
-        score(found[part].astype(np.float64), reference[part].astype(np.float64))
-        for part in _blocks(len(found), BLOCK)
+        score(rows[part].astype(np.float64), reference[part].astype(np.float64))
+        for part in _blocks(len(rows), BLOCK)
     ]
     scores: Array = np.concatenate(parts)
     return scores
@@ -80,70 +118,20 @@ def _blocks(count: int, block: int) -> Iterator[slice]:
     return (slice(begin, min(begin + block, count)) for begin in range(0, count, block))
 
 
-def _cosine(found: Array, reference: Array) -> Array:
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(reference, axis=1)
-    products = np.einsum("ij,ij->i", found, reference)
-    both_zero = ~found.any(axis=1) & ~reference.any(axis=1)
-    cosine: Array = np.where(
-        both_zero, 1.0, np.clip(products / np.where(lengths > 0, lengths, 1.0), -1.0, 1.0)
-    )
-    return cosine
+def _cosine(rows: Array, reference: Array) -> Array:
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(reference, axis=1)
+    products = np.einsum("ij,ij->i", rows, reference)
+    both_zero = ~rows.any(axis=1) & ~reference.any(axis=1)
+    cosine = np.clip(products / np.where(lengths > 0, lengths, 1.0), -1.0, 1.0)
+    score: Array = np.where(both_zero, 1.0, cosine)
+    return score
 
 
-def _relative(found: Array, reference: Array) -> Array:
+def _relative(rows: Array, reference: Array) -> Array:
     lengths = np.linalg.norm(reference, axis=1)
-    errors = np.linalg.norm(found - reference, axis=1)
+    errors = np.linalg.norm(rows - reference, axis=1)
     relative = np.where(
         lengths > 0, errors / np.where(lengths > 0, lengths, 1.0), np.where(errors > 0, 2.0, 0.0)
     )
     score: Array = np.maximum(1.0 - relative, -1.0)
     return score
-
-
-RESAMPLES = 2000
-CONFIDENCE = 0.95
-DRAWS_AT_ONCE = 1 << 21
-"""Numbers drawn at once: 16 MiB of indices."""
-Interval = tuple[float, float]
-
-
-def mean_interval(values: Array, *, draws_at_once: int = DRAWS_AT_ONCE) -> Interval:
-    """Of the mean.
-
-    Values that are all the same give an interval without width: how few they are is judged
-    elsewhere.
-    """
-    return _interval(len(values), lambda drawn: values[drawn].mean(axis=1), draws_at_once)
-
-
-def ratio_interval(above: Array, below: Array) -> Interval:
-    """Of the ratio of two means over the same samples, drawn in pairs; draws whose lower mean is 0
-    are left out.
-    """
-
-    def ratio(drawn: Array) -> Array:
-        means: Array = below[drawn].mean(axis=1)
-        kept = means > 0
-        found: Array = above[drawn].mean(axis=1)[kept] / means[kept]
-        return found
-
-    return _interval(len(above), ratio)
-
-
-def median_interval(values: Array) -> Interval:
-    """Of the median."""
-    return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
-
-
-def _interval(
-    count: int, statistic: Callable[[Array], Array], draws_at_once: int = DRAWS_AT_ONCE
-) -> Interval:
-    random = np.random.default_rng(0)
-    at_once = max(1, min(RESAMPLES, draws_at_once // count))
-    found = [
-        statistic(random.integers(0, count, size=(min(at_once, RESAMPLES - begin), count)))
-        for begin in range(0, RESAMPLES, at_once)
-    ]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.concatenate(found), [tail, 1 - tail])
-    return float(low), float(high)

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
-from engine_build.evaluation.latency import plain_table
+from engine_build.evaluation.latency import format_table
 from engine_build.lengths.padding import (
     Way,
     best_edges,
@@ -171,7 +171,7 @@ def _ways(ways: Sequence[dict[str, Any]]) -> str:
         rate = way["estimated_useful_tokens_per_second"]
         told = "" if rate is None else f"{rate:.0f}"
         rows.append((way["name"], f"{way['tokens_of_a_text']:.1f}", f"{way['wasted']:.1%}", told))
-    return plain_table(rows, words=1)
+    return format_table(rows, text_columns=1)
 
 
 def _shapes(shapes: Sequence[dict[str, Any]]) -> str:
@@ -191,7 +191,7 @@ def _shapes(shapes: Sequence[dict[str, Any]]) -> str:
                 *(f"{rate:.0f}" for rate in rates),
             )
         )
-    return plain_table(rows, words=1)
+    return format_table(rows, text_columns=1)
 
 
 def _profile(profile: OptimizationProfileSpec) -> str:

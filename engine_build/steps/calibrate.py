@@ -79,7 +79,7 @@ def calibration_batches(request: BuildRequest, encoder: Encoder) -> Iterable[Fee
 
 
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
-    """Write one .npz a batch, in order."""
+    """Write one .npz a batch, in request."""
     for number, feed in enumerate(feeds):
         arrays: dict[str, Any] = dict(feed)
         np.savez(folder / f"{number:06}.npz", **arrays)

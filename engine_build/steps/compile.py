@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
+from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import check_calibration
 from engine_build.request import BuildRequest
@@ -19,21 +19,10 @@ from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_ve
 from engine_build.tensorrt.network import installed_bindings
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
-from onboarding.manifest import PlanRecord
 from onboarding.values import Precision
 
 ON_CPU: tuple[Precision, ...] = ("fp32", "int8")
 ON_GPU: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "int8")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """An engine that may be published."""
-
-    precision: Precision
-    path: Path
-    plan: PlanRecord | None = None
-    """Of a TensorRT plan: what was read back from it."""
 
 
 def precisions(request: BuildRequest) -> tuple[Precision, ...]:

@@ -1,94 +1,79 @@
-"""The steps that judge: verify, benchmark, decide."""
+"""Verify, benchmark and choose among the candidates of a build."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from engine_build.context import BuildContext
-from engine_build.evaluation.decision import Decision, decision, refuse_missed_budget
-from engine_build.evaluation.runtimes import Opening, opened
+from engine_build.evaluation.decision import Candidate, Evaluation, decide, refuse_missed_budget
+from engine_build.evaluation.runtimes import Load, load_engine
 from engine_build.onnx_graph.network_store import Network
-from engine_build.steps.benchmark import measured
-from engine_build.steps.compile import Candidate, fallback
+from engine_build.steps.benchmark import benchmark
+from engine_build.steps.compile import fallback
 from engine_build.steps.prepare import Prepared
-from engine_build.steps.verify import Verification, intent
-from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord, SpeedupRecord
+from engine_build.steps.verify import Verification, verify_intent
 
 Fallback = Callable[[BuildContext, Mapping[str, Network]], Candidate | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What was measured, and the candidate that it speaks for."""
-
-    chosen: Candidate
-    decision: Decision
-    accuracy: tuple[AccuracyRecord, ...]
-    """The chosen engine's last."""
-    benchmark: tuple[BenchmarkRecord, ...]
-    speedups: tuple[SpeedupRecord, ...]
-    runtimes: tuple[RuntimeRecord, ...]
-
-    @property
-    def held(self) -> RuntimeRecord:
-        """What it takes to hold the chosen engine."""
-        return next(each for each in self.runtimes if each.precision == self.chosen.precision)
-
-
-def judge(
+def evaluate(
     context: BuildContext,
     prepared: Prepared,
     candidates: Sequence[Candidate],
     *,
-    opening: Opening = opened,
-    compiling: Fallback = fallback,
-) -> Judged:
-    """Measures every candidate and chooses. Raises BudgetMissed before anything is timed.
+    load: Load = load_engine,
+    compile_fallback: Fallback = fallback,
+) -> Evaluation:
+    """Measure every candidate and choose. Raises BudgetMissed before anything is timed.
 
-    `compiling` makes the float32 engine that `auto` takes where FP16 misses the budget.
+    `compile_fallback` makes the float32 engine that `auto` takes where FP16 misses the budget.
     """
     requested = context.request.model.engine.precision
-    verification = Verification(context, prepared, opening)
-    with context.log.step("verify", intent(context, candidates)):
-        seen = verification.judge_network()
+    verification = Verification(context, prepared, load)
+    with context.log.step("verify", verify_intent(context, candidates)):
+        network_records = verification.verify_network()
         for candidate in candidates:
-            verification.judge(candidate)
-    everyone = [*candidates, *_further(context, prepared, verification, compiling)]
-    found = verification.findings
-    refuse_missed_budget(requested, found)
+            verification.verify(candidate)
+    candidates = [*candidates, *_fallback(context, prepared, verification, compile_fallback)]
+    findings = verification.findings
+    refuse_missed_budget(requested, findings)
     # The engine that would be taken otherwise comes first: it is the baseline.
-    judged = [each for each in everyone if each.precision in found.accuracy]
-    able = sorted(judged, key=lambda each: each.precision != found.fallback)
-    decides = requested == "auto" and found.may_be_chosen("int8")
-    measurement = measured(context, prepared, able, decides=decides, opening=opening)
-    chosen = decision(requested, found, measurement.speedups)
-    context.log.line(f"decision: {chosen.sentence}")
+    measurable = sorted(
+        (candidate for candidate in candidates if candidate.precision in findings.accuracy),
+        key=lambda candidate: candidate.precision != findings.fallback,
+    )
+    decides = requested == "auto" and findings.may_be_chosen("int8")
+    measured = benchmark(context, prepared, measurable, decides=decides, load=load)
+    decision = decide(requested, findings, measured.speedups)
+    context.log.line(f"decision: {decision.sentence}")
     others = [
-        record for precision, record in found.accuracy.items() if precision != chosen.precision
+        record for precision, record in findings.accuracy.items() if precision != decision.precision
     ]
-    return Judged(
-        chosen=next(each for each in able if each.precision == chosen.precision),
-        decision=chosen,
-        accuracy=(*seen, *others, found.accuracy[chosen.precision]),
-        benchmark=measurement.benchmark,
-        speedups=measurement.speedups,
-        runtimes=measurement.runtimes,
+    return Evaluation(
+        chosen=next(item for item in measurable if item.precision == decision.precision),
+        decision=decision,
+        accuracy=(*network_records, *others, findings.accuracy[decision.precision]),
+        benchmark=measured.benchmark,
+        speedups=measured.speedups,
+        runtimes=measured.runtimes,
     )
 
 
-def _further(
-    context: BuildContext, prepared: Prepared, verification: Verification, compiling: Fallback
+def _fallback(
+    context: BuildContext,
+    prepared: Prepared,
+    verification: Verification,
+    compile_fallback: Fallback,
 ) -> list[Candidate]:
-    """The float32 engine, where `auto` has no other float engine to take."""
+    """Return the float32 engine, where `auto` has no other float engine to take."""
     if (
         context.request.model.engine.precision != "auto"
         or verification.findings.fallback is not None
     ):
         return []
-    candidate = compiling(context, prepared.networks)
+    candidate = compile_fallback(context, prepared.networks)
     if candidate is None:
         return []
-    with context.log.step("verify again", intent(context, [candidate])):
-        verification.judge(candidate)
+    with context.log.step("verify again", verify_intent(context, [candidate])):
+        verification.verify(candidate)
     return [candidate]

@@ -7,13 +7,12 @@ from typing import Any
 from engine_build import machine
 from engine_build.card.files import card_files
 from engine_build.context import BuildContext
+from engine_build.evaluation.decision import Candidate, Evaluation
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import archive, entry_bytes, model_repository
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
-from engine_build.steps.compile import Candidate
-from engine_build.steps.evaluate import Judged
 from engine_build.steps.prepare import Prepared
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
@@ -31,7 +30,7 @@ def package(
     context: BuildContext,
     prepared: Prepared,
     chosen: Candidate,
-    judged: Judged,
+    evaluation: Evaluation,
     checks: tuple[CompileCheckRecord, ...],
 ) -> LockEntry:
     """Writes the archive, the card and, last, the record into the work folder's store.
@@ -50,7 +49,7 @@ def package(
         folder = context.work.scratch("archive")
         files = model_repository(folder, laid.files)
         fields = (
-            _manifest(context, prepared, chosen, judged)
+            _manifest(context, prepared, chosen, evaluation)
             | _served_fields(shown, laid, network)
             | {"files": files}
         )
@@ -100,7 +99,7 @@ def _served_fields(shown: Served, laid: Repository, network: Network) -> dict[st
 
 
 def _manifest(
-    context: BuildContext, prepared: Prepared, chosen: Candidate, judged: Judged
+    context: BuildContext, prepared: Prepared, chosen: Candidate, evaluation: Evaluation
 ) -> dict[str, Any]:
     """What was asked for, what was measured, and by whom."""
     request = context.request
@@ -113,16 +112,16 @@ def _manifest(
         "gpu": request.gpu,
         "requested_precision": request.model.engine.precision,
         "precision": chosen.precision,
-        "decision": judged.decision.sentence,
-        "accuracy": judged.accuracy,
-        "benchmark": judged.benchmark,
-        "speedups": judged.speedups,
-        "runtimes": judged.runtimes,
+        "decision": evaluation.decision.sentence,
+        "accuracy": evaluation.accuracy,
+        "benchmark": evaluation.benchmark,
+        "speedups": evaluation.speedups,
+        "runtimes": evaluation.runtimes,
         "quantization": quantization(request, prepared.networks.get("int8")),
         "plan": chosen.plan,
-        "load_seconds": judged.held.load_seconds,
-        "host_memory_mib": judged.held.host_memory_mib,
-        "device_memory_mib": judged.held.device_memory_mib,
+        "load_seconds": evaluation.footprint.load_seconds,
+        "host_memory_mib": evaluation.footprint.host_memory_mib,
+        "device_memory_mib": evaluation.footprint.device_memory_mib,
         "builder": _builder(context),
     }
 

@@ -9,7 +9,7 @@ from engine_build.datasets.dataset import Samples
 from engine_build.datasets.encoder import Encoder
 from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
-from engine_build.evaluation.accuracy import Standard, accuracy
+from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.ort import OrtNetwork
@@ -82,7 +82,11 @@ def _split(request: BuildRequest, network: Network, samples: Samples, dataset: s
 
     def score(reference: Array) -> Score:
         standard = Standard(
-            reference=reference, metric=spec.metric, budget=spec.budget, labels=labels
+            reference=reference,
+            metric=spec.metric,
+            budget=spec.budget,
+            labels=labels,
+            outputs=output_sizes(network.outputs),
         )
         return partial(accuracy, "int8 Q/DQ network", standard=standard)
 

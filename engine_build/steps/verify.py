@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from engine_build.context import BuildContext
@@ -12,15 +12,15 @@ from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
     accuracy,
+    format_record,
+    output_sizes,
     refuse_useless_labels,
-    told,
-    worst_place,
+    worst_sample,
 )
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
-from engine_build.evaluation.decision import Findings
-from engine_build.evaluation.runtimes import Opening, Running, RuntimeName, opened
+from engine_build.evaluation.decision import Candidate, Findings
+from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.sources.classes import class_numbers
-from engine_build.steps.compile import Candidate
 from engine_build.steps.prepare import REFERENCE_BATCH, Prepared
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
@@ -29,13 +29,11 @@ QDQ = "int8 Q/DQ network"
 
 
 class Verification:
-    """Judges the candidates of one build, the first ones and any that come later."""
+    """The accuracy of one build's candidates, the first ones and any that come later."""
 
-    def __init__(
-        self, context: BuildContext, prepared: Prepared, opening: Opening = opened
-    ) -> None:
-        self._context = context
-        self._opening = opening
+    def __init__(self, context: BuildContext, prepared: Prepared, load: Load = load_engine) -> None:
+        self._shop = context
+        self._load = load
         self._prepared = prepared
         self._standard = standard(context, prepared)
         self._accuracy: dict[Precision, AccuracyRecord] = {}
@@ -43,97 +41,84 @@ class Verification:
 
     @property
     def findings(self) -> Findings:
-        """What was found so far."""
+        """All results so far."""
         return Findings(
             accuracy=self._accuracy, broken=self._broken, without_int8=self._prepared.without_int8
         )
 
-    def judge_network(self) -> tuple[AccuracyRecord, ...]:
-        """The Q/DQ network itself, in ONNX Runtime: what a plan of it can be at best.
+    def verify_network(self) -> tuple[AccuracyRecord, ...]:
+        """Verify the Q/DQ network itself, in ONNX Runtime: a plan of it is no better.
 
         Raises BrokenAnswers.
         """
         network = self._prepared.networks.get("int8")
-        return (
-            () if network is None else (self._record(QDQ, self._rows("onnxruntime", network.path)),)
-        )
+        if network is None:
+            return ()
+        return (self._record(QDQ, self._rows("onnxruntime", network.path)),)
 
-    def judge(self, candidate: Candidate) -> None:
-        """Raises BrokenAnswers for an engine that was asked for; `auto` can do without it, and only
-        does not choose it.
-        """
-        as_served = self._context.request.is_cpu and candidate.precision == "int8"
-        found = self._rows(self._context.request.runtime.name, candidate.path, as_served=as_served)
+    def verify(self, candidate: Candidate) -> None:
+        """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
+        request, precision = self._shop.request, candidate.precision
+        as_served = request.is_cpu and precision == "int8"
+        rows = self._rows(request.runtime.name, candidate.path, as_served=as_served)
         try:
-            self._accuracy[candidate.precision] = self._record(
-                f"{candidate.precision} engine", found
-            )
+            self._accuracy[precision] = self._record(f"{precision} engine", rows)
         except BrokenAnswers as error:
-            if self._context.request.model.engine.precision != "auto":
+            if request.model.engine.precision != "auto":
                 raise
-            self._broken[candidate.precision] = str(error)
-            self._context.log.line(f"  {error}")
+            self._broken[precision] = str(error)
+            self._shop.log.line(f"  {error}")
 
-    def _record(self, subject: str, found: Array) -> AccuracyRecord:
-        record = accuracy(subject, found, self._standard)
-        self._context.log.line(f"  {told(record)}")
+    def _record(self, subject: str, rows: Array) -> AccuracyRecord:
+        record = accuracy(subject, rows, self._standard)
+        self._shop.log.line(f"  {format_record(record)}")
         if record.verdict != "pass":
-            place = worst_place(found, self._standard)
-            sample = self._context.request.validation.values[place]
+            place = worst_sample(rows, self._standard)
+            sample = self._shop.request.validation.values[place]
             text = f", {sample[:80]!r}" if isinstance(sample, str) else ""
-            self._context.log.line(f"    its worst is sample {place + 1}{text}")
+            self._shop.log.line(f"    its worst is sample {place + 1}{text}")
         return record
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
-        """Every validation sample's row.
+        """Return every validation sample's row.
 
         `as_served`: in the order given and at the opt batch, since a dynamically quantized engine's
-        answer depends on the rest
-        of its batch. Otherwise by length, which is faster and gives the same rows.
+        answer depends on the rest of its batch. Otherwise by length, which is faster and gives the
+        same rows.
         """
-        request, encoder = self._context.request, self._prepared.encoder
-        samples, batch = (
-            request.validation.values,
-            request.opt_shape.batch if as_served else REFERENCE_BATCH,
-        )
-        with _running(self._opening, runtime, path) as engine:
-            told = self._context.log.counting(engine.rows, -(-len(samples) // batch), "batches")
-            return (rows_in_order if as_served else rows_by_length)(told, encoder, samples, batch)
+        request, encoder = self._shop.request, self._prepared.encoder
+        samples = request.validation.values
+        batch = request.opt_shape.batch if as_served else REFERENCE_BATCH
+        with ExitStack() as stack:
+            engine = self._load(runtime, path, as_served=False)
+            stack.callback(close, engine)
+            answer = self._shop.log.counting(engine.rows, -(-len(samples) // batch), "batches")
+            rows = rows_in_order if as_served else rows_by_length
+            return rows(answer, encoder, samples, batch)
 
 
 def standard(context: BuildContext, prepared: Prepared) -> Standard:
-    """What a build's answers are held against.
+    """Return what a build's answers are compared with.
 
-    Raises InputRefused and SourceFault for labels that judge nothing.
+    Raises InputRefused and SourceFault for labels that decide nothing.
     """
-    spec, labels = context.request.model.accuracy, context.request.validation.labels
+    request, network = context.request, prepared.networks["float"]
+    spec, labels = request.model.accuracy, request.validation.labels
     numbers = None
     if spec.metric == "accuracy" and labels is not None:
-        numbers = class_numbers(labels, prepared.networks["float"], spec.dataset)
+        numbers = class_numbers(labels, network, spec.dataset)
         refuse_useless_labels(prepared.reference, numbers, spec.dataset)
     return Standard(
-        reference=prepared.reference, metric=spec.metric, budget=spec.budget, labels=numbers
+        reference=prepared.reference,
+        metric=spec.metric,
+        budget=spec.budget,
+        labels=numbers,
+        outputs=output_sizes(network.outputs),
     )
 
 
-def intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
-    """What the step will do."""
+def verify_intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
+    """Say what the step does."""
     engines = ", ".join(candidate.precision for candidate in candidates)
-    return f"{engines} against the source model, {len(context.request.validation)} samples that calibration never saw"
-
-
-@contextmanager
-def _running(opening: Opening, runtime: RuntimeName, path: Path) -> Iterator[Running]:
-    """An engine that gives its memory back."""
-    engine = opening(runtime, path, as_served=False)
-    try:
-        yield engine
-    finally:
-        close(engine)
-
-
-def close(engine: Running) -> None:
-    """Gives an engine's memory back, where its runtime does not do so by itself."""
-    give_back = getattr(engine, "close", None)
-    if give_back is not None:
-        give_back()
+    count = len(context.request.validation)
+    return f"{engines} against the source model, {count} samples that calibration never saw"

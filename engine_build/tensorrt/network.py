@@ -266,7 +266,7 @@ class TensorrtNetwork:
             self._plan.fail(f"it takes no such {what}")
 
 
-def opened(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
+def load_plan(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
     """A plan in this machine's TensorRT. Raises InputRefused where there is none."""
     trt, cuda = installed_bindings()
     return TensorrtNetwork(plan, trt=trt, cuda=cuda, host_code=host_code)

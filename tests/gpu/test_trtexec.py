@@ -22,7 +22,7 @@ from engine_build.runner import ProcessRunner
 from engine_build.steps.compile import Candidate, check_machine, compiled, fallback
 from engine_build.store import FolderStore
 from engine_build.tensorrt.host import gpu_host, trtexec_version
-from engine_build.tensorrt.network import opened
+from engine_build.tensorrt.network import load_plan
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build import stand_ins
@@ -124,7 +124,7 @@ def context(folder, precision, store=None, out="out"):
 def difference(candidate: Candidate, network: Network) -> float:
     x = np.random.default_rng(1).standard_normal((40, WIDTH)).astype(np.float32)
     expected = OrtNetwork(network.path).rows({"x": x})
-    with opened(candidate.path) as plan:
+    with load_plan(candidate.path) as plan:
         assert plan.device_memory_mib > 0 and plan.load_seconds > 0
         found = plan.rows({"x": x})
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))

@@ -11,7 +11,7 @@ import pytest
 
 from engine_build.pipeline import build
 from engine_build.steps.compile import check_machine, compiled
-from engine_build.steps.evaluate import judge
+from engine_build.steps.evaluate import evaluate
 from engine_build.steps.prepare import prepare
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
@@ -41,11 +41,11 @@ def context(wheel, tmp_path, monkeypatch):
     return made
 
 
-def judged(tools):
+def evaluation(tools):
     with tools.work:
         check_machine(tools.request, tools.runner)
         prepared = prepare(tools)
-        return judge(tools, prepared, compiled(tools, prepared.networks))
+        return evaluate(tools, prepared, compiled(tools, prepared.networks))
 
 
 def test_gpu_engine_is_built_judged_and_packed(context):
@@ -79,7 +79,7 @@ def test_auto_compiles_fp32_where_fp16_misses_the_budget(context):
     wish = tools.request.model.model_copy(
         update={"accuracy": tools.request.model.accuracy.model_copy(update=strict)}
     )
-    found = judged(
+    found = evaluation(
         dataclasses.replace(tools, request=dataclasses.replace(tools.request, model=wish))
     )
     assert found.chosen.precision == "fp32" and "--noTF32" in found.chosen.plan.command

@@ -13,17 +13,18 @@ from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
     accuracy,
-    budget,
-    judged,
-    numbers,
+    format_budget,
+    format_record,
+    format_scores,
+    format_verdict,
+    output_sizes,
     refuse_useless_labels,
     samples_needed,
-    told,
     verdict,
     way_out,
-    worst_place,
+    worst_sample,
 )
-from onboarding.manifest import AccuracyRecord
+from onboarding.manifest import AccuracyRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec
 
 BUDGET = BudgetSpec(mean=0.99, worst=0.95)
@@ -76,7 +77,7 @@ def test_one_sample_far_off_fails_the_worst_budget_and_is_named():
     rows[7] = -rows[7]
     record = accuracy("int8 engine", rows, standard())
     assert (record.worst, record.mean > 0.989, record.verdict) == (-1.0, True, "fail")
-    assert worst_place(rows, standard()) == 7
+    assert worst_sample(rows, standard()) == 7
 
 
 def test_one_sample_far_off_is_no_matter_without_a_worst_budget():
@@ -158,7 +159,7 @@ def test_engine_that_is_right_more_often_than_its_source_passes():
 
 def test_refuses_labels_that_the_source_never_gets_right():
     with pytest.raises(
-        SourceFault, match=r"none of the 4 labels of data\.tsv right.*judge by agreement"
+        SourceFault, match=r"none of the 4 labels of data\.tsv right.*use metric agreement"
     ):
         refuse_useless_labels(np.tile([1.0, 0.0], (4, 1)), np.ones(4, dtype=int), "data.tsv")
 
@@ -186,7 +187,7 @@ def record(**changes):
 
 
 def test_record_is_told_with_its_interval_and_budget():
-    assert told(record(verdict="pass")) == (
+    assert format_record(record(verdict="pass")) == (
         "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on 200 samples, "
         "same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
     )
@@ -194,11 +195,11 @@ def test_record_is_told_with_its_interval_and_budget():
 
 def test_worst_is_not_told_where_it_says_nothing():
     found = record(metric="agreement", budget_worst=None, nearest_neighbour_agreement=None)
-    assert "worst" not in numbers(found) + budget(found) + told(found)
+    assert "worst" not in format_scores(found) + format_budget(found) + format_record(found)
 
 
 def test_unclear_verdict_says_how_many_samples_would_tell():
-    assert "lies within the interval" in judged(record())
+    assert "lies within the interval" in format_verdict(record())
     assert way_out(record()) == (
         "give the accuracy dataset about 880 samples so that the interval is narrower, lower the budget, or ask for fp32"
     )
@@ -213,10 +214,50 @@ def test_samples_needed_grow_as_the_mean_nears_the_budget(mean, needed):
 
 def test_too_few_samples_are_asked_for_by_number():
     found = record(samples=60)
-    assert "fewer than 100 samples" in judged(found) and "100 samples or more" in way_out(found)
+    assert "fewer than 100 samples" in format_verdict(found) and "100 samples or more" in way_out(
+        found
+    )
 
 
 def test_failed_budget_has_other_ways_out():
     assert "another precision" in way_out(
         record(verdict="fail")
-    ) and "outside the budget" in judged(record(verdict="fail"))
+    ) and "outside the budget" in format_verdict(record(verdict="fail"))
+
+
+FEATURES = np.random.default_rng(3).standard_normal((200, 512)).astype(np.float32)
+LOGITS = np.random.default_rng(4).standard_normal((200, 4)).astype(np.float32)
+TWO = (("features", 512), ("logits", 4))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "relative_error"])
+def test_the_budget_holds_for_every_output_by_itself(metric):
+    reference = np.concatenate([FEATURES, LOGITS], axis=1)
+    shuffled = np.concatenate([FEATURES, LOGITS[::-1]], axis=1)
+    budget = BudgetSpec(mean=0.9)
+    one = Standard(reference=reference, metric="cosine", budget=budget)
+    assert accuracy("int8 engine", shuffled, one).verdict == "pass"
+    each = Standard(reference=reference, metric=metric, budget=budget, outputs=TWO)
+    record = accuracy("int8 engine", shuffled, each)
+    assert (record.subject, record.verdict) == ("int8 engine, output logits", "fail")
+    assert accuracy("int8 engine", reference, each).verdict == "pass"
+
+
+def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
+    reference = np.concatenate([FEATURES, LOGITS], axis=1)
+    rows = reference.copy()
+    rows[5, :512] += 0.05
+    rows[9, 512:] *= -1
+    outputs = Standard(reference=reference, metric="cosine", budget=BUDGET, outputs=TWO)
+    assert worst_sample(rows, outputs) == 9
+
+
+def test_output_sizes_are_those_of_several_outputs_of_fixed_size():
+    def records(*shapes):
+        return [
+            TensorRecord(name=f"o{place}", datatype="FP32", shape=shape)
+            for place, shape in enumerate(shapes)
+        ]
+
+    assert output_sizes(records((-1, 2, 3), (-1,))) == (("o0", 6), ("o1", 1))
+    assert output_sizes(records((-1, 8))) == output_sizes(records((-1, 8), (-1, -1))) == ()

@@ -12,11 +12,11 @@ from engine_build.datasets.feed import Shape
 from engine_build.errors import BudgetMissed
 from engine_build.evaluation.decision import (
     Findings,
-    decision,
-    describe_speedup,
+    decide,
+    format_speedup,
     is_faster,
-    needed,
     refuse_missed_budget,
+    required_speedup,
     speedup,
 )
 from engine_build.evaluation.latency import Latencies
@@ -60,13 +60,13 @@ def test_noise_is_what_rounds_differ_by_and_more_rounds_do_not_shrink_it():
         speedup_record(1.2, 1.0, noise=0.2, rounds=5000),
     )
     assert many.high - many.low < 0.2 * (few.high - few.low)
-    assert needed(many) > 1.3 and not is_faster(many)
+    assert required_speedup(many) > 1.3 and not is_faster(many)
 
 
 def test_gain_below_five_percent_is_not_worth_it():
     found = speedup_record(1.03, 1.0, noise=0.001)
     assert found.low > max(1.0, found.control_high)
-    assert needed(found) == 1.05 and not is_faster(found)
+    assert required_speedup(found) == 1.05 and not is_faster(found)
 
 
 def test_slower_is_not_faster():
@@ -80,7 +80,7 @@ def test_decision_does_not_flip_between_runs_of_a_noisy_machine():
 
 
 def test_record_is_told_with_its_noise():
-    assert describe_speedup(speedup_record(2.0, 1.0, noise=0.0)) == (
+    assert format_speedup(speedup_record(2.0, 1.0, noise=0.0)) == (
         "2.00 times as fast as fp32 at 8 x 64 (95 % interval 2.00 to 2.00; rounds of two copies of fp32: 1.00 to 1.00)"
     )
 
@@ -118,7 +118,7 @@ def speed(baseline="fp32", sequence=64, **numbers):
 
 
 def test_auto_takes_int8_that_is_faster_and_accurate():
-    found = decision("auto", findings(fp32="pass", int8="pass"), [speed()])
+    found = decide("auto", findings(fp32="pass", int8="pass"), [speed()])
     assert found.precision == "int8"
     assert found.sentence == (
         "int8: int8 is 2.50 times as fast as fp32 at 8 x 64 (95 % interval 2.40 to 2.60; rounds of two copies of fp32: "
@@ -128,7 +128,7 @@ def test_auto_takes_int8_that_is_faster_and_accurate():
 
 
 def test_auto_keeps_fp32_when_int8_is_no_faster_than_noise():
-    found = decision("auto", findings(fp32="pass", int8="pass"), [speed(**SLOW)])
+    found = decide("auto", findings(fp32="pass", int8="pass"), [speed(**SLOW)])
     assert found.precision == "fp32"
     assert found.sentence.startswith(
         "fp32: int8 is not faster by more than noise and 5 %: 1.08 times as fast as fp32 at 8 x 64"
@@ -136,7 +136,7 @@ def test_auto_keeps_fp32_when_int8_is_no_faster_than_noise():
 
 
 def test_auto_takes_int8_only_when_it_is_faster_at_every_profiles_opt_shape():
-    found = decision(
+    found = decide(
         "auto", findings(fp32="pass", int8="pass"), [speed(), speed(sequence=128, **SLOW)]
     )
     assert (
@@ -151,48 +151,48 @@ def test_auto_takes_int8_only_when_it_is_faster_at_every_profiles_opt_shape():
     [("fail", "outside the budget"), ("not enough data", "not enough data to judge it")],
 )
 def test_auto_keeps_fp32_when_int8_does_not_pass(verdict, told):
-    found = decision("auto", findings(fp32="pass", int8=verdict), [speed()])
+    found = decide("auto", findings(fp32="pass", int8=verdict), [speed()])
     assert found.precision == "fp32" and told in found.sentence
 
 
 def test_auto_keeps_fp16_on_a_gpu_and_measures_against_it():
-    found = decision("auto", findings(fp16="pass", int8="pass"), [speed("fp16", **SLOW)])
+    found = decide("auto", findings(fp16="pass", int8="pass"), [speed("fp16", **SLOW)])
     assert found.precision == "fp16" and "as fast as fp16" in found.sentence
 
 
 @pytest.mark.parametrize("verdict", ["fail", "not enough data"])
 def test_auto_falls_back_to_fp32_where_fp16_does_not_pass(verdict):
-    found = decision("auto", findings(fp16=verdict, int8="fail", fp32="pass"), [])
+    found = decide("auto", findings(fp16=verdict, int8="fail", fp32="pass"), [])
     assert found.precision == "fp32" and "; fp16 has mean cosine" in found.sentence
 
 
 def test_auto_falls_back_to_fp32_where_fp16_overflows():
     broken = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
-    found = decision("auto", findings(broken, int8="fail", fp32="pass"), [])
+    found = decide("auto", findings(broken, int8="fail", fp32="pass"), [])
     assert found.precision == "fp32" and found.sentence.endswith(
         "fp16 engine gives NaN or Inf for 3 of 200 samples."
     )
 
 
 def test_auto_says_that_int8_is_broken():
-    found = decision("auto", findings({"int8": "int8 engine gives NaN."}, fp32="pass"), [])
+    found = decide("auto", findings({"int8": "int8 engine gives NaN."}, fp32="pass"), [])
     assert (found.precision, found.sentence) == ("fp32", "fp32: int8 engine gives NaN.")
 
 
 def test_auto_without_calibration_says_so():
-    found = decision("auto", findings(fp32="pass"), [])
+    found = decide("auto", findings(fp32="pass"), [])
     assert found.precision == "fp32" and "gives no calibration samples" in found.sentence
 
 
 def test_auto_takes_int8_when_no_float_engine_passes():
-    found = decision("auto", findings(fp32="fail", int8="pass"), [])
+    found = decide("auto", findings(fp32="fail", int8="pass"), [])
     assert found.precision == "int8" and found.sentence.endswith(
         "no float engine is within the budget."
     )
 
 
 def test_requested_precision_is_told_with_its_numbers():
-    found = decision("int8", findings(int8="pass"), [])
+    found = decide("int8", findings(int8="pass"), [])
     assert found.precision == "int8" and found.sentence.startswith(
         "int8, as asked: mean cosine 0.99500"
     )

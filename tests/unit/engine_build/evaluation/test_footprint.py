@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.evaluation.footprint import MIB, loading, main, used_mib
+from engine_build.evaluation.footprint import MIB, device_memory_mib, main, measure_in_child
 from engine_build.evaluation.runtimes import DRIVER
 from engine_build.runner import Ended
 
@@ -47,20 +47,20 @@ class Driver:
 
 def test_used_memory_is_what_is_not_free():
     driver = Driver()
-    assert used_mib(driver) == 70.0
+    assert device_memory_mib(driver) == 70.0
     assert tuple(driver.called) == CALLS
 
 
 @pytest.mark.parametrize("fails", CALLS)
 def test_driver_that_fails_counts_nothing(fails):
-    assert used_mib(Driver(fails)) is None
+    assert device_memory_mib(Driver(fails)) is None
 
 
 def test_machine_without_a_driver_counts_nothing():
     try:
         ctypes.CDLL(DRIVER)
     except OSError:
-        assert used_mib() is None
+        assert device_memory_mib() is None
     else:
         pytest.skip("this machine has a driver")
 
@@ -102,7 +102,7 @@ def test_child_is_told_the_engine_and_its_feed(tmp_path):
     runner = Runner(
         'words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}\n'
     )
-    found = loading(Path("fp16.plan"), FEED, tmp_path, runner)
+    found = measure_in_child(Path("fp16.plan"), FEED, tmp_path, runner)
     assert (found.load_seconds, found.host_memory_mib, found.device_memory_mib) == (1.5, 20.0, 64.0)
     assert runner.command.argv[1:4] == ("-m", "engine_build.evaluation.footprint", "fp16.plan")
     with np.load(runner.command.argv[4]) as file:
@@ -118,4 +118,4 @@ def test_child_loads_and_runs_the_engine(network, tmp_path, capsys):
 @pytest.mark.parametrize("output", ["", "Segmentation fault", '{"unknown": 1}'])
 def test_refuses_an_engine_that_does_not_load(output, tmp_path):
     with pytest.raises(SourceFault, match=r"engine int8\.onnx does not load in a fresh process"):
-        loading(Path("int8.onnx"), FEED, tmp_path, Runner(output))
+        measure_in_child(Path("int8.onnx"), FEED, tmp_path, Runner(output))

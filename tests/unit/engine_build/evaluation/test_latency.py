@@ -11,13 +11,13 @@ import pytest
 from engine_build.datasets.feed import Shape
 from engine_build.evaluation.latency import (
     MOST_RUNS_A_TURN,
+    Engine,
     Latencies,
-    Subject,
     Track,
-    latencies,
+    format_latencies,
+    measure_latencies,
     summaries,
     summary,
-    table,
 )
 
 
@@ -36,7 +36,7 @@ class Clock:
             self.runs.append((name, feed["shape"]))
             self.now += milliseconds / 1000
 
-        return Subject(runtime="r", precision=name, run=run, **changes)
+        return Engine(runtime="r", precision=name, run=run, **changes)
 
 
 def track(batch, **changes):
@@ -46,7 +46,7 @@ def track(batch, **changes):
 def test_every_subject_takes_its_turn_in_every_round():
     clock = Clock()
     subjects = [clock.subject("slow", 20.0), clock.subject("fast", 10.0)]
-    (found,) = latencies(subjects, [track(1)], seconds=1.0, clock=clock)
+    (found,) = measure_latencies(subjects, [track(1)], seconds=1.0, clock=clock)
     assert found.of(0) == pytest.approx(np.full(len(found.of(0)), 20.0))
     assert len(found.of(0)) == len(found.of(1)) == len(found.ratios(0, 1))
     assert found.ratios(0, 1) == pytest.approx(np.full(len(found.of(0)), 2.0))
@@ -55,7 +55,7 @@ def test_every_subject_takes_its_turn_in_every_round():
 def test_order_of_turns_is_random_and_the_same_every_time():
     def order():
         clock = Clock()
-        latencies(
+        measure_latencies(
             [clock.subject("a", 10.0), clock.subject("b", 10.0)],
             [track(1)],
             seconds=1.0,
@@ -70,13 +70,13 @@ def test_order_of_turns_is_random_and_the_same_every_time():
 
 def test_measurement_ends_when_its_time_is_over():
     clock = Clock()
-    latencies([clock.subject("a", 10.0)], [track(1), track(2)], seconds=2.0, clock=clock)
+    measure_latencies([clock.subject("a", 10.0)], [track(1), track(2)], seconds=2.0, clock=clock)
     assert clock.now == pytest.approx(2.0, abs=0.05)
 
 
 def test_shapes_take_turns_and_share_the_time_by_weight():
     clock = Clock()
-    found = latencies(
+    found = measure_latencies(
         [clock.subject("a", 10.0)], [track(1), track(2, weight=3.0)], seconds=4.0, clock=clock
     )
     assert found[1].of(0).size == pytest.approx(3 * found[0].of(0).size, rel=0.05)
@@ -86,7 +86,7 @@ def test_shapes_take_turns_and_share_the_time_by_weight():
 
 def test_least_rounds_are_measured_even_without_time():
     clock = Clock()
-    found = latencies(
+    found = measure_latencies(
         [clock.subject("a", 10.0)], [track(1), track(2, least=7)], seconds=0.0, clock=clock
     )
     assert [each.milliseconds.shape[0] for each in found] == [1, 7]
@@ -95,14 +95,14 @@ def test_least_rounds_are_measured_even_without_time():
 def test_rivals_take_part_in_some_rounds_only():
     clock = Clock()
     subjects = [clock.subject("a", 10.0), clock.subject("rival", 10.0, every=4)]
-    (found,) = latencies(subjects, [track(1, least=9)], seconds=0.0, clock=clock)
+    (found,) = measure_latencies(subjects, [track(1, least=9)], seconds=0.0, clock=clock)
     assert (len(found.of(0)), len(found.of(1)), len(found.ratios(0, 1))) == (9, 3, 3)
 
 
 def test_short_runs_are_repeated_within_a_turn_as_often_for_everybody():
     clock = Clock()
     subjects = [clock.subject("a", 0.1), clock.subject("b", 0.2)]
-    (found,) = latencies(subjects, [track(1, least=2)], seconds=0.0, clock=clock)
+    (found,) = measure_latencies(subjects, [track(1, least=2)], seconds=0.0, clock=clock)
     assert found.milliseconds.shape == (2, 2, MOST_RUNS_A_TURN)
 
 
@@ -112,7 +112,7 @@ def test_round_counts_by_its_best_run():
     assert found.of(1).tolist() == [5.0, 90.0]
 
 
-SUBJECT = Subject(runtime="onnxruntime", precision="fp32", run=len)
+SUBJECT = Engine(runtime="onnxruntime", precision="fp32", run=len)
 
 
 def test_summary_has_percentiles_and_rates():
@@ -124,7 +124,7 @@ def test_summary_has_percentiles_and_rates():
 def test_table_has_a_line_for_every_subject_and_shape():
     shapes = [Shape(batch=1, sequence=8), Shape(batch=4)]
     found = [Latencies(shape=shape, milliseconds=np.full((3, 1, 2), 20.0)) for shape in shapes]
-    lines = table(summaries([SUBJECT], found)).splitlines()
+    lines = format_latencies(summaries([SUBJECT], found)).splitlines()
     assert (
         " ".join(lines[0].split())
         == "runtime precision batch x tokens average ms p50 p95 p99 requests/s rows/s runs"

@@ -19,26 +19,26 @@ from engine_build.errors import SourceFault
 from engine_build.evaluation.__main__ import main
 from engine_build.evaluation.comparison import (
     Input,
-    as_data,
-    as_text,
-    compared,
+    compare,
+    comparison_data,
+    format_comparison,
     network_inputs,
     random_feed,
     text_inputs,
 )
-from engine_build.evaluation.footprint import held
+from engine_build.evaluation.footprint import load_measured
 from engine_build.evaluation.runtimes import (
-    Offer,
+    Artifacts,
     Probes,
     Runtime,
     TorchModule,
-    absences,
-    contenders,
-    has,
+    has_runtime,
     import_runtime,
+    load_engine,
     machine_probes,
-    opened,
-    runtimes,
+    machine_runtimes,
+    missing_runtimes,
+    runnable,
 )
 from engine_build.ort import BoundNetwork
 
@@ -53,23 +53,23 @@ def probes(*, modules=("torch", "onnxruntime"), gpu=False, providers=(), cuda=Fa
 
 
 def test_machine_without_a_gpu_lacks_what_needs_one():
-    found = runtimes(probes())
+    found = machine_runtimes(probes())
     assert [each.name for each in found if each.lacks is None] == ["onnxruntime", "pytorch"]
-    assert absences(found) == (
+    assert missing_runtimes(found) == (
         "not on this machine: onnxruntime CUDA (no NVIDIA GPU), pytorch CUDA (no NVIDIA GPU), tensorrt (no NVIDIA GPU)"
     )
 
 
 def test_machine_with_everything_lacks_nothing():
     modules = ("torch", "onnxruntime", "tensorrt")
-    found = runtimes(
+    found = machine_runtimes(
         probes(modules=modules, gpu=True, providers=("CUDAExecutionProvider",), cuda=True)
     )
-    assert absences(found) is None and has(found, "tensorrt")
+    assert missing_runtimes(found) is None and has_runtime(found, "tensorrt")
 
 
 def test_gpu_machine_says_what_its_software_lacks():
-    found = {each.name: each.lacks for each in runtimes(probes(gpu=True))}
+    found = {each.name: each.lacks for each in machine_runtimes(probes(gpu=True))}
     assert found["onnxruntime CUDA"] == "its build has no CUDAExecutionProvider"
     assert (found["pytorch CUDA"], found["tensorrt"]) == (
         "torch sees no GPU",
@@ -78,13 +78,13 @@ def test_gpu_machine_says_what_its_software_lacks():
 
 
 def test_missing_packages_are_named_and_never_imported():
-    found = {each.name: each.lacks for each in runtimes(probes(modules=(), gpu=True))}
+    found = {each.name: each.lacks for each in machine_runtimes(probes(modules=(), gpu=True))}
     assert found["onnxruntime"] == found["onnxruntime CUDA"] == "no package onnxruntime"
     assert found["pytorch"] == found["pytorch CUDA"] == "no package torch"
 
 
 def test_this_machine_has_onnxruntime():
-    assert has(runtimes(machine_probes()), "onnxruntime")
+    assert has_runtime(machine_runtimes(machine_probes()), "onnxruntime")
 
 
 NAMES = ("onnxruntime", "onnxruntime CUDA", "pytorch", "pytorch CUDA", "tensorrt")
@@ -141,7 +141,7 @@ def network(tmp_path_factory):
 def test_every_runtime_gives_the_same_rows(network):
     feed = random_feed(network_inputs(network), Shape(batch=5))
     expected = np.concatenate([feed["x"] @ WEIGHT, 2 * (feed["x"] @ WEIGHT)], axis=1)
-    found = [opened("onnxruntime", network), BoundNetwork(network, device="cpu"), Source()]
+    found = [load_engine("onnxruntime", network), BoundNetwork(network, device="cpu"), Source()]
     for each in found:
         assert each.rows(feed) == pytest.approx(expected, rel=1e-5, abs=1e-5)
     half = TorchModule(Source.module, ("x",), device="cpu", half=True).rows(feed)
@@ -152,10 +152,10 @@ def test_every_runtime_gives_the_same_rows(network):
 
 
 def test_contenders_are_what_the_machine_has_the_gpus_first(network, tmp_path):
-    offer = Offer(
+    offer = Artifacts(
         networks={"fp32": network}, plans={"fp16": tmp_path / "fp16.plan"}, source=Source()
     )
-    assert [(each.runtime, each.precision) for each in contenders(offer, EVERYTHING)] == [
+    assert [(each.runtime, each.precision) for each in runnable(offer, EVERYTHING)] == [
         ("tensorrt", "fp16"),
         ("onnxruntime CUDA", "fp32"),
         ("pytorch CUDA", "fp32"),
@@ -163,15 +163,15 @@ def test_contenders_are_what_the_machine_has_the_gpus_first(network, tmp_path):
         ("onnxruntime", "fp32"),
         ("pytorch", "fp32"),
     ]
-    assert [each.runtime for each in contenders(offer, ON_CPU)] == ["onnxruntime", "pytorch"]
+    assert [each.runtime for each in runnable(offer, ON_CPU)] == ["onnxruntime", "pytorch"]
 
 
 def test_comparison_holds_a_control_and_the_memory_of_each(network):
-    offer = Offer(networks={"fp32": network}, source=Source())
-    found = compared(
-        contenders(offer, ON_CPU), network_inputs(network), [Shape(batch=2)], seconds=0.05
+    offer = Artifacts(networks={"fp32": network}, source=Source())
+    found = compare(
+        runnable(offer, ON_CPU), network_inputs(network), [Shape(batch=2)], seconds=0.05
     )
-    data = as_data(found)
+    data = comparison_data(found)
     named = [(each["runtime"], each["precision"]) for each in data["latencies"]]
     assert named == [
         ("onnxruntime", "fp32"),
@@ -188,17 +188,17 @@ def test_comparison_holds_a_control_and_the_memory_of_each(network):
     assert all(
         each["low"] <= each["ratio"] <= each["high"] for each in data["times_as_fast_as_the_first"]
     )
-    assert "requests/s" in as_text(found) and "load s" in as_text(found)
+    assert "requests/s" in format_comparison(found) and "load s" in format_comparison(found)
 
 
 def test_holding_counts_what_loading_added_to_the_gpu(network):
     used = iter((100.0, 164.0))
-    _, holding = held(
-        lambda: opened("onnxruntime", network),
+    _, footprint = load_measured(
+        lambda: load_engine("onnxruntime", network),
         {"x": np.ones((1, 8), np.float32)},
         device_mib=lambda: next(used),
     )
-    assert holding.device_memory_mib == 64.0 and holding.load_seconds >= 0
+    assert footprint.device_memory_mib == 64.0 and footprint.load_seconds >= 0
 
 
 def test_command_prints_a_table_and_writes_json(network, tmp_path):
@@ -213,7 +213,7 @@ def test_command_prints_a_table_and_writes_json(network, tmp_path):
         "--json",
         str(tmp_path / "found.json"),
     ]
-    assert main(arguments, stdout, stderr, here=ON_CPU) == 0
+    assert main(arguments, stdout, stderr, runtimes=ON_CPU) == 0
     assert "not on this machine: onnxruntime CUDA (no NVIDIA GPU)" in stdout.getvalue()
     found = json.loads((tmp_path / "found.json").read_text())
     assert {each["batch"] for each in found["latencies"]} == {1, 4}
@@ -233,7 +233,7 @@ def test_command_prints_a_table_and_writes_json(network, tmp_path):
 def test_refuses_what_cannot_be_run(arguments, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stderr = io.StringIO()
-    assert main(arguments, io.StringIO(), stderr, here=ON_CPU) == 1
+    assert main(arguments, io.StringIO(), stderr, runtimes=ON_CPU) == 1
     assert reason in stderr.getvalue() and "Traceback" not in stderr.getvalue()
 
 
@@ -241,7 +241,8 @@ def test_refuses_a_machine_that_runs_nothing_of_it(network):
     stderr = io.StringIO()
     nothing = tuple(Runtime(name=name, lacks="no package") for name in NAMES)
     assert (
-        main(["--network", str(network), "--shapes", "1"], io.StringIO(), stderr, here=nothing) == 1
+        main(["--network", str(network), "--shapes", "1"], io.StringIO(), stderr, runtimes=nothing)
+        == 1
     )
     assert "no runtime of this machine runs what was given" in stderr.getvalue()
 

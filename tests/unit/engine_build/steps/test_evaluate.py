@@ -12,10 +12,10 @@ import pytest
 from engine_build.datasets.dataset import Samples
 from engine_build.errors import BudgetMissed, InputRefused
 from engine_build.evaluation.accuracy import BrokenAnswers
+from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.steps.compile import Candidate
-from engine_build.steps.evaluate import judge
+from engine_build.steps.evaluate import evaluate
 from engine_build.steps.prepare import Prepared
 from engine_build.steps.verify import standard
 from onboarding.manifest import TensorRecord
@@ -28,6 +28,15 @@ OVERFLOWN = ROWS.copy()
 OVERFLOWN[4] = np.inf
 POOR = np.random.default_rng(1).standard_normal((120, 8)).astype(np.float32)
 ANSWERS = {"good": ROWS, "overflown": OVERFLOWN, "poor": POOR}
+
+FLOAT = Network(
+    precision="float",
+    path=Path("f.onnx"),
+    inputs=(),
+    outputs=(TensorRecord(name="logits", datatype="FP32", shape=(-1, 8)),),
+    facts={},
+    labels=tuple("abcdefgh"),
+)
 
 
 class Encoder:
@@ -71,11 +80,11 @@ class Machine:
         self.compiled = 0
         self._further = further
 
-    def opening(self, runtime, path, *, as_served=True):
+    def load(self, runtime, path, *, as_served=True):
         self.engines.append(Engine(ANSWERS[path.stem]))
         return self.engines[-1]
 
-    def compiling(self, context, networks):
+    def compile_fallback(self, context, networks):
         self.compiled += 1
         return (
             None
@@ -100,23 +109,30 @@ def desk(tmp_path):
     return made
 
 
-def judged(tools, machine, **answers):
+def evaluation(tools, machine, **answers):
     prepared = Prepared(
-        networks={}, encoder=Encoder(tools.request.validation.values), reference=ROWS, source=None
+        networks={"float": FLOAT},
+        encoder=Encoder(tools.request.validation.values),
+        reference=ROWS,
+        source=None,
     )
     candidates = [
         Candidate(precision=precision, path=Path(f"{name}.plan"))
         for precision, name in answers.items()
     ]
     with tools.work:
-        return judge(
-            tools, prepared, candidates, opening=machine.opening, compiling=machine.compiling
+        return evaluate(
+            tools,
+            prepared,
+            candidates,
+            load=machine.load,
+            compile_fallback=machine.compile_fallback,
         )
 
 
 def test_everything_measured_is_in_the_record_the_chosen_engine_last(desk):
     machine = Machine()
-    found = judged(desk(), machine, fp32="good", int8="good")
+    found = evaluation(desk(), machine, fp32="good", int8="good")
     assert {record.subject for record in found.accuracy} == {"fp32 engine", "int8 engine"}
     assert found.accuracy[-1].subject == f"{found.chosen.precision} engine"
     assert {
@@ -126,21 +142,21 @@ def test_everything_measured_is_in_the_record_the_chosen_engine_last(desk):
         ("fp32", 0.1),
         ("int8", 0.1),
     ]
-    assert found.held.precision == found.chosen.precision
+    assert found.footprint.precision == found.chosen.precision
     assert "fp32 (duplicate control)" in {record.precision for record in found.benchmark}
     assert machine.compiled == 0 and all(engine.closed for engine in machine.engines)
 
 
 def test_control_is_a_second_copy_of_the_baseline(desk):
     machine = Machine()
-    judged(desk(), machine, fp32="good")
+    evaluation(desk(), machine, fp32="good")
     # One to verify, one to measure, and its copy.
     assert len(machine.engines) == 3
 
 
 def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(desk):
     machine = Machine(further="good")
-    found = judged(desk(), machine, fp16="overflown", int8="poor")
+    found = evaluation(desk(), machine, fp16="overflown", int8="poor")
     assert (found.chosen.precision, machine.compiled) == ("fp32", 1)
     assert (
         "fp16 engine gives NaN or Inf for 1 of 120 samples, the first being sample 5"
@@ -150,14 +166,14 @@ def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(desk):
 
 
 def test_int8_that_passes_is_measured_against_the_fp32_that_replaces_fp16(desk):
-    found = judged(desk(), Machine(further="good"), fp16="poor", int8="good")
+    found = evaluation(desk(), Machine(further="good"), fp16="poor", int8="good")
     assert {each.baseline for each in found.speedups if each.candidate == "int8"} == {"fp32"}
 
 
 def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(desk):
     tools = desk()
     stream = io.StringIO()
-    judged(dataclasses.replace(tools, log=Log(stream)), Machine(), fp32="good", int8="poor")
+    evaluation(dataclasses.replace(tools, log=Log(stream)), Machine(), fp32="good", int8="poor")
     assert f"its worst is sample {int(cosine(POOR).argmin()) + 1}, '" in stream.getvalue()
     assert "not on this machine: " in stream.getvalue() and "load s" in stream.getvalue()
 
@@ -169,7 +185,7 @@ def cosine(rows):
 def test_refuses_a_requested_engine_that_answers_nan(desk):
     machine = Machine(further="good")
     with pytest.raises(BrokenAnswers, match="int8 engine gives NaN or Inf for 1 of 120 samples"):
-        judged(desk("int8"), machine, int8="overflown")
+        evaluation(desk("int8"), machine, int8="overflown")
     assert (
         BrokenAnswers.exit_code == 3
         and machine.compiled == 0
@@ -182,7 +198,7 @@ def test_refuses_auto_whose_every_engine_misses_the_budget_before_anything_is_ti
     with pytest.raises(
         BudgetMissed, match=r"precision auto misses its accuracy budget: the closest, "
     ):
-        judged(desk(), machine, fp16="poor", int8="poor")
+        evaluation(desk(), machine, fp16="poor", int8="poor")
     assert len(machine.engines) == 3
 
 
@@ -193,24 +209,15 @@ def test_refuses_a_requested_engine_on_an_interval_that_holds_the_budget(desk):
     with pytest.raises(
         BudgetMissed, match=r"precision int8 cannot be judged: .*about [\d,]+ samples"
     ):
-        judged(desk("int8", budget=BudgetSpec(mean=0.95)), Machine(), int8="nearly")
+        evaluation(desk("int8", budget=BudgetSpec(mean=0.95)), Machine(), int8="nearly")
 
 
 def classifier(tools, labels):
     request = dataclasses.replace(
         tools.request, validation=Samples(values=tools.request.validation.values, labels=labels)
     )
-    output = TensorRecord(name="logits", datatype="FP32", shape=(-1, 8))
-    network = Network(
-        precision="float",
-        path=Path("f.onnx"),
-        inputs=(),
-        outputs=(output,),
-        facts={},
-        labels=tuple("abcdefgh"),
-    )
     prepared = Prepared(
-        networks={"float": network},
+        networks={"float": FLOAT},
         encoder=Encoder(request.validation.values),
         reference=ROWS,
         source=None,

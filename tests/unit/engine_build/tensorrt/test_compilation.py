@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.evaluation.runtimes import opened
+from engine_build.evaluation.runtimes import load_engine
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.steps.compile import check_machine, compiled, fallback
@@ -70,7 +70,7 @@ def test_plan_answers_in_the_runtime_that_judges_it(machine, monkeypatch):
         "token_type_ids": np.zeros_like(ids),
     }
     assert np.allclose(
-        opened("tensorrt", candidate.path).rows(feed), OrtNetwork(TINY).rows(feed), atol=2e-3
+        load_engine("tensorrt", candidate.path).rows(feed), OrtNetwork(TINY).rows(feed), atol=2e-3
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.ort import OrtNetwork
-from engine_build.tensorrt.network import Range, TensorrtNetwork, chosen, filled, opened, parts
+from engine_build.tensorrt.network import Range, TensorrtNetwork, chosen, filled, load_plan, parts
 from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, install_runtime
 from tests.unit.engine_build.tensorrt.stand_ins import (
@@ -233,14 +233,14 @@ def test_host_code_is_allowed_only_when_asked(trt, cuda, tmp_path):
 
 def test_opened_takes_the_modules_of_this_machine(tmp_path, monkeypatch):
     install_runtime(monkeypatch)
-    assert opened(plan(tmp_path)).rows(feed(1, 4)).shape == (1, 16)
+    assert load_plan(plan(tmp_path)).rows(feed(1, 4)).shape == (1, 16)
 
 
 def test_refuses_a_machine_without_bindings(tmp_path):
     with pytest.raises(
         InputRefused, match=r"cannot be judged on this machine, whose Python has no tensorrt"
     ):
-        opened(plan(tmp_path))
+        load_plan(plan(tmp_path))
 
 
 def test_refuses_a_plan_of_another_tensorrt_in_its_own_words(trt, cuda, tmp_path):
