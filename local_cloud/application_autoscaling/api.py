@@ -11,6 +11,11 @@ from typing import Any
 
 from local_cloud.application_autoscaling.activities import capacity
 from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.descriptions import (
+    activity_descriptions,
+    matching_records,
+    policy_description,
+)
 from local_cloud.application_autoscaling.new_records import new_policy, new_target, scheduled_action
 from local_cloud.application_autoscaling.policy_alarms import alarm_arn, delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import Key, Policy, Target
@@ -21,11 +26,8 @@ from local_cloud.application_autoscaling.requests import (
     TRACKING,
     check_bounds,
     check_policy,
-    described_policy,
     key_of,
-    matching_records,
     not_found,
-    shown_activities,
     suspensions,
     whole,
     with_numbers,
@@ -183,7 +185,7 @@ class Scaling:
     def describe_activities(self, request: Request) -> Request:
         """What scaling has done, newest first."""
         return matching_records(
-            request, "ScalingActivities", shown_activities(request, self.registry.activities)
+            request, "ScalingActivities", activity_descriptions(request, self.registry.activities)
         )
 
 
@@ -193,7 +195,7 @@ def _check_request(name: str, action: Callable[[Request], Request], request: Req
 
 
 def _policy_description(policy: Policy) -> dict[str, Any]:
-    return described_policy(policy, list(map(alarm_arn, policy.alarms)))
+    return policy_description(policy, list(map(alarm_arn, policy.alarms)))
 
 
 def _kind(request: Request) -> str:

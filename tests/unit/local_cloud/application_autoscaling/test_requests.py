@@ -1,5 +1,6 @@
 import pytest
 
+from local_cloud.application_autoscaling.descriptions import matching_records
 from local_cloud.application_autoscaling.records import Key, Policy
 from local_cloud.application_autoscaling.requests import (
     DIMENSION,
@@ -8,7 +9,6 @@ from local_cloud.application_autoscaling.requests import (
     check_bounds,
     check_policy,
     key_of,
-    matching_records,
     suspensions,
     with_numbers,
 )
