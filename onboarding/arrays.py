@@ -43,10 +43,10 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
             if begin[6] == 1
             else struct.unpack("<I", file.read(4))
         )
-        return _parsed(name.removesuffix(".npy"), file.read(length[0]))
+        return _array_header(name.removesuffix(".npy"), file.read(length[0]))
 
 
-def _parsed(name: str, header: bytes) -> ArrayHeader:
+def _array_header(name: str, header: bytes) -> ArrayHeader:
     try:
         fields = ast.literal_eval(header.decode("latin-1").strip())
         shape, dtype = tuple(map(int, fields["shape"])), str(fields["descr"])

@@ -7,21 +7,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.document import KeyPath
+from onboarding.environment_view import EnvironmentView, shared_endpoint_name
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
-from onboarding.resolved import Resolved, shared_endpoint_name
-from onboarding.rules.rule import EngineCase, JoinCase, Joined, PlacementCase, VariantsCase
+from onboarding.rules.rule import EngineCase, JoinCase, JoiningModel, PlacementCase, VariantsCase
 from onboarding.validation import Checked
 from onboarding.values import Server
 
 Placed = tuple[KeyPath, InstanceType]
 
 
-def placements(view: Resolved) -> Iterator[PlacementCase]:
+def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
     """Every instance type of every endpoint of an environment, where type and platform are known."""
     for name, endpoint in view.own_endpoints.items():
         yield from _placements(
-            view, view.models[name], _placed(endpoint, ("endpoint",)), _server(view.models[name])
+            view,
+            view.models[name],
+            _instance_type_paths(endpoint, ("endpoint",)),
+            _server(view.models[name]),
         )
     for name, model in view.models.items():
         yield from _placements(
@@ -35,7 +38,7 @@ def placements(view: Resolved) -> Iterator[PlacementCase]:
         yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
 
 
-def engine_cases(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
+def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
     """Every model of an environment on every instance type that serves it, where type and platform
     are known.
     """
@@ -59,7 +62,7 @@ def engine_cases(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], EngineCas
             )
 
 
-def joins(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
+def joins(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
     """Every model of an environment that joins another."""
     for name, join in view.joins.items():
         model = view.models[name]
@@ -77,13 +80,13 @@ def joins(view: Resolved) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
         )
 
 
-def variants(view: Resolved) -> Iterator[tuple[Checked[EndpointSpec], VariantsCase]]:
+def variants(view: EnvironmentView) -> Iterator[tuple[Checked[EndpointSpec], VariantsCase]]:
     """Every endpoint of an environment, with the models that join it."""
     for name, endpoint in view.own_endpoints.items():
-        others = [each for each in view.joined.get(name, ()) if each != name]
+        others = [other for other in view.joining.get(name, ()) if other != name]
         joined = tuple(
-            Joined(name=each, spec=view.joins[each], document=view.models[each].document)
-            for each in others
+            JoiningModel(name=other, spec=view.joins[other], document=view.models[other].document)
+            for other in others
         )
         yield (
             endpoint,
@@ -94,7 +97,7 @@ def variants(view: Resolved) -> Iterator[tuple[Checked[EndpointSpec], VariantsCa
 
 
 def _placements(
-    view: Resolved,
+    view: EnvironmentView,
     source: Checked[ModelSpec] | Checked[EndpointSpec],
     placed: tuple[Placed, ...],
     server: Server,
@@ -118,10 +121,10 @@ def _placements(
         )
 
 
-def _serving(view: Resolved, name: str) -> tuple[Placed, ...]:
+def _serving(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
     """Every instance type that serves a model, and where its file says so."""
     if name in view.own_endpoints:
-        return _placed(view.own_endpoints[name], ("endpoint",))
+        return _instance_type_paths(view.own_endpoints[name], ("endpoint",))
     if name in view.joins:
         if view.joins[name].instance_type is not None:
             return _joined_type(view, name)
@@ -131,7 +134,7 @@ def _serving(view: Resolved, name: str) -> tuple[Placed, ...]:
     return () if inherited is None else _own_type(inherited, ("endpoint",))
 
 
-def _placed(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+def _instance_type_paths(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
     """The instance types of an endpoint that have a row: its own, then its pools'."""
     pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
     named = (
@@ -151,14 +154,14 @@ def _own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed,
     return () if known is None else (((*inside, "instance_type"), known),)
 
 
-def _joined_type(view: Resolved, name: str) -> tuple[Placed, ...]:
+def _joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
     """The instance type that a model names which joins another."""
     named = view.joins[name].instance_type if name in view.joins else None
     known = None if named is None else instance_types().get(named)
     return () if known is None else ((("endpoint", "instance_type"), known),)
 
 
-def _joins(view: Resolved, name: str) -> str:
+def _joins(view: EnvironmentView, name: str) -> str:
     return view.joins[name].joins if name in view.joins else name
 
 
@@ -166,7 +169,7 @@ def _server(model: Checked[ModelSpec]) -> Server:
     return model.spec.serving.server if "serving" in model.sections else "triton"
 
 
-def _platform(view: Resolved) -> ServingPlatform | None:
+def _platform(view: EnvironmentView) -> ServingPlatform | None:
     return (
         serving_platforms().get(view.environment.spec.platform)
         if "platform" in view.environment.sections

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from onboarding.cases import engine_cases, joins, placements, variants
 from onboarding.dataset import Datasets, is_inside
+from onboarding.environment_view import EnvironmentView, SpecFiles, own_endpoint
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.resolved import Files, Resolved, own_endpoint
 from onboarding.rules import (
     dataset_rules,
     endpoint_rules,
@@ -25,7 +25,7 @@ from onboarding.rules import (
     variant_rules,
     view_rules,
 )
-from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, applied
+from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, apply_rules
 from onboarding.validation import Checked
 
 MODEL_RULES = (
@@ -37,7 +37,7 @@ MODEL_RULES = (
 )
 
 
-def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]:
+def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fault]:
     """What is wrong with the files as they stand, whatever the environment."""
     yield from name_rules.file_names(files.models)
     yield from name_rules.file_names(files.endpoints)
@@ -54,16 +54,16 @@ def file_faults(files: Files, datasets: Datasets, root: Path) -> Iterator[Fault]
             document=environment.document,
             is_inside_root=lambda path: is_inside(root, path),
         )
-        yield from applied(environment_rules.RULES, case, environment.sections)
+        yield from apply_rules(environment_rules.RULES, case, environment.sections)
         yield from name_rules.overrides_are_of_something(files, environment)
 
 
-def override_faults(view: Resolved, datasets: Datasets) -> Iterator[Fault]:
+def override_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
     """What is wrong with the files once an environment's overrides are on them."""
     yield from _spec_faults(view, datasets)
 
 
-def environment_faults(view: Resolved) -> Iterator[Fault]:
+def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
     """What is wrong only in one environment: its names, its hardware, its platform."""
     environment = view.environment.spec
     if "name" in view.environment.sections:
@@ -74,16 +74,16 @@ def environment_faults(view: Resolved) -> Iterator[Fault]:
     yield from view_rules.onnx_sources_are_readable(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)
     for model, join in joins(view):
-        yield from applied(join_rules.RULES, join, model.sections)
+        yield from apply_rules(join_rules.RULES, join, model.sections)
     for endpoint, case in variants(view):
-        yield from applied(variant_rules.RULES, case, endpoint.sections)
+        yield from apply_rules(variant_rules.RULES, case, endpoint.sections)
     for placement in placements(view):
-        yield from applied(placement_rules.RULES, placement, view.environment.sections)
+        yield from apply_rules(placement_rules.RULES, placement, view.environment.sections)
     for model, engine in engine_cases(view):
-        yield from applied(precision_rules.ENGINE_RULES, engine, model.sections)
+        yield from apply_rules(precision_rules.ENGINE_RULES, engine, model.sections)
 
 
-def _spec_faults(specs: Files | Resolved, datasets: Datasets) -> Iterator[Fault]:
+def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
     for model in specs.models.values():
         yield from model.faults
         yield from _model_faults(model, datasets)
@@ -93,7 +93,7 @@ def _spec_faults(specs: Files | Resolved, datasets: Datasets) -> Iterator[Fault]
 
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
-    yield from applied(
+    yield from apply_rules(
         MODEL_RULES,
         ModelCase(spec=model.spec, document=model.document, datasets=datasets),
         model.sections,
@@ -121,7 +121,7 @@ def _endpoint_faults(
     endpoint: Checked[EndpointSpec], *, multi_model: bool = False
 ) -> Iterator[Fault]:
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
-    yield from applied(endpoint_rules.RULES, case, endpoint.sections)
+    yield from apply_rules(endpoint_rules.RULES, case, endpoint.sections)
     if {"scaling", "asynchronous"} <= endpoint.sections:
         yield from _scaling_faults(
             ScalingCase(
@@ -134,4 +134,4 @@ def _endpoint_faults(
 
 
 def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
-    yield from applied(scaling_rules.RULES, case, frozenset({"scaling"}))
+    yield from apply_rules(scaling_rules.RULES, case, frozenset({"scaling"}))

@@ -125,9 +125,9 @@ def _arrays(data: bytes) -> Dataset:
             problem="is empty", way_out="save an array per network input, one row per sample"
         )
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        lengths = ", ".join(f"{name} {count}" for name, count in counts.items())
         return Dataset(
-            problem=f"has arrays of different lengths: {told}",
+            problem=f"has arrays of different lengths: {lengths}",
             way_out="give every array one row per sample",
         )
     return Dataset(

@@ -105,13 +105,13 @@ class Deployment:
     @property
     def targets(self) -> tuple[Target, ...]:
         """Every engine that the endpoint needs, once, whatever variant or pool needs it."""
-        found = {
-            each.engine_key: each
+        targets = {
+            target.engine_key: target
             for variant in self.variants
             for pool in variant.pools
-            for each in pool.targets
+            for target in pool.targets
         }
-        return tuple(found.values())
+        return tuple(targets.values())
 
     @property
     def missing(self) -> tuple[Target, ...]:
@@ -123,12 +123,12 @@ class Deployment:
         return replace(
             self,
             variants=tuple(
-                replace(variant, pools=_changed(variant, change)) for variant in self.variants
+                replace(variant, pools=_with_targets(variant, change)) for variant in self.variants
             ),
         )
 
 
-def _changed(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
+def _with_targets(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
     return tuple(
         replace(pool, targets=tuple(change(target) for target in pool.targets))
         for pool in variant.pools

@@ -68,15 +68,15 @@ class Document:
         }
         return Document(file=self.file, data=data, places=places)
 
-    def overridden(self, override: Document) -> Document:
+    def with_overrides(self, override: Document) -> Document:
         """This document with another deep-merged onto it: mappings merge, anything else is
         replaced; places follow the values.
         """
         places = dict(self.places)
-        data = _merged(self.data, override, (), places)
+        data = _merge(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
-    def renamed(self, names: Mapping[KeyPath, str | None]) -> Document:
+    def with_renamed_keys(self, names: Mapping[KeyPath, str | None]) -> Document:
         """This document with the keys at some paths, none inside another, called otherwise, or gone
         where the name is None.
         """
@@ -88,11 +88,11 @@ class Document:
             value = mapping.pop(path[-1])
             if name is not None:
                 mapping[name] = value
-        places = {_moved(place, names): where for place, where in self.places.items()}
+        places = {_new_path(place, names): where for place, where in self.places.items()}
         return Document(file=self.file, data=data, places=places)
 
 
-def _moved(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
+def _new_path(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
     for length in range(1, len(place) + 1):
         name = names.get(place[:length])
         if name is not None:
@@ -100,14 +100,14 @@ def _moved(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
     return place
 
 
-def _merged(
+def _merge(
     base: Mapping[str, Any], override: Document, path: KeyPath, places: dict[KeyPath, Place]
 ) -> dict[str, Any]:
     result = dict(base)
     for key, value in override.part(*path).data.items():
         here = (*path, key)
         if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
-            result[key] = _merged(base[key], override, here, places)
+            result[key] = _merge(base[key], override, here, places)
         else:
             result[key] = value
             _replace_places(places, override, here)

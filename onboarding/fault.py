@@ -49,6 +49,6 @@ class FaultsError(Exception):
         return "\n".join(str(fault) for fault in self.faults)
 
 
-def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def sorted_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Each fault once, by file and line."""
     return tuple(sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0)))

@@ -11,7 +11,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.source_yaml import read_document
-from onboarding.validation import Checked, checked
+from onboarding.validation import Checked, validate
 from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
@@ -73,7 +73,7 @@ def read_folder(
         if document is None or kind is not None:
             unread.append(f"{folder}/{path.stem}")
         else:
-            specs[path.stem] = checked(spec_type, document)
+            specs[path.stem] = validate(spec_type, document)
     return Folder(specs=specs, faults=tuple(faults), unread=tuple(unread))
 
 

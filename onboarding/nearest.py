@@ -19,8 +19,12 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     return otherwise if match is None else f"did you mean '{match}'?"
 
 
-def listed(words: Iterable[str], limit: int = 12) -> str:
+def comma_list(words: Iterable[str], limit: int = 12) -> str:
     """Words as a list a person can read; long lists are cut."""
     names = list(words)
     shown = ", ".join(names[:limit]) if names else "none"
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+listed = comma_list
+"""Former name."""

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from onboarding.values import QuantizationMode, Value
-from onboarding.yaml_text import loaded
+from onboarding.yaml_text import load_yaml
 
 BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
 
@@ -81,7 +81,7 @@ class HostImage(Value):
 
 def _content(file_name: str) -> Any:
     text = resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
-    return loaded(text)
+    return load_yaml(text)
 
 
 def _rows(file_name: str) -> list[dict[str, object]]:

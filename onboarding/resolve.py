@@ -8,15 +8,15 @@ from pathlib import Path
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import engine_key, network_key, network_precisions
 from onboarding.lock import LockEntry, LockError, lock_path, read_lock
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.pools import pool_priorities
-from onboarding.resolved import Resolved
 from onboarding.tree import Tree
 from onboarding.values import QuantizationMode
 
@@ -52,11 +52,11 @@ def target(
     """
     known: list[str] = []
     for deployment in deployments(tree, environment):
-        for each in deployment.targets:
-            if each.model.name == model:
-                known.append(each.instance_type.compute_capability)
+        for candidate in deployment.targets:
+            if candidate.model.name == model:
+                known.append(candidate.instance_type.compute_capability)
                 if compute_capability in (None, known[-1]):
-                    return deployment, each
+                    return deployment, candidate
     if not known:
         raise FaultsError([_unknown("models", "model", model, tree.models)])
     what = f"model {model} is not served on that compute capability in environment {environment}"
@@ -67,7 +67,7 @@ def target(
                 file="models",
                 what=what,
                 value=compute_capability,
-                allowed=listed(known),
+                allowed=comma_list(known),
                 way_out=way_out,
             )
         ]
@@ -90,7 +90,7 @@ def quantization_mode(model: ModelSpec, platform: ServingPlatform) -> Quantizati
     return platform.quantization if model.engine.quantization is None else model.engine.quantization
 
 
-def _view(tree: Tree, environment: str) -> Resolved:
+def _view(tree: Tree, environment: str) -> EnvironmentView:
     if tree.faults:
         raise FaultsError(tree.faults)
     if environment not in tree.views:
@@ -104,32 +104,32 @@ def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
         return Fault(
             file=folder,
             what=f"an empty {kind} name",
-            allowed=listed(names),
+            allowed=comma_list(names),
             way_out="name one of these",
         )
     way_out = did_you_mean(name, names, f"add {folder}/{name}.yaml")
     return Fault(
-        file=folder, what=f"unknown {kind}", value=name, allowed=listed(names), way_out=way_out
+        file=folder, what=f"unknown {kind}", value=name, allowed=comma_list(names), way_out=way_out
     )
 
 
-def _models_behind(view: Resolved) -> dict[str, tuple[ModelSpec, ...]]:
+def _models_behind(view: EnvironmentView) -> dict[str, tuple[ModelSpec, ...]]:
     """The models of every endpoint that is deployed: the one that owns it first, then those that
     join it, shadows last.
     """
-    models = [each.spec for each in view.models.values()]
+    models = [file.spec for file in view.models.values()]
     behind = {model.name: [model] for model in models if isinstance(model.endpoint, EndpointSpec)}
     for model in models:
         if isinstance(model.endpoint, str):
             behind.setdefault(model.endpoint, []).append(model)
-    joining = [(each.endpoint, each) for each in models if isinstance(each.endpoint, JoinSpec)]
+    joining = [(model.endpoint, model) for model in models if isinstance(model.endpoint, JoinSpec)]
     for join, model in sorted(joining, key=lambda pair: (pair[0].role == "shadow", pair[1].name)):
         behind[join.joins].append(model)
     return {name: tuple(found) for name, found in behind.items()}
 
 
 def _lock_entries(
-    root: Path, view: Resolved, models: Iterable[str]
+    root: Path, view: EnvironmentView, models: Iterable[str]
 ) -> dict[str, dict[str, LockEntry]]:
     entries: dict[str, dict[str, LockEntry]] = {}
     faults: list[Fault] = []
@@ -147,21 +147,21 @@ def _lock_entries(
 
 def _endpoint_deployment(
     tree: Tree,
-    view: Resolved,
+    view: EnvironmentView,
     name: str,
     models: tuple[ModelSpec, ...],
     entries: Mapping[str, Mapping[str, LockEntry]],
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
-        joined = (resolve.joined_variant(each, own) for each in models[1:])
+        joined = (resolve.joined_variant(model, own) for model in models[1:])
         return _deployment(view, name, own, (resolve.own_variant(own, models[:1]), *joined))
     shared = view.endpoints[name].spec
     return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
 
 
 def _deployment(
-    view: Resolved, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]
+    view: EnvironmentView, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]
 ) -> Deployment:
     environment = view.environment.spec
     platform = serving_platforms()[environment.platform]
@@ -176,7 +176,7 @@ def _deployment(
         multi_model=shared,
         platform=platform,
         inference_ami_version=_host_image(environment, platform)
-        if any(each.instance_type.is_gpu for each in variants)
+        if any(variant.instance_type.is_gpu for variant in variants)
         else None,
         variants=variants,
     )
@@ -187,7 +187,7 @@ class _Resolver:
     """Variants of one environment."""
 
     tree: Tree
-    view: Resolved
+    view: EnvironmentView
     entries: Mapping[str, Mapping[str, LockEntry]]
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:

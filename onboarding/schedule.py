@@ -20,7 +20,7 @@ _FORM = re.compile(r"(cron|rate|at)\((.*)\)")
 _RATE = re.compile(r"([1-9][0-9]*) (minute|hour|day)(s?)")
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_SAID_FOR = {
+_ABBREVIATIONS = {
     "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT", "America/New_York": "ET EDT",
     "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT", "Asia/Hong_Kong": "HKT", "Asia/Kolkata": "IST",
     "Asia/Seoul": "KST", "Asia/Singapore": "SGT", "Asia/Tokyo": "JST", "Australia/Sydney": "AEST AEDT",
@@ -103,12 +103,12 @@ def time_zones() -> frozenset[str]:
     return frozenset(available_timezones()) - {"Factory", "localtime"}
 
 
-def time_zone_meant(text: str) -> str | None:
+def nearest_time_zone(text: str) -> str | None:
     """The IANA zone that somebody may mean: by an abbreviation, a city alone, or a slip of the pen;
     None where it is a guess.
     """
     word = text.strip()
-    for zone, abbreviations in _SAID_FOR.items():
+    for zone, abbreviations in _ABBREVIATIONS.items():
         if word.upper() in abbreviations.split():
             return zone
     places = sorted(zone for zone in time_zones() if "/" in zone)

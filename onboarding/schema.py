@@ -36,12 +36,12 @@ def schemas() -> dict[str, str]:
     }
 
 
-def drifted(folder: Path) -> tuple[str, ...]:
+def outdated_schemas(folder: Path) -> tuple[str, ...]:
     """Names of the schema files that are missing or not what the code generates."""
     return tuple(name for name, text in schemas().items() if _text(folder / name) != text)
 
 
-def write(folder: Path) -> None:
+def write_schemas(folder: Path) -> None:
     """Writes every schema file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in schemas().items():
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
         help="exit with 1 when a schema file is not what the code generates",
     )
     if parser.parse_args(arguments).write:
-        write(folder)
+        write_schemas(folder)
         return 0
-    names = drifted(folder)
+    names = outdated_schemas(folder)
     if names:
         listed = ", ".join(f"schemas/{name}" for name in names)
         print(

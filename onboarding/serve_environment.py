@@ -69,11 +69,11 @@ def serve_environment(
     model: str | None, *, version_compatible: bool = False, response_cache: bool = False
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint."""
-    wishes = (
+    options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
         (response_cache, RESPONSE_CACHE),
     )
-    arguments = " ".join(argument for wanted, argument in wishes if wanted)
+    arguments = " ".join(argument for wanted, argument in options if wanted)
     single = {} if model is None else {DEFAULT_MODEL: model}
     return {**single, LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}

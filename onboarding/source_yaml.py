@@ -14,7 +14,7 @@ import yaml
 
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
-from onboarding.yaml_text import TooDeep, composed
+from onboarding.yaml_text import TooDeep, compose_yaml
 
 LARGEST_FILE_BYTES = 1 << 18
 LARGEST_NODE_COUNT = 5_000
@@ -63,7 +63,7 @@ def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, 
 def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
     """The document of a YAML text, and its faults."""
     try:
-        node = composed(text)
+        node = compose_yaml(text)
     except TooDeep:
         return None, (
             Fault(
@@ -133,7 +133,7 @@ def _kind(node: yaml.Node) -> str:
 
 @dataclass
 class _Reading:
-    """The walk over one composed file: YAML's own constructors raise where a person needs a
+    """The walk over one compose_yaml file: YAML's own constructors raise where a person needs a
     sentence.
     """
 

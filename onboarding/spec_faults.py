@@ -10,7 +10,7 @@ from pydantic import BaseModel, Tag
 
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
-from onboarding.nearest import listed, nearest
+from onboarding.nearest import comma_list, nearest
 from onboarding.values import JOINED, OWN, SHARED
 
 _KINDS = {
@@ -83,7 +83,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-def dotted(path: KeyPath) -> str:
+def path_text(path: KeyPath) -> str:
     """A path as a person writes it: engine.optimization_profiles[0].batch."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
@@ -102,14 +102,14 @@ def _unknown_key(
     known = known_keys(spec_type, path[:-1])
     if path[-1] in known:
         form = str(loc[1])
-        allowed, way_out = listed(_keys_of_form(spec_type, form), 20), _OF_ANOTHER_FORM[form]
+        allowed, way_out = comma_list(_keys_of_form(spec_type, form), 20), _OF_ANOTHER_FORM[form]
         return document.at(*path).fault(
-            f"'{dotted(path)}' does not belong here", allowed=allowed, way_out=way_out
+            f"'{path_text(path)}' does not belong here", allowed=allowed, way_out=way_out
         )
     match = nearest(str(path[-1]), known)
     way_out = "remove it" if match is None else f"did you mean '{match}'?"
     return document.at(*path).fault(
-        f"unknown key '{dotted(path)}'", allowed=listed(known, 20), way_out=way_out
+        f"unknown key '{path_text(path)}'", allowed=comma_list(known, 20), way_out=way_out
     )
 
 
@@ -127,7 +127,7 @@ def _missing(spec_type: type[BaseModel], document: Document, path: KeyPath) -> F
     says = description(spec_type, path)
     comment = "" if says is None else f" ({_within_a_sentence(says)})"
     return document.at(*path[:-1]).fault(
-        f"key '{dotted(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}"
+        f"key '{path_text(path)}' is missing", way_out=f"add `{path[-1]}:`{comment}"
     )
 
 
@@ -138,7 +138,7 @@ def _within_a_sentence(says: str) -> str:
 
 def _list_length(document: Document, path: KeyPath) -> Fault:
     return document.at(*path).fault(
-        f"'{dotted(path)}' is a list of another length",
+        f"'{path_text(path)}' is a list of another length",
         allowed="three whole numbers: min, opt, max",
         way_out="write [min, opt, max]",
     )
@@ -157,13 +157,13 @@ def _unfit_value(
     if kind == "too_long":
         most, given = context["max_length"], context["actual_length"]
         return place.fault(
-            f"'{dotted(path)}' has {given} entries",
+            f"'{path_text(path)}' has {given} entries",
             allowed=f"at most {most}",
             way_out="remove the others",
         )
     if kind == "too_short":
         return place.fault(
-            f"'{dotted(path)}' is empty",
+            f"'{path_text(path)}' is empty",
             allowed=f"at least {context['min_length']}",
             way_out="add one",
         )
@@ -178,7 +178,7 @@ def _unfit_value(
         else str(error["msg"])
     )
     return place.fault(
-        f"'{dotted(path)}' is not allowed",
+        f"'{path_text(path)}' is not allowed",
         value=place.text,
         allowed=allowed,
         way_out="change the value",
@@ -191,10 +191,12 @@ _EXPONENT = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+")
 def _wrong_kind(place: Place, path: KeyPath, kind: str, given: object) -> Fault:
     expected = _KINDS[kind]
     if kind == "string_type" and isinstance(given, bool | int | float) and place.text is not None:
-        what = f"'{dotted(path)}' expects text, and YAML reads {place.text} as {_yaml_kind(given)}"
+        what = (
+            f"'{path_text(path)}' expects text, and YAML reads {place.text} as {_yaml_kind(given)}"
+        )
         return place.fault(what, value=place.text, way_out=f'write it in quotes: "{place.text}"')
     if kind in ("float_type", "int_type") and isinstance(given, str) and _EXPONENT.fullmatch(given):
-        what = f"'{dotted(path)}' expects {expected}, and YAML reads {given} as text"
+        what = f"'{path_text(path)}' expects {expected}, and YAML reads {given} as text"
         return place.fault(what, value=given, way_out="write its digits out, without e")
     is_quoted_number = isinstance(given, str) and given.replace(".", "", 1).isdigit()
     way_out = (
@@ -209,7 +211,7 @@ def _wrong_kind(place: Place, path: KeyPath, kind: str, given: object) -> Fault:
         if place.text
         else _yaml_kind(given)
     )
-    return place.fault(f"'{dotted(path)}' expects {expected}", value=value, way_out=way_out)
+    return place.fault(f"'{path_text(path)}' expects {expected}", value=value, way_out=way_out)
 
 
 def _yaml_kind(given: object) -> str:
@@ -228,7 +230,7 @@ def _unknown_word(document: Document, path: KeyPath, words: tuple[str, ...]) -> 
     way_out = "use one of these" if match is None else f"did you mean '{match}'?"
     value = place.text if place.text is not None else "no single word"
     return place.fault(
-        f"'{dotted(path)}' is not a known word",
+        f"'{path_text(path)}' is not a known word",
         value=value,
         allowed=", ".join(words),
         way_out=way_out,

@@ -10,10 +10,10 @@ from typing import TypeVar
 from onboarding.checks import environment_faults, file_faults, override_faults
 from onboarding.dataset import Datasets
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.fault import Fault, in_order
+from onboarding.environment_view import EnvironmentView, SpecFiles, environment_view
+from onboarding.fault import Fault, sorted_faults
 from onboarding.folders import read_folder
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
-from onboarding.resolved import Files, Resolved, resolved
 from onboarding.validation import Checked
 from onboarding.values import Value
 
@@ -33,7 +33,7 @@ class Tree:
     environments: dict[str, EnvironmentSpec]
     dataset_digests: dict[str, str]
     faults: tuple[Fault, ...]
-    views: Mapping[str, Resolved] = field(default_factory=dict)
+    views: Mapping[str, EnvironmentView] = field(default_factory=dict)
 
 
 def read_tree(root: Path) -> Tree:
@@ -46,22 +46,22 @@ def read_tree(root: Path) -> Tree:
     environment_files = read_folder(root, "environments", EnvironmentSpec)
     models, endpoints = model_files.specs, endpoint_files.specs
     environments = environment_files.specs
-    files = Files(
+    files = SpecFiles(
         models=models,
         endpoints=endpoints,
         environments=environments,
         unread=frozenset(model_files.unread + endpoint_files.unread),
     )
     views = {
-        name: resolved(files, name)
-        for name, each in environments.items()
-        if _overrides_are_readable(each)
+        name: environment_view(files, name)
+        for name, file in environments.items()
+        if _overrides_are_readable(file)
     }
     datasets = Datasets(root)
     yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
     faults = [*file_faults(files, datasets, root)]
     for view in views.values():
-        faults.extend(override_faults(_overridden(files, view), datasets))
+        faults.extend(override_faults(_only_overridden(files, view), datasets))
     faults.extend(_by_environment(views))
     return Tree(
         root=root,
@@ -69,7 +69,7 @@ def read_tree(root: Path) -> Tree:
         endpoints=_valid(endpoints),
         environments=_valid(environments),
         dataset_digests=datasets.digests(),
-        faults=in_order([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
+        faults=sorted_faults([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
         views=views,
     )
 
@@ -79,16 +79,16 @@ def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
     return {"models", "endpoints"} <= environment.sections
 
 
-def _overridden(files: Files, view: Resolved) -> Resolved:
+def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:
     """An environment with only what it changes: the rest is judged with the files themselves."""
-    models = {name: each for name, each in view.models.items() if each is not files.models[name]}
+    models = {name: file for name, file in view.models.items() if file is not files.models[name]}
     endpoints = {
-        name: each for name, each in view.endpoints.items() if each is not files.endpoints[name]
+        name: file for name, file in view.endpoints.items() if file is not files.endpoints[name]
     }
     return replace(view, models=models, endpoints=endpoints)
 
 
-def _by_environment(views: Mapping[str, Resolved]) -> Iterator[Fault]:
+def _by_environment(views: Mapping[str, EnvironmentView]) -> Iterator[Fault]:
     """Each fault once, however many environments have it, and saying which ones unless it is all of
     them.
     """
@@ -113,4 +113,4 @@ def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterato
 
 
 def _valid(specs: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
-    return {name: each.spec for name, each in specs.items() if each.is_valid}
+    return {name: file.spec for name, file in specs.items() if file.is_valid}

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import ValidationError, create_model
 
 from onboarding.document import Document, KeyPath
-from onboarding.fault import Fault, in_order
+from onboarding.fault import Fault, sorted_faults
 from onboarding.nearest import nearest
 from onboarding.spec_faults import known_keys, spec_fault, written_path
 from onboarding.values import Value
@@ -42,7 +42,7 @@ class Checked(Generic[SpecT_co]):
         return not self.faults
 
 
-def checked(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
+def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validates a document.
 
     A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
@@ -72,7 +72,7 @@ def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[S
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
     return Checked(
-        document=document, spec=spec, sections=frozenset(sections), faults=in_order(faults)
+        document=document, spec=spec, sections=frozenset(sections), faults=sorted_faults(faults)
     )
 
 
@@ -99,7 +99,8 @@ def _without_echoes(errors: Sequence[Any]) -> list[Any]:
         if not (
             error["type"] == "too_short"
             and any(
-                each["loc"][: len(error["loc"])] == error["loc"] != each["loc"] for each in errors
+                other["loc"][: len(error["loc"])] == error["loc"] != other["loc"]
+                for other in errors
             )
         )
     ]
@@ -137,7 +138,7 @@ def _with_known_keys(spec_type: type[Value], document: Document, errors: list[An
         is_free = meant is not None and place not in taken and not _is_there(document.data, place)
         names[path] = meant if is_free else None
         taken.add(place)
-    return document.renamed(names)
+    return document.with_renamed_keys(names)
 
 
 def _is_there(data: Any, path: KeyPath) -> bool:

@@ -17,7 +17,7 @@ class TooDeep(ValueError):
     """A depth on which PyYAML would spend minutes, and libyaml the whole stack."""
 
 
-def composed(text: str) -> yaml.Node | None:
+def compose_yaml(text: str) -> yaml.Node | None:
     """The root node; None when the text holds no document.
 
     Raises TooDeep, and what PyYAML raises.
@@ -31,7 +31,7 @@ def composed(text: str) -> yaml.Node | None:
     return root
 
 
-def loaded(text: str) -> Any:
+def load_yaml(text: str) -> Any:
     """The plain data. Raises TooDeep, and what PyYAML raises."""
     refuse_depth(text)
     try:
@@ -66,3 +66,7 @@ def _line_depth(text: str) -> int:
     if text.count("- ") + text.count("? ") <= LARGEST_DEPTH:
         return 0
     return max(line.count("- ") + line.count("? ") for line in text.splitlines())
+
+
+loaded = load_yaml
+"""Former name."""

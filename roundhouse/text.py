@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 
 
 def quantity(number: int, noun: str) -> str:
@@ -21,4 +21,4 @@ def choices(name: str | None, known: Iterable[str]) -> str:
     if not names:
         return "there is none."
     nearest = "" if name is None else did_you_mean(name, names, "")
-    return f"allowed: {listed(names)}" + (f"; {nearest}" if nearest else ".")
+    return f"allowed: {comma_list(names)}" + (f"; {nearest}" if nearest else ".")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from template_rules import hosting
 from template_rules.dashboard_body import body_of
 from template_rules.finding import Problem
@@ -41,7 +41,7 @@ def unknown_metric(template: Template) -> Iterator[Problem]:
                 path=_at(use, "MetricName"),
                 what=f"{use.namespace} has no such metric",
                 value=use.metric,
-                allowed=None if elsewhere else listed(sorted(known)),
+                allowed=None if elsewhere else comma_list(sorted(known)),
                 way_out=way_out,
             )
 
@@ -58,7 +58,9 @@ def statistic_not_there(template: Template) -> Iterator[Problem]:
             value=use.statistic,
         )
         if not _is_statistic(use.statistic):
-            allowed = f"{listed(NAMED_STATISTICS)}, p0 to p100, tm99, TM(10%:90%) and their kind"
+            allowed = (
+                f"{comma_list(NAMED_STATISTICS)}, p0 to p100, tm99, TM(10%:90%) and their kind"
+            )
             yield problem(what="there is no such statistic", allowed=allowed, way_out="name one")
             continue
         facts = None if use.metric is None else metric_facts(use.namespace, use.metric)
@@ -67,7 +69,7 @@ def statistic_not_there(template: Template) -> Iterator[Problem]:
         if use.statistic not in NAMED_STATISTICS and not facts.percentiles:
             yield problem(
                 what=f"{use.metric} has no percentiles, so that this never has a value",
-                allowed=listed(facts.statistics or NAMED_STATISTICS),
+                allowed=comma_list(facts.statistics or NAMED_STATISTICS),
                 way_out="take one of these",
             )
         elif (
@@ -76,7 +78,7 @@ def statistic_not_there(template: Template) -> Iterator[Problem]:
             and use.statistic not in facts.statistics
         ):
             allowed, what = (
-                listed(facts.statistics),
+                comma_list(facts.statistics),
                 f"{use.metric} means something only as {' or '.join(facts.statistics)}",
             )
             yield problem(what=what, allowed=allowed, way_out="take that")
@@ -218,7 +220,7 @@ def _unknown_namespace(use: MetricUse) -> Iterator[Problem]:
             path=_at(use, "Namespace"),
             what="SageMaker publishes nothing in this namespace",
             value=use.namespace,
-            allowed=listed(METRICS),
+            allowed=comma_list(METRICS),
             way_out=did_you_mean(use.namespace, known, "name one of these"),
         )
 

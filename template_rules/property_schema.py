@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from onboarding.nearest import listed, nearest
+from onboarding.nearest import comma_list, nearest
 from template_rules.values import boolean, is_known, number, shown, surely_has
 
 Schema = Mapping[str, Any]
@@ -127,7 +127,7 @@ def _other_property(
         keyword="unknown",
         path=_below(path, name),
         what=f"{name} is no property here",
-        allowed=listed(sorted(known)),
+        allowed=comma_list(sorted(known)),
         way_out=way_out,
     )
 
@@ -166,7 +166,7 @@ def _together(schema: Schema, value: dict[str, Any], path: str) -> Iterator[Viol
             keyword="together",
             path=path,
             what="nothing of what is needed is there",
-            allowed=listed(some),
+            allowed=comma_list(some),
             way_out="write one",
         )
 
@@ -184,7 +184,7 @@ def _one_of(either: Any, value: dict[str, Any], path: str) -> Iterator[Violation
             keyword="together",
             path=path,
             what=what,
-            allowed=f"exactly one of {listed(either)}",
+            allowed=f"exactly one of {comma_list(either)}",
             way_out="write one",
         )
 
@@ -231,7 +231,7 @@ def _scalar(schema: Schema, value: Any, path: str) -> Iterator[Violation]:
     ):
         match = nearest(text, [str(each) for each in allowed])
         way_out = "write one of these" if match is None else f"did you mean {match}?"
-        words = listed([str(each) for each in allowed])
+        words = comma_list([str(each) for each in allowed])
         yield Violation(
             keyword="enum",
             path=path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from template_rules.catalogue import attributes
 from template_rules.finding import Problem
 from template_rules.references import Reference, found_in_maps
@@ -71,7 +71,7 @@ def bad_get_att(template: Template) -> Iterator[Problem]:
                 path=reference.path,
                 what=f"{reference.written} asks {reference.target}, an {resource.type}, for an attribute that it has not",
                 value=reference.attribute,
-                allowed=listed(known),
+                allowed=comma_list(known),
                 way_out=did_you_mean(reference.attribute, known, "ask for one of these"),
             )
 
@@ -145,7 +145,7 @@ def key_not_in_mapping(template: Template) -> Iterator[Problem]:
                     path=path,
                     what=what,
                     value=wanted,
-                    allowed=listed(known),
+                    allowed=comma_list(known),
                     way_out=way_out,
                 )
 
@@ -156,7 +156,7 @@ def _missing(reference: Reference, nothing: str, known: Iterable[str]) -> Proble
         resource=reference.resource,
         path=reference.path,
         what=f"{reference.written} names '{reference.target}', and {nothing} has that name",
-        allowed=listed(words) if len(words) <= 12 else None,
+        allowed=comma_list(words) if len(words) <= 12 else None,
         way_out=did_you_mean(reference.target, words, "name one that is there"),
     )
 

@@ -25,7 +25,7 @@ from engine_build.quantization.calibration import LARGEST, Range
 from engine_build.quantization.calibration_cache import CalibrationCache, read_cache
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 
 PROGRAM = "python -m engine_build.quantization.migration"
 DESCRIPTION = (
@@ -87,7 +87,7 @@ def migrate(
     if not chosen:
         raise InputRefused(
             "no layer of the network takes its input's scale from the cache, whose tensors are "
-            f"{listed(scales, 3)}; name the cache of this very network, exported with the same "
+            f"{comma_list(scales, 3)}; name the cache of this very network, exported with the same "
             "tensor names."
         )
     # Times 127 in float64, so that the writer's division gives the cache's own float32 back.
@@ -184,7 +184,7 @@ def _list(title: str, names: Sequence[str]) -> tuple[str, ...]:
 def _refuse_unknown(exclude: Sequence[str], nodes: Sequence[str]) -> None:
     for name in exclude:
         if name not in nodes:
-            way_out = did_you_mean(name, nodes, "allowed: " + listed(nodes))
+            way_out = did_you_mean(name, nodes, "allowed: " + comma_list(nodes))
             raise InputRefused(f"--exclude {name} is no layer of the network; {way_out}")
 
 

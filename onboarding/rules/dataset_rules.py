@@ -38,16 +38,18 @@ def search_dataset_is_usable(case: ModelCase) -> Iterator[Fault]:
 @rule("engine")
 def samples_are_there(case: ModelCase) -> Iterator[Fault]:
     """As many samples as asked for."""
-    for path, wish in (
+    for path, option in (
         (_CALIBRATION, case.spec.engine.calibration),
         (_SEARCH, case.spec.engine.sensitivity_search),
     ):
-        dataset = Dataset(problem="not asked for") if wish is None else case.datasets[wish.dataset]
-        if wish is not None and dataset.problem is None and dataset.count < wish.samples:
+        dataset = (
+            Dataset(problem="not asked for") if option is None else case.datasets[option.dataset]
+        )
+        if option is not None and dataset.problem is None and dataset.count < option.samples:
             wanted: KeyPath = (*path[:-1], "samples")
             yield case.document.at_change(wanted, path).fault(
-                f"'{'.'.join(map(str, wanted))}' is more than the samples of {wish.dataset}",
-                value=wish.samples,
+                f"'{'.'.join(map(str, wanted))}' is more than the samples of {option.dataset}",
+                value=option.samples,
                 allowed=f"at most {dataset.count}",
                 way_out="add samples, or ask for fewer",
             )
@@ -59,11 +61,11 @@ def judge_never_taught(case: ModelCase) -> Iterator[Fault]:
     calibration, search = case.spec.engine.calibration, case.spec.engine.sensitivity_search
     validation = case.spec.accuracy.dataset
     if calibration is not None:
-        yield from _shared(case, _VALIDATION, validation, _CALIBRATION, calibration.dataset)
+        yield from _shared_samples(case, _VALIDATION, validation, _CALIBRATION, calibration.dataset)
     if search is not None:
-        yield from _shared(case, _VALIDATION, validation, _SEARCH, search.dataset)
+        yield from _shared_samples(case, _VALIDATION, validation, _SEARCH, search.dataset)
     if calibration is not None and search is not None:
-        yield from _shared(case, _SEARCH, search.dataset, _CALIBRATION, calibration.dataset)
+        yield from _shared_samples(case, _SEARCH, search.dataset, _CALIBRATION, calibration.dataset)
 
 
 @rule("task", "engine", "accuracy")
@@ -71,22 +73,22 @@ def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
     """Texts for text tasks, arrays for tensors."""
     allowed = (ARRAYS,) if case.spec.task == "tensors" else (TEXTS, LABELLED)
     engine = case.spec.engine
-    wishes = (
+    datasets = (
         (_CALIBRATION, engine.calibration),
         (_SEARCH, engine.sensitivity_search),
         (_VALIDATION, case.spec.accuracy),
     )
-    for path, wish in wishes:
-        dataset = None if wish is None else case.datasets[wish.dataset]
+    for path, option in datasets:
+        dataset = None if option is None else case.datasets[option.dataset]
         if (
-            wish is not None
+            option is not None
             and dataset is not None
             and dataset.problem is None
             and dataset.kind not in allowed
         ):
             yield case.document.at_change(path, ("task",)).fault(
                 f"'{'.'.join(map(str, path))}' is no dataset for task {case.spec.task}",
-                value=wish.dataset,
+                value=option.dataset,
                 allowed=f"files that end in {', '.join(allowed)}",
                 way_out="name such a file, or correct the task",
             )
@@ -109,7 +111,7 @@ def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-def _shared(
+def _shared_samples(
     case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, taught: str
 ) -> Iterator[Fault]:
     place = case.document.at_change(path, taught_path)

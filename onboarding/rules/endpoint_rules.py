@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onboarding.aws_limits import INSTANCE_POOL_COUNT, REAL_TIME_SECONDS
 from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
 from onboarding.pools import pool_priorities
 from onboarding.rules.rule import EndpointCase, rule
@@ -127,7 +127,7 @@ def unknown_instance_type(place: Place, name: str) -> Fault:
     return place.fault(
         "unknown instance type",
         value=name,
-        allowed=listed(family if family else known),
+        allowed=comma_list(family if family else known),
         way_out=did_you_mean(
             name,
             known,

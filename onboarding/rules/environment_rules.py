@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.rules.rule import EnvironmentCase, rule
 
@@ -21,7 +21,7 @@ def platform_is_known(case: EnvironmentCase) -> Iterator[Fault]:
         yield case.document.at("platform").fault(
             "unknown platform",
             value=name,
-            allowed=listed(known),
+            allowed=comma_list(known),
             way_out=did_you_mean(name, known, "choose one of these"),
         )
 
@@ -34,7 +34,7 @@ def host_image_is_known(case: EnvironmentCase) -> Iterator[Fault]:
         yield case.document.at("inference_ami_version").fault(
             "unknown host image",
             value=name,
-            allowed=listed(known),
+            allowed=comma_list(known),
             way_out=did_you_mean(name, known, "choose one of these"),
         )
 

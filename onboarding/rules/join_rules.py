@@ -8,7 +8,7 @@ from onboarding.deployment import VARIANT
 from onboarding.document import Document
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ServingSpec
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
 from onboarding.rules.rule import JoinCase, rule
@@ -33,7 +33,7 @@ def joined_model_is_there(case: JoinCase) -> Iterator[Fault]:
         yield place.fault(
             "'endpoint.joins' names no model",
             value=wanted,
-            allowed=listed(known),
+            allowed=comma_list(known),
             way_out=did_you_mean(
                 wanted,
                 known,

@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.fault import Fault
-from onboarding.model_spec import ModelSpec, SharedEndpointSpec
-from onboarding.nearest import did_you_mean, listed
-from onboarding.resolved import (
-    Files,
-    Resolved,
+from onboarding.environment_view import (
+    EnvironmentView,
+    SpecFiles,
     is_part_of_a_shared_endpoint,
     own_endpoint,
     shared_endpoint_name,
 )
+from onboarding.fault import Fault
+from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.join_rules import cache_fault, cache_has_no_server
 from onboarding.validation import Checked
 from onboarding.values import Value
@@ -34,11 +34,11 @@ def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
     lower.
     """
     first_files: dict[str, str] = {}
-    for stem, each in sorted(specs.items(), key=lambda item: (_name(item[1]) != item[0], item[0])):
-        name = _name(each)
+    for stem, file in sorted(specs.items(), key=lambda item: (_name(item[1]) != item[0], item[0])):
+        name = _name(file)
         if name is None:
             continue
-        place = each.document.at("name")
+        place = file.document.at("name")
         if name.lower() in first_files:
             other = first_files[name.lower()]
             yield place.fault(
@@ -53,15 +53,15 @@ def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
                 allowed=stem,
                 way_out=f"write `name: {stem}`, or rename the file",
             )
-        first_files.setdefault(name.lower(), each.document.file)
+        first_files.setdefault(name.lower(), file.document.file)
 
 
 def sagemaker_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
     """Letters, digits and single hyphens, whatever the environment."""
-    for each in specs.values():
-        name = _name(each)
+    for file in specs.values():
+        name = _name(file)
         if name is not None and not _NAME.fullmatch(name):
-            yield each.document.at("name").fault(
+            yield file.document.at("name").fault(
                 "'name' is no SageMaker name",
                 value=name,
                 allowed="letters, digits, hyphens between them",
@@ -72,10 +72,10 @@ def sagemaker_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
 def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Iterator[Fault]:
     """`<environment>-<name>` is at most 63 characters."""
     longest = NAME_LENGTH - len(environment) - 1
-    for each in specs.values():
-        name = _name(each)
+    for file in specs.values():
+        name = _name(file)
         if name is not None and len(name) > longest:
-            yield each.document.at("name").fault(
+            yield file.document.at("name").fault(
                 f"'name' is {len(name)} characters long",
                 value=name,
                 allowed=f"at most {longest}, since SageMaker's {NAME_LENGTH} include the prefix '{environment}-'",
@@ -84,7 +84,7 @@ def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Itera
 
 
 def overrides_are_of_something(
-    files: Files, environment: Checked[EnvironmentSpec]
+    files: SpecFiles, environment: Checked[EnvironmentSpec]
 ) -> Iterator[Fault]:
     """An override names a file that is there, and never renames it."""
     known: dict[str, tuple[str, ...]] = {
@@ -102,7 +102,7 @@ def overrides_are_of_something(
                 yield environment.document.at(section, name).fault(
                     f"overrides '{name}', which is not in {section}/",
                     value=name,
-                    allowed=listed(names),
+                    allowed=comma_list(names),
                     way_out=did_you_mean(name, names, "remove the override, or add the file"),
                 )
             elif "name" in override:
@@ -114,39 +114,42 @@ def overrides_are_of_something(
 
 
 def _override_of_a_shared_endpoint(
-    files: Files, environment: Checked[EnvironmentSpec], name: str, override: Mapping[str, object]
+    files: SpecFiles,
+    environment: Checked[EnvironmentSpec],
+    name: str,
+    override: Mapping[str, object],
 ) -> Iterator[Fault]:
     written = files.models[name].document.data
     if is_part_of_a_shared_endpoint(written, override):
         shared = written["endpoint"]
         yield environment.document.at("models", name, "endpoint").fault(
             f"overrides keys of 'endpoint' of {name}, whose endpoint is the shared '{shared}'",
-            value=listed(override["endpoint"]),  # type: ignore[arg-type]
+            value=comma_list(override["endpoint"]),  # type: ignore[arg-type]
             allowed=f"keys of `endpoints: {{{shared}: …}}`, or a whole endpoint with instance_type",
             way_out=f"move them to `endpoints: {{{shared}: …}}` of this file, where they hold for every "
             "model of that endpoint",
         )
 
 
-def shared_endpoints_are_there(resolved: Resolved) -> Iterator[Fault]:
+def shared_endpoints_are_there(view: EnvironmentView) -> Iterator[Fault]:
     """A model joins an endpoint that has a file, on that endpoint's server."""
-    for model in resolved.models.values():
+    for model in view.models.values():
         name = shared_endpoint_name(model)
-        if name is None or f"endpoints/{name}" in resolved.unread:
+        if name is None or f"endpoints/{name}" in view.unread:
             continue
-        if name not in resolved.endpoints:
+        if name not in view.endpoints:
             yield model.document.at("endpoint").fault(
                 "unknown shared endpoint",
                 value=name,
-                allowed=listed(resolved.endpoints),
+                allowed=comma_list(view.endpoints),
                 way_out=did_you_mean(
                     name,
-                    resolved.endpoints,
+                    view.endpoints,
                     f"add endpoints/{name}.yaml, or describe an endpoint of the model's own",
                 ),
             )
         else:
-            yield from _server_conflict(model, resolved.endpoints[name], name)
+            yield from _server_conflict(model, view.endpoints[name], name)
 
 
 def _server_conflict(
@@ -166,11 +169,11 @@ def _server_conflict(
         yield cache_fault(model.document, f"the server of the shared endpoint {name}")
 
 
-def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
+def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
     """A model's own endpoint is called like the model, so no shared endpoint may be."""
-    shared = {name.lower(): name for name in resolved.endpoints}
-    for name, model in resolved.models.items():
-        if name.lower() in shared and name in resolved.own_endpoints:
+    shared = {name.lower(): name for name in view.endpoints}
+    for name, model in view.models.items():
+        if name.lower() in shared and name in view.own_endpoints:
             yield model.document.at("name").fault(
                 f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as the model's own endpoint",
                 value=name,
@@ -178,15 +181,15 @@ def endpoints_do_not_collide(resolved: Resolved) -> Iterator[Fault]:
             )
 
 
-def environments_do_not_meet(files: Files) -> Iterator[Fault]:
+def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
     """`<environment>-<name>` means one endpoint of an account and region, wherever the hyphens of
     both parts are.
     """
     own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
     names = {name.lower(): name for name in (*files.endpoints, *own)}
-    for each, other in permutations(files.environments.values(), 2):
-        longer, shorter = each.spec, other.spec
-        if not {"name", "account", "region"} <= each.sections & other.sections or _place(
+    for file, other in permutations(files.environments.values(), 2):
+        longer, shorter = file.spec, other.spec
+        if not {"name", "account", "region"} <= file.sections & other.sections or _place(
             longer
         ) != _place(shorter):
             continue
@@ -198,14 +201,14 @@ def environments_do_not_meet(files: Files) -> Iterator[Fault]:
         )
         for name in met[:1]:
             other_name = names[f"{between}-{name}".lower()]
-            yield each.document.at("name").fault(
+            yield file.document.at("name").fault(
                 f"its endpoint of {name} is called like environment {shorter.name}'s of {other_name}",
                 value=f"{longer.name}-{name}",
                 way_out="rename the environment, or give it an account or a region of its own",
             )
 
 
-def lock_folders_are_distinct(files: Files) -> Iterator[Fault]:
+def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
     """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
     first: dict[str, str] = {}
     for environment in files.environments.values():
@@ -227,5 +230,5 @@ def _place(environment: EnvironmentSpec) -> tuple[str, str]:
     return environment.account, environment.region
 
 
-def _name(each: Checked[SpecT]) -> str | None:
-    return getattr(each.spec, "name", None) if "name" in each.sections else None
+def _name(file: Checked[SpecT]) -> str | None:
+    return getattr(file.spec, "name", None) if "name" in file.sections else None

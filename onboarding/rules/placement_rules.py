@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import (
     build_route,
     host_images,
@@ -28,7 +28,7 @@ def gpu_has_tensorrt(case: PlacementCase) -> Iterator[Fault]:
         yield case.document.at(*case.instance_path).fault(
             f"{case.instance.name} has a GPU, and platform {case.platform.name} has no TensorRT",
             value=case.instance.name,
-            allowed=f"a CPU instance type, or a platform of {listed(with_tensorrt)}",
+            allowed=f"a CPU instance type, or a platform of {comma_list(with_tensorrt)}",
             way_out="change the instance type for this environment, or the environment's platform",
         )
 
@@ -39,7 +39,7 @@ def host_image_is_named(case: PlacementCase) -> Iterator[Fault]:
     if case.instance.is_gpu and case.platform.tensorrt is not None and _host_image(case) is None:
         yield case.environment_document.at("platform").fault(
             f"platform {case.platform.name} leaves the host image open",
-            allowed=listed(host_images()),
+            allowed=comma_list(host_images()),
             way_out="add `inference_ami_version:` to the environment",
         )
 
@@ -54,7 +54,7 @@ def driver_is_new_enough(case: PlacementCase) -> Iterator[Fault]:
         yield case.environment_document.at_change(("inference_ami_version",), ("platform",)).fault(
             f"platform {case.platform.name} needs NVIDIA driver {least}, and host image {image.name} has {image.driver}",
             value=image.name,
-            allowed=listed(enough),
+            allowed=comma_list(enough),
             way_out="name a newer host image, or leave it to the platform",
         )
 
@@ -70,7 +70,7 @@ def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
         yield case.environment_document.at("region").fault(
             f"AWS's Triton image, which platform {case.platform.name} is built on, has no known registry in this region",
             value=region,
-            allowed=listed(known, 40),
+            allowed=comma_list(known, 40),
             way_out=did_you_mean(
                 region,
                 known,
@@ -98,7 +98,7 @@ def gpu_multi_model_is_documented(case: PlacementCase) -> Iterator[Fault]:
         yield case.document.at(*case.instance_path).fault(
             "AWS does not document multi-model endpoints for this GPU instance type",
             value=case.instance.name,
-            allowed=listed(
+            allowed=comma_list(
                 (row.name for row in instance_types().values() if row.multi_model_gpu), 20
             ),
             way_out="choose one of these, or give each model an endpoint of its own",
@@ -115,7 +115,7 @@ def region_has_the_instance_type(case: PlacementCase) -> Iterator[Fault]:
         yield case.document.at(*case.instance_path).fault(
             f"SageMaker does not host {instance.name} in region {region}",
             value=instance.name,
-            allowed=f"{listed(there, 6)}; or a region of {listed(instance.regions or (), 20)}",
+            allowed=f"{comma_list(there, 6)}; or a region of {comma_list(instance.regions or (), 20)}",
             way_out="choose one of these for this environment, or add the region with its source to "
             "onboarding/data/instance_regions.yaml",
         )

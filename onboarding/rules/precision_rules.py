@@ -177,9 +177,9 @@ def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
     what is insisted on.
     """
     insisted = case.spec.engine.compute_capability
-    served = {each.compute_capability: each for each in case.instances}
+    served = {instance.compute_capability: instance for instance in case.instances}
     if insisted is not None and insisted not in served:
-        hardware = " and ".join(_instance_hardware(each) for each in served.values())
+        hardware = " and ".join(_instance_hardware(instance) for instance in served.values())
         yield case.document.at_change(
             ("engine", "compute_capability"), ("endpoint", "instance_type")
         ).fault(
@@ -196,12 +196,12 @@ def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fa
     compute capability.
     """
     models: dict[str, dict[str, InstanceType]] = {}
-    for each in case.instances:
-        if each.gpu is not None:
-            models.setdefault(each.compute_capability, {}).setdefault(each.gpu, each)
+    for instance in case.instances:
+        if instance.gpu is not None:
+            models.setdefault(instance.compute_capability, {}).setdefault(instance.gpu, instance)
     for capability, gpus in models.items():
         if len(gpus) > 1 and case.spec.engine.hardware_compatibility == "none":
-            named = " and ".join(f"{each.name} ({gpu})" for gpu, each in gpus.items())
+            named = " and ".join(f"{instance.name} ({gpu})" for gpu, instance in gpus.items())
             yield case.document.at_change(
                 ("endpoint", "instance_pools"), ("engine", "hardware_compatibility")
             ).fault(

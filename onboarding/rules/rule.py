@@ -68,7 +68,7 @@ class JoinCase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
+class JoiningModel:
     """One model that joins an endpoint; the document is its whole file."""
 
     name: str
@@ -85,17 +85,17 @@ class VariantsCase:
     name: str
     spec: EndpointSpec
     document: Document
-    joined: tuple[Joined, ...]
+    joined: tuple[JoiningModel, ...]
 
     @property
-    def sharing(self) -> tuple[Joined, ...]:
+    def sharing(self) -> tuple[JoiningModel, ...]:
         """Those that take a share of the traffic."""
-        return tuple(each for each in self.joined if each.spec.role == "variant")
+        return tuple(model for model in self.joined if model.spec.role == "variant")
 
     @property
-    def shadows(self) -> tuple[Joined, ...]:
+    def shadows(self) -> tuple[JoiningModel, ...]:
         """Those that get a copy of the traffic."""
-        return tuple(each for each in self.joined if each.spec.role == "shadow")
+        return tuple(model for model in self.joined if model.spec.role == "shadow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +157,10 @@ def rule(*needs: str) -> Callable[[Callable[[CaseT], Iterator[Fault]]], Rule[Cas
     return decorated
 
 
-def applied(rules: Iterable[Rule[CaseT]], case: CaseT, sections: frozenset[str]) -> Iterator[Fault]:
+def apply_rules(
+    rules: Iterable[Rule[CaseT]], case: CaseT, sections: frozenset[str]
+) -> Iterator[Fault]:
     """The faults that every rule finds whose sections are all valid."""
-    for each in rules:
-        if each.needs <= sections:
-            yield from each.faults(case)
+    for checked_rule in rules:
+        if checked_rule.needs <= sections:
+            yield from checked_rule.faults(case)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from onboarding.fault import Fault
 from onboarding.rules.rule import ScalingCase, rule
-from onboarding.schedule import EXAMPLES, schedule_fault, time_zone_meant, time_zones
+from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
 
 _RAISE = "raise it to 1"
 _ASYNCHRONOUS = "add `asynchronous: {}`, whose queue holds the requests meanwhile, or raise it to 1"
@@ -104,7 +104,7 @@ def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
 
 
 def _time_zone_way_out(given: str) -> str:
-    meant = time_zone_meant(given)
+    meant = nearest_time_zone(given)
     return (
         "choose one of the IANA data base, or leave it out for UTC"
         if meant is None

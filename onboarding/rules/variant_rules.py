@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from onboarding.aws_limits import LEAST_WEIGHT, VARIANT_COUNT
 from onboarding.document import Place
 from onboarding.fault import Fault
-from onboarding.nearest import listed
-from onboarding.rules.rule import Joined, VariantsCase, rule
+from onboarding.nearest import comma_list
+from onboarding.rules.rule import JoiningModel, VariantsCase, rule
 
 
 @rule()
 def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker's limit of an endpoint config."""
-    for each in case.sharing[VARIANT_COUNT - 1 :]:
-        yield each.document.at("endpoint", "joins").fault(
+    for model in case.sharing[VARIANT_COUNT - 1 :]:
+        yield model.document.at("endpoint", "joins").fault(
             f"'endpoint.joins' makes more than {VARIANT_COUNT} variants behind endpoint {case.name}",
             value=case.name,
             allowed=f"{VARIANT_COUNT - 1} models that join, since the endpoint's own counts",
@@ -26,15 +26,15 @@ def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
 @rule()
 def shadow_is_alone(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker takes one shadow, beside one production variant."""
-    for each in case.shadows[1:]:
-        yield _role(each).fault(
+    for model in case.shadows[1:]:
+        yield _role(model).fault(
             f"a second shadow of endpoint {case.name}, beside {case.shadows[0].name}",
             value="role: shadow",
             allowed="one shadow",
             way_out="take one of the two out",
         )
     if case.shadows and case.sharing:
-        beside = listed(each.name for each in case.sharing)
+        beside = comma_list(model.name for model in case.sharing)
         yield _role(case.shadows[0]).fault(
             f"a shadow of endpoint {case.name}, where {beside} takes a share of the traffic",
             value="role: shadow",
@@ -48,7 +48,7 @@ def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker's rolling deployments exclude endpoints of several variants."""
     if case.spec.rollout == "rolling" and case.joined:
         yield case.document.at("rollout").fault(
-            f"'endpoint.rollout' rolling takes one variant, and {listed(each.name for each in case.joined)} joins",
+            f"'endpoint.rollout' rolling takes one variant, and {comma_list(model.name for model in case.joined)} joins",
             value="rolling",
             allowed="canary, linear, all-at-once",
             way_out="choose one of these, or give the other models endpoints of their own",
@@ -58,11 +58,11 @@ def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
 @rule("weight")
 def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
     """Without any weight nobody answers."""
-    if case.spec.weight == 0 and all(each.spec.weight == 0 for each in case.sharing):
+    if case.spec.weight == 0 and all(model.spec.weight == 0 for model in case.sharing):
         variants = (
             "variant"
             if not case.sharing
-            else f"variants, {listed(each.name for each in case.sharing)} included,"
+            else f"variants, {comma_list(model.name for model in case.sharing)} included,"
         )
         yield case.document.at("weight").fault(
             f"every weight of endpoint {case.name}'s {variants} is 0, so nothing answers",
@@ -75,7 +75,9 @@ def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
 def weights_are_not_next_to_nothing(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker takes 32 bits of a weight: 1.0e-50 is 0 there."""
     places = [(case.spec.weight, case.document.at("weight"))]
-    places += [(each.spec.weight, each.document.at("endpoint", "weight")) for each in case.joined]
+    places += [
+        (model.spec.weight, model.document.at("endpoint", "weight")) for model in case.joined
+    ]
     for weight, place in places:
         if 0 < weight < LEAST_WEIGHT:
             yield place.fault(
@@ -89,11 +91,11 @@ def weights_are_not_next_to_nothing(case: VariantsCase) -> Iterator[Fault]:
 @rule("weight")
 def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
     """A shadow gets its weight's share of the endpoint's own weight, at most all of it."""
-    for each in case.shadows:
-        if each.spec.weight > case.spec.weight > 0:
-            yield each.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
+    for model in case.shadows:
+        if model.spec.weight > case.spec.weight > 0:
+            yield model.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
                 f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of the traffic",
-                value=f"{each.spec.weight:g}",
+                value=f"{model.spec.weight:g}",
                 allowed=f"at most {case.spec.weight:g}",
                 way_out="lower it: its share of the other weight is the share of requests that is copied",
             )
@@ -105,8 +107,8 @@ def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
     traffic.
     """
     if case.spec.asynchronous is not None:
-        for each in case.joined:
-            yield each.document.at("endpoint", "joins").fault(
+        for model in case.joined:
+            yield model.document.at("endpoint", "joins").fault(
                 f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so has one variant",
                 value=case.name,
                 allowed="a model whose endpoint answers at once",
@@ -114,8 +116,8 @@ def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
             )
 
 
-def _role(each: Joined) -> Place:
-    return each.document.at("endpoint", "role")
+def _role(model: JoiningModel) -> Place:
+    return model.document.at("endpoint", "role")
 
 
 RULES = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.environment_view import EnvironmentView, shared_endpoint_name
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec
 from onboarding.names import ONNX_PREFIX, artifact_bucket
-from onboarding.resolved import Resolved, shared_endpoint_name
 from onboarding.validation import Checked
 
 
-def onnx_sources_are_readable(view: Resolved) -> Iterator[Fault]:
+def onnx_sources_are_readable(view: EnvironmentView) -> Iterator[Fault]:
     """The roles of the builds read one prefix of the environment's own bucket, and no other bucket."""
     if not {"name", "account", "region"} <= view.environment.sections:
         return
@@ -28,7 +28,7 @@ def onnx_sources_are_readable(view: Resolved) -> Iterator[Fault]:
             )
 
 
-def queue_delays_are_within_the_slo(view: Resolved) -> Iterator[Fault]:
+def queue_delays_are_within_the_slo(view: EnvironmentView) -> Iterator[Fault]:
     """A request that waits for a fuller batch beyond the SLO has missed it before it runs."""
     for name, model in view.models.items():
         endpoint = _serving_endpoint(view, name)
@@ -46,7 +46,7 @@ def queue_delays_are_within_the_slo(view: Resolved) -> Iterator[Fault]:
             )
 
 
-def _serving_endpoint(view: Resolved, name: str) -> Checked[EndpointSpec] | None:
+def _serving_endpoint(view: EnvironmentView, name: str) -> Checked[EndpointSpec] | None:
     if name in view.own_endpoints:
         return view.own_endpoints[name]
     if name in view.joins:

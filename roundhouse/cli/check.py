@@ -23,7 +23,7 @@ def check(root: Root = None, form: Form = Format.text) -> None:
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
-    from onboarding.planning.judging import judged
+    from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
     from roundhouse.paths import current_folder, current_paths
     from roundhouse.report import open_report, print_json
@@ -31,7 +31,7 @@ def check(root: Root = None, form: Form = Format.text) -> None:
 
     folder = current_paths(root).tree
     tree = read_tree(folder)
-    planning, report = judged(tree), open_report(form)
+    planning, report = memory_findings(tree), open_report(form)
     elsewhere = (
         "" if root is not None or current_folder().is_relative_to(folder) else f" in {folder}"
     )

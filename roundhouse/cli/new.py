@@ -133,10 +133,10 @@ def _as_yaml(text: str) -> str:
     """A value as YAML reads it back: plain where that will do, else in quotes."""
     from yaml import YAMLError
 
-    from onboarding.yaml_text import loaded
+    from onboarding.yaml_text import load_yaml
 
     try:
-        plain = loaded(f"{text}  # a comment") == text
+        plain = load_yaml(f"{text}  # a comment") == text
     except (YAMLError, ValueError):
         plain = False
     return text if plain else json.dumps(text, ensure_ascii=False)
@@ -159,12 +159,12 @@ def _require_datasets(tree: Path) -> None:
 
 
 def _require_sound(name: str, task: str, package: str) -> None:
-    from onboarding.yaml_text import loaded
+    from onboarding.yaml_text import load_yaml
 
     if NAME.fullmatch(name) is None:
         allowed = "small letters, digits and '-' between them, a letter first, at most 41"
         raise RoundhouseError(f"{name!r}: is no model name; allowed: {allowed}.")
-    if loaded(name) != name:
+    if load_yaml(name) != name:
         raise RoundhouseError(
             f"{name!r}: YAML reads this word as something else; choose another name."
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from onboarding.yaml_text import loaded
+from onboarding.yaml_text import load_yaml
 from roundhouse.aws.clients import Client, calling
 from roundhouse.session import Session
 
@@ -76,6 +76,6 @@ def _template(client: Client, name: str) -> Template:
     with calling(f"Reading the template of stack {name}"):
         body = client.get_template(StackName=name)["TemplateBody"]
     if isinstance(body, str):
-        template: Template = json.loads(body) if body.lstrip().startswith("{") else loaded(body)
+        template: Template = json.loads(body) if body.lstrip().startswith("{") else load_yaml(body)
         return template
     return dict(body)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onboarding.deployment import Deployment, Variant
+from onboarding.memory import PoolMemory, pool_memories
+from onboarding.memory_findings import memory_faults, placement_change, pool_notes
 from onboarding.model_spec import ScheduledFloorSpec
 from onboarding.names import endpoint_name
-from onboarding.planning.memory_plan import MemoryPlan, memory_plans
-from onboarding.planning.sentences import packing_change, plan_notes, planning_faults
 from stacks.capacity.variant import Capacity, capacity_warnings, variant_capacity
 from stacks.dashboards.prices import instance_prices
 from stacks.scaling.targets import TargetValue, backlog_target, gpu_target, invocations_target
@@ -87,8 +87,8 @@ def endpoint_state(deployment: Deployment) -> EndpointState:
         endpoint=endpoint_name(deployment.environment, deployment.name),
         latency_slo_ms=deployment.endpoint.latency_slo_ms,
         variants=tuple(_variant(deployment, each) for each in deployment.variants),
-        memory=tuple(_memory(plan) for plan in memory_plans(deployment)),
-        faults=planning_faults(deployment),
+        memory=tuple(_memory(plan) for plan in pool_memories(deployment)),
+        faults=memory_faults(deployment),
     )
 
 
@@ -129,18 +129,18 @@ def _cost(variant: Variant) -> Cost:
     )
 
 
-def _memory(plan: MemoryPlan) -> MemoryState:
+def _memory(plan: PoolMemory) -> MemoryState:
     is_known = plan.memory is not None
     return MemoryState(
         instance_type=plan.instance_type,
         kind=None if plan.memory is None else plan.memory.kind,
-        room_mib=round(plan.room_mib, 1) if is_known else None,
-        taken_mib=plan.taken_mib,
+        room_mib=round(plan.capacity_mib, 1) if is_known else None,
+        taken_mib=plan.total_mib,
         models={each.name: each.mib for each in plan.models},
         fits=plan.fits,
         evicted=plan.evicted if is_known else 0,
         round_seconds=plan.round_seconds if is_known else 0.0,
         not_built=plan.not_built,
-        notes=tuple(plan_notes(plan)),
-        change=packing_change(plan) if is_known and not plan.fits else None,
+        notes=tuple(pool_notes(plan)),
+        change=placement_change(plan) if is_known and not plan.fits else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.text import quantity
 from template_rules.catalogue import hosting_region_names
@@ -108,7 +108,7 @@ def _refuse_unknown(region: str | None) -> None:
     if region is not None and region not in known:
         way_out = did_you_mean(region, known, "name one of these, or leave it out")
         raise RoundhouseError(
-            f"--region {region}: SageMaker hosts nothing there; known: {listed(known)}; {way_out}."
+            f"--region {region}: SageMaker hosts nothing there; known: {comma_list(known)}; {way_out}."
         )
 
 

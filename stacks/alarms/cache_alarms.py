@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.planning.memory_plan import memory_plans
-from onboarding.planning.packing import whichever
+from onboarding.memory import fewest_resident, pool_memories
 from stacks.alarms.alarm import (
     INVOCATIONS,
     MICROSECONDS_A_SECOND,
@@ -44,9 +43,10 @@ def expected_hits(deployment: Deployment) -> float:
     """The least share of requests, spread evenly over the models, whose model is in memory, as the
     locks measured it.
     """
-    plans = [plan for plan in memory_plans(deployment) if plan.models and plan.memory is not None]
+    plans = [plan for plan in pool_memories(deployment) if plan.models and plan.memory is not None]
     return min(
-        [whichever(plan.models, plan.room_mib) / len(plan.models) for plan in plans], default=1.0
+        [fewest_resident(plan.models, plan.capacity_mib) / len(plan.models) for plan in plans],
+        default=1.0,
     )
 
 
@@ -80,7 +80,7 @@ def _hits(deployment: Deployment, variant: Variant) -> Alarm:
             threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
         ),
         told=f"fewer than {percent(expected / 2)} of the requests find their model in memory: half of the {percent(expected)} of "
-        "the models that fit, whichever they are, by what the locks measured",
+        "the models that fit, fewest_resident they are, by what the locks measured",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.planning.memory_plan import memory_plans
+from onboarding.memory import pool_memories
 from stacks.alarms.alarm import HOST, UNDER, Alarm, Computed, Condition, Metric
 from stacks.capacity.engine import gpus_used
 from stacks.scaling.properties import dimensions
@@ -31,7 +31,7 @@ def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
 
 def fills_its_memory(deployment: Deployment) -> bool:
     """Whether models push each other out of memory, so that it is full whenever all is well."""
-    return any(not plan.fits for plan in memory_plans(deployment) if plan.memory is not None)
+    return any(not plan.fits for plan in pool_memories(deployment) if plan.memory is not None)
 
 
 def used_gpus(deployment: Deployment, variant: Variant) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from onboarding.planning.sentences import planning_faults
+from onboarding.memory_findings import memory_faults
 from stacks.access.exact_role import exact_role
 from stacks.alarms.properties import alarms, rollback_alarm_ids
 from stacks.content_name import content_name
@@ -45,7 +45,7 @@ def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> 
 
 def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
     """Why an endpoint cannot be deployed, one sentence each; empty when it can."""
-    return (*engine_faults(deployment), *signature_faults(deployment), *planning_faults(deployment))
+    return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
 def refusal_template(deployment: Deployment, faults: Sequence[str]) -> Template:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.planning.sentences import planning_notes
+from onboarding.memory_findings import memory_notes
 from stacks.capacity.variant import capacity_warnings
 from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
 from stacks.scaling.variants import fewest, scaled_variants
@@ -23,7 +23,7 @@ def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
     unmeasured = [
         warning for variant in variants for warning in capacity_warnings(deployment, variant)
     ]
-    return (*unmeasured, *_raised_for_good(deployment), *planning_notes(deployment))
+    return (*unmeasured, *_raised_for_good(deployment), *memory_notes(deployment))
 
 
 def _raised_for_good(deployment: Deployment) -> Iterator[str]:

@@ -9,8 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from onboarding.planning.memory_plan import memory_plans
-from onboarding.planning.sentences import packing_change, planning_notes
+from onboarding.memory import pool_memories
+from onboarding.memory_findings import memory_notes, placement_change
 from stacks.scaling.properties import scaling_resources
 from tests.synth.deployments import ROOT, one, with_locks
 from tests.synth.scaled import with_served
@@ -40,7 +40,7 @@ def examples() -> dict[str, str]:
         if "Metadata" in resource
     }
     shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
-    (plan,) = memory_plans(shared)
+    (plan,) = pool_memories(shared)
     (measured,) = served.targets
     assert measured.lock_entry is not None and measured.lock_entry.capacity is not None
     return {
@@ -54,8 +54,8 @@ def examples() -> dict[str, str]:
             indent=2,
         ),
         "served": json.dumps(derivations, indent=2),
-        "memory": "\n".join(planning_notes(shared)),
-        "change": packing_change(plan),
+        "memory": "\n".join(memory_notes(shared)),
+        "change": placement_change(plan),
     }
 
 

@@ -15,9 +15,9 @@ from onboarding.checks import MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_view import own_endpoint
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, ScalingSpec
 from onboarding.platform import instance_types, serving_platforms
-from onboarding.resolved import own_endpoint
 from onboarding.rules import (
     endpoint_rules,
     environment_rules,
@@ -35,7 +35,7 @@ from onboarding.rules.rule import (
     ModelCase,
     ScalingCase,
     VariantsCase,
-    applied,
+    apply_rules,
 )
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import FIXTURES, tree_root
@@ -92,7 +92,7 @@ def _rules_that_refuse(root: Path) -> set[str]:
         for shared in view.endpoints.values():
             subjects += list(_endpoint_subjects(shared, multi_model=True))
         for rules, case, sections in subjects:
-            refusing |= {rule.name for rule in rules if list(applied([rule], case, sections))}
+            refusing |= {rule.name for rule in rules if list(apply_rules([rule], case, sections))}
     return refusing
 
 

@@ -63,7 +63,7 @@ def test_marks_at_the_start_of_a_file_are_no_fault():
 def test_override_merges_mappings_and_replaces_the_rest():
     base = data("a: {x: 1, y: 2}\nb: [1, 2, 3]\nc: {z: 1}\nd: word\n")
     override, _ = parse_document("\n\n\na: {y: 3}\nb: [4]\nc: word\nd: {k: 1}\n", "o.yaml")
-    merged = base.overridden(override)
+    merged = base.with_overrides(override)
     assert merged.data == {"a": {"x": 1, "y": 3}, "b": [4], "c": "word", "d": {"k": 1}}
     assert (merged.at("a", "x").file, merged.at("a", "y").file, merged.at("a").file) == (
         "x.yaml",

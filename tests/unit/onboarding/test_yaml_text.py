@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from onboarding.lock import LockError, read_lock
-from onboarding.yaml_text import TooDeep, composed, loaded
+from onboarding.yaml_text import TooDeep, compose_yaml, load_yaml
 
 pytestmark = pytest.mark.unit
 
@@ -46,22 +46,24 @@ def shape(node):
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_shipped_files_have_the_nodes_and_lines_that_pyyaml_gives(name):
-    assert shape(composed(TEXTS[name])) == shape(yaml.compose(TEXTS[name], Loader=yaml.SafeLoader))
-    assert loaded(TEXTS[name]) == yaml.safe_load(TEXTS[name])
+    assert shape(compose_yaml(TEXTS[name])) == shape(
+        yaml.compose(TEXTS[name], Loader=yaml.SafeLoader)
+    )
+    assert load_yaml(TEXTS[name]) == yaml.safe_load(TEXTS[name])
 
 
 @pytest.mark.parametrize("text", ["%FOO bar\n---\na: 1\n", 'a: "\\ud800"\n'])
 def test_text_that_only_pyyaml_reads_is_read(text):
     with pytest.raises(yaml.YAMLError):
         yaml.load(text, Loader=yaml.CSafeLoader)
-    assert loaded(text) == yaml.safe_load(text)
-    assert shape(composed(text)) == shape(yaml.compose(text, Loader=yaml.SafeLoader))
+    assert load_yaml(text) == yaml.safe_load(text)
+    assert shape(compose_yaml(text)) == shape(yaml.compose(text, Loader=yaml.SafeLoader))
 
 
 def test_faults_are_told_in_pyyamls_words():
     with pytest.raises(yaml.YAMLError) as expected:
         yaml.safe_load("a: [\n")
-    for read in (composed, loaded):
+    for read in (compose_yaml, load_yaml):
         with pytest.raises(yaml.YAMLError) as told:
             read("a: [\n")
         assert str(told.value) == str(expected.value)
@@ -69,7 +71,7 @@ def test_faults_are_told_in_pyyamls_words():
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_refuses_a_depth_that_would_end_the_process(text, tmp_path):
-    for read in (composed, loaded):
+    for read in (compose_yaml, load_yaml):
         with pytest.raises(TooDeep):
             read(text)
     (tmp_path / "m.lock.yaml").write_text(text)

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import write_lock_entry
-from onboarding.planning.judging import judged
-from onboarding.planning.memory import instance_memory
-from onboarding.planning.memory_plan import memory_plans
-from onboarding.planning.packing import taken
-from onboarding.planning.sentences import packing_change, planning_faults, planning_notes
+from onboarding.memory import instance_memory, pool_memories, total_mib
+from onboarding.memory_findings import (
+    memory_faults,
+    memory_findings,
+    memory_notes,
+    placement_change,
+)
 from onboarding.platform import instance_types
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
@@ -27,7 +29,7 @@ from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.unit
 
-TREE = read_tree(Path(__file__).resolve().parents[4])
+TREE = read_tree(Path(__file__).resolve().parents[3])
 SHARED = next(each for each in deployments(TREE, "dev") if each.multi_model)
 ROOM = 24576 * 15 / 16 - 512
 """MiB that an A10G leaves to models."""
@@ -72,7 +74,7 @@ def with_models(
 
 
 def only_plan(deployment):
-    (plan,) = memory_plans(deployment)
+    (plan,) = pool_memories(deployment)
     return plan
 
 
@@ -111,16 +113,16 @@ def test_memory_of_an_unknown_instance_type_is_unknown():
 def test_models_that_fit_are_never_evicted_and_worth_no_sentence():
     deployment = with_models({"a": ROOM / 2, "b": ROOM / 2})
     plan = only_plan(deployment)
-    assert (plan.fits, plan.evicted, plan.round_seconds, len(plan.rooms)) == (True, 0, 0.0, 1)
-    assert planning_notes(deployment) == planning_faults(deployment) == ()
+    assert (plan.fits, plan.evicted, plan.round_seconds, len(plan.placement)) == (True, 0, 0.0, 1)
+    assert memory_notes(deployment) == memory_faults(deployment) == ()
 
 
 def test_models_that_do_not_fit_are_predicted_with_their_cost():
     deployment = with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000}, seconds=2.5)
     plan = only_plan(deployment)
     assert (plan.fits, plan.evicted, plan.round_seconds) == (False, 1, 10.0)
-    assert [[each.name for each in room] for room in plan.rooms] == [["a", "b"], ["c", "d"]]
-    (note,) = planning_notes(deployment)
+    assert [[each.name for each in room] for room in plan.placement] == [["a", "b"], ["c", "d"]]
+    (note,) = memory_notes(deployment)
     assert (
         "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are there for them"
         in note
@@ -128,11 +130,11 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
     assert "at least 1 of them is out of memory at any time" in note
     assert "at least 25% wait for a load" in note and "10 s in each round, 2.5 s for 'd'" in note
     assert "2 endpoints would hold them all (text-shared: a, b; text-shared-2: c, d)" in note
-    assert planning_faults(deployment) == ()
+    assert memory_faults(deployment) == ()
 
 
 def test_change_names_the_new_endpoint_and_the_models_that_move():
-    change = packing_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
+    change = placement_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
     assert "# endpoints/text-shared.yaml keeps: a, b (19000 of 22528 MiB)" in change
     assert (
         "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name (12000 MiB)"
@@ -147,7 +149,7 @@ def test_change_names_the_new_endpoint_and_the_models_that_move():
 
 def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it():
     deployment = with_models({"a": 23000, "b": 100})
-    (fault,) = planning_faults(deployment)
+    (fault,) = memory_faults(deployment)
     assert fault.startswith(
         "Model 'a' takes 23000 MiB of GPU memory (measured), and ml.g5.xlarge of endpoint 'text-shared' leaves"
     )
@@ -155,14 +157,14 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it()
         "22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a smaller model"
     )
     ada = with_models({"a": 23000}, instance="ml.g6.xlarge")
-    assert planning_faults(ada)[0].endswith(
+    assert memory_faults(ada)[0].endswith(
         "choose an instance type with more memory, such as ml.g6e.xlarge, ml.g6e.2xlarge, ml.g6e.4xlarge"
     )
-    assert planning_notes(deployment) == ()
+    assert memory_notes(deployment) == ()
 
 
 def test_refusal_tells_what_was_measured_of_one_copy_and_a_type_that_holds_one():
-    (fault,) = planning_faults(with_models({"a": 23000}, instance="ml.g6.xlarge", copies=3))
+    (fault,) = memory_faults(with_models({"a": 23000}, instance="ml.g6.xlarge", copies=3))
     assert (
         fault.startswith("Model 'a' takes 23000 MiB of GPU memory (measured)")
         and "ml.g6e.xlarge" in fault
@@ -175,25 +177,25 @@ def test_refuses_a_model_too_large_for_one_of_several_types():
     both = dataclasses.replace(
         deployment.own, pools=(*deployment.own.pools, dataclasses.replace(small, priority=2))
     )
-    (fault,) = planning_faults(dataclasses.replace(deployment, variants=(both,)))
+    (fault,) = memory_faults(dataclasses.replace(deployment, variants=(both,)))
     assert "ml.g4dn.xlarge" in fault
 
 
 def test_refuses_the_only_model_of_an_endpoint_when_it_does_not_fit():
     own = next(each for each in deployments(TREE, "dev") if not each.multi_model)
     big = own.with_targets(lambda target: measured(target, 30000))
-    assert memory_plans(big) == ()
-    assert len(planning_faults(big)) == 1
-    assert planning_faults(own.with_targets(lambda target: measured(target, 300))) == ()
+    assert pool_memories(big) == ()
+    assert len(memory_faults(big)) == 1
+    assert memory_faults(own.with_targets(lambda target: measured(target, 300))) == ()
 
 
 def test_copies_count_for_packing_and_one_copy_for_refusal():
     deployment = with_models({"a": 9000, "b": 9000}, copies=2)
     plan = only_plan(deployment)
-    assert (plan.taken_mib, plan.fits, len(plan.rooms)) == (36000, False, 2)
+    assert (plan.total_mib, plan.fits, len(plan.placement)) == (36000, False, 2)
     heavy = with_models({"a": 12000}, copies=2)
-    assert planning_faults(heavy) == ()
-    (note,) = planning_notes(heavy)
+    assert memory_faults(heavy) == ()
+    (note,) = memory_notes(heavy)
     assert (
         "the copies of 'a' take up to 24000 MiB" in note
         and "lower its 'serving.instances_per_gpu'" in note
@@ -203,10 +205,10 @@ def test_copies_count_for_packing_and_one_copy_for_refusal():
 def test_unmeasured_memory_is_said_and_refuses_nothing():
     deployment = with_models({"a": None, "b": 100})
     plan = only_plan(deployment)
-    assert (plan.unmeasured, plan.is_known) == (("a",), False)
-    (note,) = planning_notes(deployment)
+    assert plan.unmeasured == ("a",)
+    (note,) = memory_notes(deployment)
     assert "the GPU memory of model 'a' is not measured" in note
-    assert planning_faults(deployment) == ()
+    assert memory_faults(deployment) == ()
 
 
 def test_models_not_built_are_left_to_the_build():
@@ -221,7 +223,7 @@ def test_host_memory_counts_where_there_is_no_gpu():
     local = next(each for each in deployments(TREE, "local") if each.multi_model)
     plan = only_plan(local.with_targets(lambda target: measured(target, None, host=2000.0)))
     assert plan.memory is not None and plan.memory.kind == "host memory"
-    assert (plan.taken_mib, plan.fits) == (4000.0, True)
+    assert (plan.total_mib, plan.fits) == (4000.0, True)
 
 
 SIZES = st.dictionaries(
@@ -236,11 +238,11 @@ SIZES = st.dictionaries(
 def test_plan_refuses_exactly_what_is_larger_than_the_room_and_packs_the_rest(sizes):
     deployment = with_models(dict(sizes))
     plan = only_plan(deployment)
-    large = {name for name, mib in sizes.items() if mib > plan.room_mib}
+    large = {name for name, mib in sizes.items() if mib > plan.capacity_mib}
     assert {each.name for each in plan.too_large} == large
-    assert len(planning_faults(deployment)) == len(large)
-    assert {each.name for room in plan.rooms for each in room} == set(sizes) - large
-    assert all(taken(room) <= plan.room_mib for room in plan.rooms)
+    assert len(memory_faults(deployment)) == len(large)
+    assert {each.name for room in plan.placement for each in room} == set(sizes) - large
+    assert all(total_mib(room) <= plan.capacity_mib for room in plan.placement)
     assert plan.fits == (plan.evicted == 0)
 
 
@@ -255,8 +257,8 @@ def _tree_with(tmp_path, **manifest):
 
 
 def test_check_finds_a_model_that_does_not_fit_with_file_and_line(tmp_path):
-    judgement = judged(_tree_with(tmp_path, device_memory_mib=30000.0))
-    (fault,) = judgement.faults
+    findings = memory_findings(_tree_with(tmp_path, device_memory_mib=30000.0))
+    (fault,) = findings.faults
     assert (fault.file, fault.line) == (
         "endpoints/shared.yaml",
         fault.line,
@@ -266,9 +268,9 @@ def test_check_finds_a_model_that_does_not_fit_with_file_and_line(tmp_path):
 
 
 def test_check_notes_what_is_not_measured(tmp_path):
-    judgement = judged(_tree_with(tmp_path, device_memory_mib=None))
-    assert judgement.faults == ()
-    (note,) = judgement.notes
+    findings = memory_findings(_tree_with(tmp_path, device_memory_mib=None))
+    assert findings.faults == ()
+    (note,) = findings.notes
     assert note.startswith(
         "cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not measured"
     )
@@ -276,8 +278,8 @@ def test_check_notes_what_is_not_measured(tmp_path):
 
 def test_check_judges_no_tree_with_faults_and_reports_a_broken_lock(tmp_path):
     broken = read_tree(tree_root(tmp_path, {"models/example.yaml": {"min: 1": "min: 9"}}))
-    assert judged(broken).faults == ()
+    assert memory_findings(broken).faults == ()
     root = tree_root(tmp_path / "two", {})
     (root / "models" / "example.lock.yaml").write_text("engines: [")
-    (fault,) = judged(read_tree(root)).faults
+    (fault,) = memory_findings(read_tree(root)).faults
     assert fault.file == "models/example.lock.yaml"

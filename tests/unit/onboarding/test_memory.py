@@ -9,15 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onboarding.planning.packing import Held, packed, taken, together, whichever
+from onboarding.memory import (
+    ModelMemory,
+    fewest_resident,
+    first_fit_decreasing,
+    most_resident,
+    total_mib,
+)
 
 pytestmark = pytest.mark.unit
 
 ROOM = 100.0
 
 
-def held(**sizes: float) -> tuple[Held, ...]:
-    return tuple(Held(name=name, mib=mib, load_seconds=1.0) for name, mib in sizes.items())
+def held(**sizes: float) -> tuple[ModelMemory, ...]:
+    return tuple(ModelMemory(name=name, mib=mib, load_seconds=1.0) for name, mib in sizes.items())
 
 
 def names(models) -> list[str]:
@@ -26,50 +32,53 @@ def names(models) -> list[str]:
 
 MODELS = st.lists(st.integers(1, 100), max_size=8).map(
     lambda sizes: tuple(
-        Held(name=f"m{number:02d}", mib=float(mib), load_seconds=1.0)
+        ModelMemory(name=f"m{number:02d}", mib=float(mib), load_seconds=1.0)
         for number, mib in enumerate(sizes)
     )
 )
 
 
 def test_together_are_the_smallest():
-    assert names(together(held(a=60, b=30, c=50, d=20), ROOM)) == ["d", "b", "c"]
+    assert names(most_resident(held(a=60, b=30, c=50, d=20), ROOM)) == ["d", "b", "c"]
 
 
 def test_packed_puts_the_largest_first_into_the_first_room_that_has_space():
-    rooms = packed(held(a=60, b=30, c=50, d=20, e=40), ROOM)
+    rooms = first_fit_decreasing(held(a=60, b=30, c=50, d=20, e=40), ROOM)
     assert [names(room) for room in rooms] == [["a", "e"], ["c", "b", "d"]]
 
 
 def test_refuses_to_pack_a_model_larger_than_a_room():
     with pytest.raises(ValueError, match="a takes 101 MiB of 100"):
-        packed(held(a=101), ROOM)
+        first_fit_decreasing(held(a=101), ROOM)
 
 
 @settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_hold_every_model_once_and_never_too_much(models):
-    rooms = packed(models, ROOM)
+    rooms = first_fit_decreasing(models, ROOM)
     assert sorted(names(itertools.chain(*rooms))) == sorted(names(models))
-    assert all(room and taken(room) <= ROOM for room in rooms)
+    assert all(room and total_mib(room) <= ROOM for room in rooms)
 
 
 @settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_are_one_exactly_when_all_fit(models):
-    assert (len(packed(models, ROOM)) <= 1) == (taken(models) <= ROOM)
+    assert (len(first_fit_decreasing(models, ROOM)) <= 1) == (total_mib(models) <= ROOM)
 
 
 @settings(deadline=None)
 @given(models=MODELS)
 def test_rooms_are_at_most_eleven_ninths_of_the_fewest_and_one(models):
-    assert len(packed(models, ROOM)) <= 11 / 9 * fewest_rooms([each.mib for each in models]) + 6 / 9
+    assert (
+        len(first_fit_decreasing(models, ROOM))
+        <= 11 / 9 * fewest_rooms([each.mib for each in models]) + 6 / 9
+    )
 
 
 @settings(deadline=None)
 @given(models=MODELS, more=st.floats(0, 200))
 def test_larger_room_never_holds_fewer_at_once(models, more):
-    assert len(together(models, ROOM + more)) >= len(together(models, ROOM))
+    assert len(most_resident(models, ROOM + more)) >= len(most_resident(models, ROOM))
 
 
 @settings(deadline=None)
@@ -78,18 +87,18 @@ def test_together_are_the_most_that_any_choice_could_be(models):
     most = max(
         count
         for count in range(len(models) + 1)
-        if any(taken(chosen) <= ROOM for chosen in itertools.combinations(models, count))
+        if any(total_mib(chosen) <= ROOM for chosen in itertools.combinations(models, count))
     )
-    assert len(together(models, ROOM)) == most
+    assert len(most_resident(models, ROOM)) == most
 
 
 @settings(deadline=None)
 @given(models=MODELS, rounds=st.integers(2, 4))
 def test_models_asked_in_turn_are_all_loaded_anew_unless_all_fit(models, rounds):
-    loaded: list[Held] = []
+    loaded: list[ModelMemory] = []
     for _ in range(rounds):
         loads = [each for each in models if asked(loaded, each)]
-    assert loads == ([] if taken(models) <= ROOM else list(models))
+    assert loads == ([] if total_mib(models) <= ROOM else list(models))
 
 
 PARTS = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 33.3, 99.7]), min_size=1, max_size=6)
@@ -99,14 +108,15 @@ PARTS = st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 33.3, 99.7]), min_size=1, 
 @given(sizes=PARTS, order=st.randoms(use_true_random=False))
 def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
     models = [
-        Held(name=f"m{number}", mib=mib, load_seconds=1.0) for number, mib in enumerate(sizes)
+        ModelMemory(name=f"m{number}", mib=mib, load_seconds=1.0)
+        for number, mib in enumerate(sizes)
     ]
     room = math.fsum(sizes)
     shuffled = order.sample(models, len(models))
-    assert taken(shuffled) == taken(models) == room
-    assert together(shuffled, room) == together(models, room)
-    assert len(together(models, room)) == whichever(shuffled, room) == len(models)
-    assert packed(shuffled, ROOM) == packed(models, ROOM)
+    assert total_mib(shuffled) == total_mib(models) == room
+    assert most_resident(shuffled, room) == most_resident(models, room)
+    assert len(most_resident(models, room)) == fewest_resident(shuffled, room) == len(models)
+    assert first_fit_decreasing(shuffled, ROOM) == first_fit_decreasing(models, ROOM)
 
 
 @settings(deadline=None)
@@ -116,24 +126,25 @@ def test_plan_is_the_same_in_whatever_order_the_models_come(sizes, order):
     chance=st.randoms(use_true_random=False),
 )
 def test_models_asked_at_random_are_found_between_the_two_bounds(models, instances, chance):
-    memories: list[list[Held]] = [[] for _ in range(instances)]
+    memories: list[list[ModelMemory]] = [[] for _ in range(instances)]
     for _ in range(200):
         memory = chance.choice(memories)
         asked(memory, chance.choice(models))
-        assert taken(memory) <= ROOM and len(memory) <= len(together(models, ROOM))
+        assert total_mib(memory) <= ROOM and len(memory) <= len(most_resident(models, ROOM))
     for memory in memories:
         for model in (*models, *models):
             asked(memory, model)
-        assert len(memory) >= whichever(models, ROOM) >= 1
+        assert len(memory) >= fewest_resident(models, ROOM) >= 1
 
 
 def test_whichever_are_the_largest():
     assert [
-        whichever(held(a=60, b=30, c=50, d=20), room) for room in (59.0, 60.0, 109.0, 110.0, 160.0)
+        fewest_resident(held(a=60, b=30, c=50, d=20), room)
+        for room in (59.0, 60.0, 109.0, 110.0, 160.0)
     ] == [0, 1, 1, 2, 4]
 
 
-def asked(loaded: list[Held], model: Held) -> bool:
+def asked(loaded: list[ModelMemory], model: ModelMemory) -> bool:
     """Whether asking for a model loads it; `loaded` is by last use, and the longest unused gives
     way.
     """
@@ -141,7 +152,7 @@ def asked(loaded: list[Held], model: Held) -> bool:
         loaded.remove(model)
         loaded.append(model)
         return False
-    while loaded and taken(loaded) + model.mib > ROOM:
+    while loaded and total_mib(loaded) + model.mib > ROOM:
         loaded.pop(0)
     loaded.append(model)
     return True

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.validation import Checked, checked
+from onboarding.validation import Checked, validate
 from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
+class SpecFiles:
     """The spec files of an onboarding root, by file name without `.yaml`."""
 
     models: Mapping[str, Checked[ModelSpec]]
@@ -29,7 +29,7 @@ class Files:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class EnvironmentView:
     """The models and shared endpoints of one environment."""
 
     environment: Checked[EnvironmentSpec]
@@ -59,7 +59,7 @@ class Resolved:
         }
 
     @cached_property
-    def joined(self) -> Mapping[str, tuple[str, ...]]:
+    def joining(self) -> Mapping[str, tuple[str, ...]]:
         """The models, by name, that join each model."""
         found: dict[str, tuple[str, ...]] = {}
         for name, join in self.joins.items():
@@ -67,13 +67,13 @@ class Resolved:
         return found
 
 
-def resolved(files: Files, environment: str) -> Resolved:
+def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:
     """The files of one environment."""
     own = files.environments[environment]
-    return Resolved(
+    return EnvironmentView(
         environment=own,
-        models=_overridden(ModelSpec, files.models, own, "models"),
-        endpoints=_overridden(SharedEndpointSpec, files.endpoints, own, "endpoints"),
+        models=_with_overrides(ModelSpec, files.models, own, "models"),
+        endpoints=_with_overrides(SharedEndpointSpec, files.endpoints, own, "endpoints"),
         unread=files.unread,
     )
 
@@ -85,7 +85,7 @@ def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
     written = model.document.data.get("endpoint")
     if not isinstance(written, Mapping) or "joins" in written:
         return None
-    return checked(EndpointSpec, model.document.part("endpoint"))
+    return validate(EndpointSpec, model.document.part("endpoint"))
 
 
 def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
@@ -102,7 +102,7 @@ def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[s
     return not {"instance_type", "joins"} & endpoint.keys()
 
 
-def _overridden(
+def _with_overrides(
     spec_type: type[SpecT],
     specs: Mapping[str, Checked[SpecT]],
     environment: Checked[EnvironmentSpec],
@@ -115,6 +115,6 @@ def _overridden(
     for name in overrides.keys() & specs.keys():
         override = environment.document.part(section, name)
         if is_part_of_a_shared_endpoint(specs[name].document.data, override.data):
-            override = override.renamed({("endpoint",): None})
-        result[name] = checked(spec_type, specs[name].document.overridden(override))
+            override = override.with_renamed_keys({("endpoint",): None})
+        result[name] = validate(spec_type, specs[name].document.with_overrides(override))
     return result
