@@ -16,12 +16,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TextIO
 
+from engine_build.build import BuiltNetworks, Result, build, build_networks
 from engine_build.context import BuildContext
 from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
-from engine_build.pipeline import MadeNetworks, Result, build, build_networks
 from engine_build.request import build_request
 from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
@@ -92,9 +92,9 @@ def _context(
     )
 
 
-def _told(result: Result | MadeNetworks, log: Log, *, as_json: bool) -> str:
+def _told(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
     seconds = {name: round(taken, 2) for name, taken in log.seconds.items()}
-    if isinstance(result, MadeNetworks):
+    if isinstance(result, BuiltNetworks):
         told = {
             "status": "networks",
             "network_keys": result.keys,

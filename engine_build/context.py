@@ -1,4 +1,4 @@
-"""What the steps of one build share: its order, its tools, and where its parts lie."""
+"""What the steps of one build share: its request, its tools, and where its parts lie."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class BuildContext:
     def stores(self) -> tuple[Store, ...]:
         """Where finished parts are looked for, the nearest first."""
         return (self.kept,) if self.publish_to is None else (self.kept, self.publish_to)
+
+    @property
+    def destination(self) -> Store:
+        """Where the engine lies in the end."""
+        return self.kept if self.publish_to is None else self.publish_to
 
     def networks(self) -> Networks:
         """The networks of this build."""

@@ -121,7 +121,8 @@ def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> 
             return _run(serve_one_process(settings, model, listener, log=log, say=_print_line), log)
         workers = WorkerSpec(count=settings.http_processes, environment=process_environment())
         return _run(
-            serve_several_processes(settings, model, listener, workers, log=log, say=_print_line), log
+            serve_several_processes(settings, model, listener, workers, log=log, say=_print_line),
+            log,
         )
     except LoadFault as fault:
         raise LoadFault(

@@ -10,7 +10,7 @@ from tokenizers import Encoding
 
 from engine_build.datasets.dataset import Sample
 from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
-from engine_build.sources.tokenizer_file import padding, read_tokenizer
+from engine_build.datasets.tokenizer import padding, read_tokenizer
 
 TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 

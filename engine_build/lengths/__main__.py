@@ -136,7 +136,7 @@ def _counts(
     parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner
 ) -> TokenCounts:
     """Token counts by the tokenizer, nothing padded and nothing cut."""
-    from engine_build.sources.tokenizer_file import read_tokenizer
+    from engine_build.datasets.tokenizer import read_tokenizer
 
     path = (
         parsed.tokenizer

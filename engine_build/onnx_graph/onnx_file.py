@@ -13,9 +13,9 @@ from onnx import numpy_helper
 
 from engine_build.datasets.feed import Array
 from engine_build.errors import SourceFault
-from engine_build.sources.source import refuse_large
 from onboarding.manifest import TensorRecord
 
+LARGEST_ONNX_BYTES = 2**31 - 1
 DATATYPES = {
     "FLOAT": "FP32",
     "FLOAT16": "FP16",
@@ -24,6 +24,15 @@ DATATYPES = {
     "STRING": "BYTES",
 }
 """KServe v2 names where they differ from ONNX's."""
+
+
+def refuse_large(name: str, size: int) -> None:
+    """Before anything of it is read: protobuf, and so ONNX, reads no larger file."""
+    if size > LARGEST_ONNX_BYTES:
+        raise SourceFault(
+            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} at most; "
+            "save its weights as float16, or name the checkpoint instead."
+        )
 
 
 def read_model(path: Path) -> onnx.ModelProto:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine_build.errors import InputRefused
-from engine_build.store import sha256_of
+from engine_build.store import Store, sha256_of
 from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import MANIFEST_NAME, Manifest
-from onboarding.names import ARCHIVE_NAME, engine_archive_path
+from onboarding.names import ARCHIVE_NAME, engine_archive_path, engine_record_path
 
 CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
@@ -108,3 +108,22 @@ def entry_of(path: Path, engine_key: str) -> LockEntry:
 def entry_bytes(entry: LockEntry) -> bytes:
     """The record of a published engine: JSON."""
     return (entry.model_dump_json(indent=2) + "\n").encode()
+
+
+def known_engine(store: Store, engine_key: str) -> LockEntry | None:
+    """A published engine: its record is there and readable, and its archive has the size that the
+    record says.
+    """
+    data = store.read(engine_record_path(engine_key))
+    if data is None:
+        return None
+    try:
+        entry = LockEntry.model_validate_json(data)
+    except ValueError:
+        return None
+    same_key = entry.manifest.engine_key == engine_key
+    return (
+        entry
+        if same_key and store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
+        else None
+    )

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from engine_build.check.refusal import refuse_foreign_operators
 from engine_build.datasets.encoder import Encoder
 from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder
+from engine_build.datasets.tokenizer import read_tokenizer, save_padded
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.observed import observed_outputs
@@ -26,11 +26,11 @@ from engine_build.onnx_graph.onnx_file import (
     refuse_broken_weights,
     tensor_records,
 )
+from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.checkpoint import class_names, read_json
 from engine_build.sources.source import OnnxFile
-from engine_build.sources.tokenizer_file import read_tokenizer, save_padded
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 

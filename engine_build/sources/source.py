@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine_build.errors import SourceFault
+from engine_build.onnx_graph.onnx_file import refuse_large
 from engine_build.runner import Command, Runner
 from engine_build.store import S3_SCHEME, Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
@@ -36,7 +37,6 @@ CHECKPOINT_FILES = (
 """What is taken of a repository: no pickles, no code, no copies in other formats."""
 BESIDE = ("tokenizer.json", "config.json")
 """What is taken with an ONNX file."""
-LARGEST_ONNX_BYTES = 2**31 - 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -262,12 +262,3 @@ def _download(place: str, path: Path, fetching: Fetching) -> None:
     store.download(key, path)
     for name in BESIDE:
         store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))
-
-
-def refuse_large(name: str, size: int) -> None:
-    """Before anything of it is read: protobuf, and so ONNX, reads no larger file."""
-    if size > LARGEST_ONNX_BYTES:
-        raise SourceFault(
-            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} at most; "
-            "save its weights as float16, or name the checkpoint instead."
-        )

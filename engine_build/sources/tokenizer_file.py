@@ -9,45 +9,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from engine_build.datasets.tokenizer import NAME, read_tokenizer, save_padded
 from engine_build.errors import SourceFault
 from engine_build.sources.checkpoint import read_json
 
-NAME = "tokenizer.json"
-PADDING = ("[PAD]", "<pad>", "<|pad|>")
-"""What padding tokens are called where nothing else says so."""
 ADDED = ("cls_token", "sep_token")
 """Tokens that every text gets, where tokenizer_config.json names them."""
-
-
-def read_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer of the `tokenizers` library. Raises SourceFault."""
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise SourceFault(
-            f"{path.name} cannot be read ({error}); the source must bring a fast tokenizer's file."
-        ) from error
-
-
-def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
-    """What rows of a batch are filled with: pad_id, pad_token, pad_type_id.
-
-    `token` is what the model says it is.
-    """
-    known = tokenizer.padding
-    if known is not None:
-        return {name: known[name] for name in ("pad_id", "pad_token", "pad_type_id")}
-    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    found = (
-        next((vocabulary[name] for name in PADDING if name in vocabulary), None)
-        if token is None
-        else token
-    )
-    if found is None:
-        raise SourceFault(
-            f"the tokenizer has no padding token, which batches need; add one of {', '.join(PADDING)} to it."
-        )
-    return {"pad_id": found, "pad_token": tokenizer.id_to_token(found), "pad_type_id": 0}
 
 
 class TokenizerFile:
@@ -70,16 +37,6 @@ class TokenizerFile:
         token.
         """
         return save_padded(self._tokenizer, folder, self._padding)
-
-
-def save_padded(tokenizer: Tokenizer, folder: Path, token: int | None = None) -> Path:
-    """Writes a tokenizer that fills the rows of a batch to the longest, with the same token for
-    every reader of the file.
-    """
-    tokenizer.enable_padding(**padding(tokenizer, token))
-    path = folder / NAME
-    tokenizer.save(str(path), pretty=False)
-    return path
 
 
 def refuse_other_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:

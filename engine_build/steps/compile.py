@@ -11,9 +11,12 @@ from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
+from engine_build.ort import version
+from engine_build.packaging.archive import backend_file
 from engine_build.quantization.calibration_cache import check_calibration
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
+from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
 from engine_build.tensorrt.network import installed_bindings
@@ -129,3 +132,26 @@ def _quantize_dynamic(network: Path, path: Path) -> None:
     # Its advice to pre-process comes as a bare warning of the root logger.
     logging.getLogger().setLevel(logging.ERROR)
     quantize_dynamic(str(network), str(path), weight_type=QuantType.QInt8, per_channel=True)
+
+
+def refuse_unfit_machine(context: BuildContext) -> None:
+    """Refuse, before anything is fetched, what this machine cannot build. Raises InputRefused."""
+    request = context.request
+    check_machine(request, context.runner, forward_compatible=context.settings.forward_compatible)
+    if request.is_cpu and version() != request.runtime.version:
+        raise InputRefused(
+            f"this machine has {request.runtime.name} {version()}, but platform "
+            f"{request.platform.name} serves {request.runtime.version}; "
+            "build with the environment of requirements/builder.txt."
+        )
+    backend_file((request.root, context.code_root))
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Compile every candidate. Raises InputRefused and NetworkRefused."""
+    wanted = ", ".join(tried(context.request, state.networks))
+    with context.log.step("compile", f"{wanted} for {context.request.runtime.name}"):
+        state.candidates = compiled(context, state.networks)
+
+
+COMPILE = Step(name="compile", run=run)

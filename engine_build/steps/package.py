@@ -13,7 +13,9 @@ from engine_build.packaging.archive import archive, entry_bytes, model_repositor
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
-from engine_build.steps.prepare import Prepared
+from engine_build.steps.evaluate import evaluate
+from engine_build.steps.prepare import Prepared, prepared
+from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
 from onboarding.manifest import (
@@ -28,7 +30,7 @@ from onboarding.names import engine_archive_path, engine_record_path
 
 def package(
     context: BuildContext,
-    prepared: Prepared,
+    made: Prepared,
     chosen: Candidate,
     evaluation: Evaluation,
     checks: tuple[CompileCheckRecord, ...],
@@ -37,7 +39,7 @@ def package(
 
     Raises InputRefused.
     """
-    request, network = context.request, prepared.networks["float"]
+    request, network = context.request, made.networks["float"]
     with context.log.step(
         "package", f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
     ):
@@ -49,7 +51,7 @@ def package(
         folder = context.work.scratch("archive")
         files = model_repository(folder, laid.files)
         fields = (
-            _manifest(context, prepared, chosen, evaluation)
+            _manifest(context, made, chosen, evaluation)
             | _served_fields(shown, laid, network)
             | {"files": files}
         )
@@ -66,7 +68,7 @@ def package(
 
 
 def served(request: BuildRequest, network: Network) -> Served:
-    """The engine of an order as clients see it."""
+    """The engine of a request as clients see it."""
     return Served(
         model=request.model.name,
         task=request.model.task,
@@ -99,7 +101,7 @@ def _served_fields(shown: Served, laid: Repository, network: Network) -> dict[st
 
 
 def _manifest(
-    context: BuildContext, prepared: Prepared, chosen: Candidate, evaluation: Evaluation
+    context: BuildContext, made: Prepared, chosen: Candidate, evaluation: Evaluation
 ) -> dict[str, Any]:
     """What was asked for, what was measured, and by whom."""
     request = context.request
@@ -117,7 +119,7 @@ def _manifest(
         "benchmark": evaluation.benchmark,
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
-        "quantization": quantization(request, prepared.networks.get("int8")),
+        "quantization": quantization(request, made.networks.get("int8")),
         "plan": chosen.plan,
         "load_seconds": evaluation.footprint.load_seconds,
         "host_memory_mib": evaluation.footprint.host_memory_mib,
@@ -162,3 +164,18 @@ def _builder(context: BuildContext) -> BuilderRecord:
         source_commit=settings.source_commit,
         built_at=context.now(),
     )
+
+
+def run_evaluation(context: BuildContext, state: BuildState) -> None:
+    """Verify and time every candidate, and choose one. Raises BudgetMissed."""
+    state.evaluation = evaluate(context, prepared(state), state.candidates)
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Package the chosen engine. Raises InputRefused."""
+    chosen = state.evaluation.chosen
+    state.entry = package(context, prepared(state), chosen, state.evaluation, state.checks)
+
+
+EVALUATE = Step(name="evaluate", run=run_evaluation)
+PACKAGE = Step(name="package", run=run)

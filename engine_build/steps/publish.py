@@ -9,35 +9,23 @@ publish at once agree on the record, and a publish that was interrupted is finis
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+from engine_build.card.files import card_files
+from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of
+from engine_build.quantization.calibration_cache import cache_path
+from engine_build.steps.check import check_names
+from engine_build.steps.reference import reference_path
+from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
 
 File = tuple[str, Path]
 """The name of an object, and the file that becomes it."""
-
-
-def known_engine(store: Store, engine_key: str) -> LockEntry | None:
-    """A published engine: its record is there and readable, and its archive has the size that the
-    record says.
-    """
-    data = store.read(engine_record_path(engine_key))
-    if data is None:
-        return None
-    try:
-        entry = LockEntry.model_validate_json(data)
-    except ValueError:
-        return None
-    same_key = entry.manifest.engine_key == engine_key
-    return (
-        entry
-        if same_key and store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
-        else None
-    )
 
 
 def publish(
@@ -92,3 +80,42 @@ def _published_archive(
         log.line(f"  {name} in {store.place} is replaced: {error}")
         store.upload(archive, name)
         return entry
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Publish the engine; the entry becomes the one that the store has. Raises PublishFailed."""
+    store, request = context.destination, context.request
+    with context.log.step(
+        "publish", f"{store.place}: networks, archive, card, and the record last"
+    ):
+        archive = context.kept.path(engine_archive_path(request.engine_key))
+        scratch = context.work.scratch("publish")
+        card = partial(card_files, request, networks=context.kept, folder=scratch)
+        state.entry = publish(
+            store, state.entry, archive, network_files(context), scratch, context.log, card
+        )
+
+
+def run_networks(context: BuildContext, state: BuildState) -> None:
+    """Publish the networks alone. Raises PublishFailed."""
+    place = context.destination.place
+    with context.log.step("publish", f"{place}: networks, each one's record last"):
+        publish_networks(context.destination, network_files(context))
+
+
+def network_files(context: BuildContext) -> list[File]:
+    """Return what the work folder has of the networks, each one's record after its files."""
+    request, networks = context.request, context.networks()
+    names = [name for key in request.network_keys.values() for name in networks.names(key)]
+    cache = [cache_path(request)] if request.may_be_int8 else []
+    others = [*cache, reference_path(request), *check_names(context.kept, request)]
+    paths = [(name, context.kept.path(name)) for name in [*names, *others]]
+    return [(name, path) for name, path in paths if path.is_file()]
+
+
+def _publishes(context: BuildContext) -> bool:
+    return context.publish_to is not None
+
+
+PUBLISH = Step(name="publish", run=run, applies=_publishes)
+PUBLISH_NETWORKS = Step(name="publish", run=run_networks, applies=_publishes)

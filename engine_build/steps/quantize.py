@@ -11,13 +11,13 @@ from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
 from engine_build.evaluation.answers import rows_by_length
+from engine_build.onnx_graph.classes import class_numbers
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
-from engine_build.sources.classes import class_numbers
 
 
 def quantize_network(

@@ -20,8 +20,9 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.sources.classes import class_numbers
-from engine_build.steps.prepare import REFERENCE_BATCH, Prepared
+from engine_build.onnx_graph.classes import class_numbers
+from engine_build.steps.prepare import Prepared
+from engine_build.steps.reference import REFERENCE_BATCH
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 

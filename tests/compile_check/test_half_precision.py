@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from engine_build.check.compile_check import compile_checks
 from engine_build.datasets.text import TextEncoder
 from engine_build.log import Log
+from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner

@@ -7,8 +7,8 @@ import io
 import onnx
 import pytest
 
-from engine_build.check.compile_check import compile_checks
 from engine_build.log import Log
+from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers

@@ -9,7 +9,7 @@ import json
 import onnx
 import pytest
 
-from engine_build.check import rtx
+from engine_build.onnx_graph import rtx
 from engine_build.quantization.calibration_cache import parse_cache
 from engine_build.quantization.migration import migrate
 from tests.unit.engine_build.quantization.test_migration import IMAGES, network

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from engine_build.check.compile_check import compile_checks
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export

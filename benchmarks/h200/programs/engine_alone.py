@@ -76,7 +76,9 @@ class Alone:
             taken.append(1e3 * (time.perf_counter() - begin))
         return {"p50_ms": statistics.median(taken), "calls": len(taken)}
 
-    def _slot(self, slot: int, seconds: float, gate: threading.Barrier, listed: list[float]) -> None:
+    def _slot(
+        self, slot: int, seconds: float, gate: threading.Barrier, listed: list[float]
+    ) -> None:
         gate.wait()
         done, turn, begin = 0, slot, time.perf_counter()
         while time.perf_counter() - begin < seconds:

@@ -129,7 +129,9 @@ def serve(settings: Settings) -> None:
             count=settings.http_processes, environment=process_environment(), command=command
         )
         uvloop.run(
-            serve_several_processes(settings, model(settings), listener, workers, log=log, say=print)
+            serve_several_processes(
+                settings, model(settings), listener, workers, log=log, say=print
+            )
         )
     log.close()
 
@@ -141,7 +143,9 @@ def worker(settings: Settings, end: socket.socket, worker_socket: socket.socket)
     log = FailureLog(stderr, model=MANIFEST.model)
 
     async def serving() -> int:
-        return await HttpWorker(settings=settings, model=model(settings), log=log).serve(end, worker_socket)
+        return await HttpWorker(settings=settings, model=model(settings), log=log).serve(
+            end, worker_socket
+        )
 
     uvloop.run(serving())
 

@@ -133,7 +133,9 @@ def limit(
         context = multiprocessing.get_context("spawn")
         barrier, listed = context.Barrier(workers), context.Queue()
         running: list[Any] = [
-            context.Process(target=in_process, args=(paths, share, seconds, budget, barrier, listed))
+            context.Process(
+                target=in_process, args=(paths, share, seconds, budget, barrier, listed)
+            )
             for share in shares
         ]
         for each in running:

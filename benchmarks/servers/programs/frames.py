@@ -132,7 +132,11 @@ async def worker(descriptor: int, rows: int, seconds: float, ring: str | None) -
         "max_rows": 1 << 20,
         "changed": lambda channel: ready.set() if channel.state == frames.READY else None,
     }
-    made = (lambda: EngineChannel(**arguments)) if held is None else (lambda: RingEngineChannel(held, **arguments))
+    made = (
+        (lambda: EngineChannel(**arguments))
+        if held is None
+        else (lambda: RingEngineChannel(held, **arguments))
+    )
     _, channel = await loop.create_unix_connection(made, sock=socket.socket(fileno=descriptor))
     await ready.wait()
     asked = [Tokens(np.arange(TOKENS, dtype=np.int32)) for _ in range(rows)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_build.pipeline import Result, build
+from engine_build.build import Result, build
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_checkpoint, write_tree, write_wheel
 

@@ -46,7 +46,7 @@ class StandInRunner:
         module = command.argv[2]
         if module == "pip":
             return self._download(Path(command.argv[command.argv.index("-d") + 1]))
-        if module == "engine_build.check.rtx":
+        if module == "engine_build.onnx_graph.rtx":
             return self._check
         assert module == "engine_build.evaluation.footprint"
         return Ended(

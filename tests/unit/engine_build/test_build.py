@@ -9,11 +9,11 @@ import tarfile
 import numpy as np
 import pytest
 
+from engine_build.build import build
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.evaluation.answers import rows_in_order
 from engine_build.ort import OrtNetwork
-from engine_build.pipeline import build
 from engine_build.runner import Ended
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
@@ -218,7 +218,7 @@ def test_check_of_another_file_is_made_again(built, tmp_path):
     record.rename(record.with_name("check-0123456789abcdef.json"))
     runner = StandInRunner()
     run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
-    assert runner.ran("engine_build.check.rtx") == 1
+    assert runner.ran("engine_build.onnx_graph.rtx") == 1
 
 
 def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):

@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from engine_build.pipeline import build
+from engine_build.build import build
 from engine_build.steps.compile import check_machine, compiled
 from engine_build.steps.evaluate import evaluate
 from engine_build.steps.prepare import prepare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_build.pipeline import build, build_networks
+from engine_build.build import build, build_networks
 from engine_build.store import FolderStore
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
@@ -32,4 +32,4 @@ def test_engine_is_built_from_networks_of_another_machine(wheel, tmp_path):
     second = context(root, tmp_path / "second", store=store, runner=without_source)
     with second.work:
         assert build(second).status == "built"
-    assert without_source.ran("pip") == 0 and without_source.ran("engine_build.check.rtx") == 0
+    assert without_source.ran("pip") == 0 and without_source.ran("engine_build.onnx_graph.rtx") == 0

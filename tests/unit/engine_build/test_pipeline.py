@@ -10,9 +10,9 @@ from pathlib import Path
 import onnx
 import pytest
 
+from engine_build.build import build
 from engine_build.errors import BudgetMissed
 from engine_build.ort import OrtNetwork
-from engine_build.pipeline import build
 from tests.unit.engine_build.architectures import (
     CLASSES,
     VISION,

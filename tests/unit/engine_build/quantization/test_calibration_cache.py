@@ -16,7 +16,6 @@ from engine_build.datasets.feed import Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network
-from engine_build.pipeline import _networks as published_networks
 from engine_build.quantization.calibration_cache import (
     cache_bytes,
     cache_path,
@@ -28,6 +27,7 @@ from engine_build.runner import Ended
 from engine_build.steps.calibrate import calibrate_cache, calibrate_command
 from engine_build.steps.compile import check_machine
 from engine_build.steps.prepare import prepare
+from engine_build.steps.publish import network_files as published_networks
 from engine_build.store import FolderStore
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import CalibrationSpec

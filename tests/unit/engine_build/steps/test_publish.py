@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from engine_build.errors import InputRefused, PublishFailed
-from engine_build.packaging.archive import entry_bytes, entry_of
-from engine_build.steps.publish import known_engine, publish
+from engine_build.packaging.archive import entry_bytes, entry_of, known_engine
+from engine_build.steps.publish import publish
 from engine_build.store import FolderStore, S3Store, store_at
 from onboarding.names import (
     engine_archive_path,

@@ -12,16 +12,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from engine_build.check.compile_check import INTENT, compile_checks
 from engine_build.context import BuildContext
+from engine_build.onnx_graph.compile_check import INTENT, compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.request import BuildRequest
+from engine_build.steps.step import BuildState, Step
 from engine_build.store import FolderStore, Store, sha256_of
 from onboarding.manifest import CompileCheckRecord
 from onboarding.names import network_path
 
 DISTRIBUTION = "tensorrt-rtx-cu13"
-CHECK = "check-"
+PREFIX = "check-"
 
 
 def check_path(request: BuildRequest, network: Network) -> str | None:
@@ -38,17 +39,17 @@ def check_path(request: BuildRequest, network: Network) -> str | None:
     words = json.dumps([version, profiles, sha256_of(network.path)])
     return network_path(
         request.network_keys[network.precision],
-        f"{CHECK}{hashlib.sha256(words.encode()).hexdigest()[:16]}.json",
+        f"{PREFIX}{hashlib.sha256(words.encode()).hexdigest()[:16]}.json",
     )
 
 
 def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
     """Every check of a request's networks in a folder."""
-    folders = [Path(network_path(key, CHECK)).parent for key in request.network_keys.values()]
+    folders = [Path(network_path(key, PREFIX)).parent for key in request.network_keys.values()]
     return tuple(
         (folder / path.name).as_posix()
         for folder in folders
-        for path in store.path(str(folder)).glob(f"{CHECK}*")
+        for path in store.path(str(folder)).glob(f"{PREFIX}*")
     )
 
 
@@ -91,3 +92,11 @@ def _keep(store: Store, path: str | None, record: CompileCheckRecord, scratch: P
         file = scratch / "check.json"
         file.write_text(record.model_dump_json(), encoding="utf-8")
         store.upload(file, path)
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Check every network. Raises NetworkRefused."""
+    state.checks = checked(context, state.networks)
+
+
+CHECK = Step(name="check", run=run)

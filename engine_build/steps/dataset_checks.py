@@ -10,10 +10,10 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.classes import class_count, class_numbers
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
-from engine_build.sources.classes import class_count, class_numbers
 
 MOST_CUT = 0.5
 """Share of texts that may be longer than the engine takes."""

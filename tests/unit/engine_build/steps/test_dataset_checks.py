@@ -7,14 +7,14 @@ import io
 import numpy as np
 import pytest
 
-from engine_build.datasets.sample_checks import check_calibration_classes, check_samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.classes import class_numbers
 from engine_build.onnx_graph.network_store import Network
 from engine_build.options import Options
 from engine_build.request import build_request
-from engine_build.sources.classes import class_numbers
 from engine_build.sources.given_network import encoder_of
+from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.tiny import model, sentences, word_tokenizer, write_tree

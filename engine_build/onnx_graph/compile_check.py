@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine_build.check.refusal import Fault, explained
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.refusal import Fault, explained
 from engine_build.runner import Command, Ended, Runner
 from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -29,7 +29,13 @@ def check_command(network: Path, profiles: Sequence[OptimizationProfileSpec]) ->
     """The child process of one check."""
     shapes = [profile.model_dump(mode="json") for profile in profiles]
     return Command(
-        argv=(sys.executable, "-m", "engine_build.check.rtx", str(network), json.dumps(shapes)),
+        argv=(
+            sys.executable,
+            "-m",
+            "engine_build.onnx_graph.rtx",
+            str(network),
+            json.dumps(shapes),
+        ),
         timeout_seconds=600,
     )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import onnx
 
-from engine_build.check.operators import advice, foreign_domains
 from engine_build.errors import NetworkRefused
+from engine_build.onnx_graph.operators import advice, foreign_domains
 
 SHOWN = 3
 """Refused nodes told in full."""

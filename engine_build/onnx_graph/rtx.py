@@ -1,4 +1,4 @@
-"""The compile check's own process: `python -m engine_build.check.rtx NETWORK PROFILES` prints one
+"""The compile check's own process: `python -m engine_build.onnx_graph.rtx NETWORK PROFILES` prints one
 JSON line.
 
 PROFILES is a JSON list of {"batch": [min, opt, max], "sequence": [min, opt, max] or null}.

@@ -1,0 +1,59 @@
+"""The export step: the float network of the source, checked against the samples."""
+
+from __future__ import annotations
+
+from engine_build.context import BuildContext
+from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.opsets import refuse_opset
+from engine_build.sources.given_network import checked_answers, encoder_of, network_of
+from engine_build.sources.source import OnnxFile
+from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
+from engine_build.steps.step import BuildState, Step
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Make and keep the float network, unless a store had it. Raises BuildError."""
+    request = context.request
+    known = state.networks.get("float")
+    network = known
+    if isinstance(state.source, OnnxFile):
+        network = _given(context, state.source, known)
+    elif network is None:
+        network = _exported(context, state)
+    assert network is not None
+    if known is None:
+        network = state.network_store.keep(request.network_keys["float"], network)
+    if "opset" in network.facts:
+        refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
+    state.networks["float"] = network
+    state.encoder = encoder_of(network, request.longest_sequence)
+    check_samples(request, network, state.encoder, context.log)
+    if request.may_be_int8:
+        check_calibration_classes(request, network, state.encoder)
+
+
+def _given(context: BuildContext, source: OnnxFile, known: Network | None) -> Network:
+    """Check an ONNX file; one that a store has is run all the same, for its samples may be new."""
+    with context.log.step("export", f"{source.path.name} is a network already; it is checked"):
+        folder = context.work.scratch("float")
+        network = network_of(source, context.request, folder) if known is None else known
+        return checked_answers(network, context.request)
+
+
+def _exported(context: BuildContext, state: BuildState) -> Network:
+    from engine_build.sources.export import INTENT, export
+
+    request = context.request
+    assert state.model is not None and request.longest_sequence is not None
+    with context.log.step("export", INTENT):
+        network = export(
+            state.model,
+            request.validation.values,
+            context.work.scratch("float"),
+            longest=request.longest_sequence,
+        )
+    context.log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
+    return network
+
+
+EXPORT = Step(name="export", run=run)

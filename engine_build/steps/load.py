@@ -1,0 +1,26 @@
+"""The load step: the checkpoint in PyTorch, which is exported and gives the reference."""
+
+from __future__ import annotations
+
+from engine_build.context import BuildContext
+from engine_build.sources.source import Checkpoint
+from engine_build.steps.step import BuildState, Step
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Load a fetched checkpoint in float32. Raises SourceFault."""
+    if not isinstance(state.source, Checkpoint):
+        return
+    with context.log.step("load", "the source model in PyTorch, float32"):
+        # torch and transformers take seconds to import; builds of known networks never need them.
+        from engine_build.sources.source_model import SourceModel
+
+        assert context.request.longest_sequence is not None
+        state.model = SourceModel(
+            state.source.folder,
+            longest=context.request.longest_sequence,
+            task=context.request.model.task,
+        )
+
+
+LOAD = Step(name="load", run=run, applies=lambda context: context.request.model.source.onnx is None)

@@ -1,0 +1,61 @@
+"""A step of a build, and what the steps have made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine_build.context import BuildContext
+from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.feed import Array
+from engine_build.evaluation.decision import Candidate, Evaluation
+from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.sources.source import Source
+from onboarding.lock import LockEntry
+from onboarding.manifest import CompileCheckRecord
+
+if TYPE_CHECKING:
+    from engine_build.sources.source_model import SourceModel
+
+
+class BuildState:
+    """What the steps of one build have made so far.
+
+    A step sets its own attributes and reads those of earlier steps; one that was never set is a
+    fault of the order of steps.
+    """
+
+    encoder: Encoder
+    """Of the float network; set by export."""
+    reference: Array | None = None
+    """The source model's answers to the validation samples; by fetch where kept, or reference."""
+    source: Source | None = None
+    """The files of the source; None where network and reference were kept."""
+    model: SourceModel | None = None
+    """The source model in PyTorch; None for ONNX sources and kept networks."""
+    without_int8: str | None = None
+    """Why `auto` cannot try INT8, when it cannot."""
+    checks: tuple[CompileCheckRecord, ...] = ()
+    candidates: tuple[Candidate, ...]
+    evaluation: Evaluation
+    entry: LockEntry
+
+    def __init__(self, context: BuildContext) -> None:
+        self.network_store: Networks = context.networks()
+        self.networks: dict[str, Network] = {}
+        """By precision: float, and int8 where there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A named part of a build: `run` does it, `applies` tells whether a build has it."""
+
+    name: str
+    run: Callable[[BuildContext, BuildState], None]
+    applies: Callable[[BuildContext], bool] = lambda context: True
+
+
+def applicable(steps: Sequence[Step], context: BuildContext) -> tuple[Step, ...]:
+    """Return the steps that a build has."""
+    return tuple(step for step in steps if step.applies(context))
