@@ -17,10 +17,10 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import RoundhouseError, WrongAnswerError
 from roundhouse.load_test.load_test import LoadTest, Measured, Runner
 from roundhouse.load_test.measurement import Measurement
-from roundhouse.load_test.numbers import milliseconds, per_second
 from roundhouse.load_test.options import LoadOptions, Loop
 from roundhouse.load_test.result import LoadResult, circumstances, load_result
 from roundhouse.load_test.saturation import Outcome, Verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from container.wire import error_sentence
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.inputs import Body
 
 SERVICE = "sagemaker"
+MAX_LETTERS = 160
+"""Of a refusal's message."""
 SIGNATURE_SECONDS = 120.0
 """How long a signature is used again for the same body; AWS accepts it for five minutes."""
 SIGNATURE_HEADERS = (
@@ -95,3 +99,21 @@ class Requests:
             headers = {"Content-Type": body.content_type, **self._headers, **signature}
             self._cached[position] = (now + SIGNATURE_SECONDS, headers)
         return body.data, headers
+
+
+def refusal(status: int, body: bytes) -> str:
+    """Return a refusal's status and message; behind SageMaker, those of the container."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    message = error_sentence(body)
+    if isinstance(document, dict) and "error" not in document:
+        original = document.get("OriginalMessage")
+        if original:
+            status = document.get("OriginalStatusCode", status)
+            message = error_sentence(str(original))
+        else:
+            messages = [document[key] for key in ("Message", "message") if document.get(key)]
+            message = str(messages[0]) if messages else message
+    return f"HTTP {status}" + (f": {message[:MAX_LETTERS]}" if message else "")

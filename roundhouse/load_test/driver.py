@@ -18,9 +18,8 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from roundhouse.load_test.destination import Destination, Requests
+from roundhouse.load_test.destination import Destination, Requests, refusal
 from roundhouse.load_test.measurement import Measurement
-from roundhouse.load_test.numbers import refusal
 from roundhouse.load_test.options import Arrivals, Loop, Phase
 
 CONNECT_SECONDS = 10.0

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, signer
 from roundhouse.load_test.driver import Driver, open_driver
 from roundhouse.load_test.inputs import Inputs
 from roundhouse.load_test.measurement import Measurement, samples_needed
-from roundhouse.load_test.numbers import milliseconds, per_second
 from roundhouse.load_test.options import LatencyStop, LoadOptions, Loop, Phase
 from roundhouse.load_test.saturation import (
     SLO_PERCENTILE,

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine_build import machine
+from engine_build.card.render import milliseconds, per_second
 from roundhouse.load_test.load_test import LoadTest, Measured
 from roundhouse.load_test.measurement import Latencies, Measurement, exact_percentile
-from roundhouse.load_test.numbers import milliseconds, per_second
 from roundhouse.load_test.options import Loop
 from roundhouse.load_test.saturation import (
     ANSWERED_SHARE,

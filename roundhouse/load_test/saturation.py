@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine_build.card.render import milliseconds, per_second
 from roundhouse.load_test.measurement import Measurement, samples_needed
-from roundhouse.load_test.numbers import milliseconds, per_second
 from roundhouse.load_test.options import Loop
 from roundhouse.text import quantity
 

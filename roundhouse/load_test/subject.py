@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
-from roundhouse.load_test.destination import Destination, Requests, server_url, signer
+from roundhouse.load_test.destination import Destination, Requests, refusal, server_url, signer
 from roundhouse.load_test.inputs import read_inputs
 from roundhouse.load_test.load_test import LoadTest
-from roundhouse.load_test.numbers import refusal
 from roundhouse.load_test.options import LoadOptions, parse_latency_stop
 from roundhouse.paths import Paths
 from roundhouse.report import Report

@@ -1,247 +1,320 @@
-"""The report as one HTML file that loads nothing, in the engine card's dress."""
+"""The report of a load test as one HTML file that loads nothing, in the engine card's style."""
 
 from __future__ import annotations
 
-from engine_build.card.markup import Markup, element, joined
-from engine_build.card.page import POLICY
-from engine_build.card.style import STYLE
-from engine_build.card.table import Column, Line, code, pairs, section, table
-from roundhouse.load_test.numbers import milliseconds
-from roundhouse.load_test.numbers import per_second as rate
-from roundhouse.load_test.result import LoadResult, PhaseResult, percentiles_text
-from roundhouse.reports.plots import plots
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine_build.card.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
+from engine_build.card.render import milliseconds, per_second, render
+from roundhouse.load_test.result import LoadResult, PhaseResult, SecondResult, percentiles_text
 from roundhouse.text import quantity
 
-COLOURS = """
-main { max-width: 1120px; }
-.charts { grid-template-columns: repeat(auto-fill, minmax(min(420px, 100%), 1fr)); }
-figure { max-width: none; }
-.scroll + .note { margin-top: 12px; }
-svg .line { fill: none; stroke-width: 1.75; stroke-linejoin: round; }
-svg .line.high { stroke: var(--accent); stroke-width: 2.25; } svg .dot.high { fill: var(--accent); stroke: none; }
-svg .line.middle { stroke: var(--whisker); stroke-dasharray: 5 3; } svg .dot.middle { fill: var(--whisker); stroke: none; }
-svg .line.low { stroke: var(--good); } svg .dot.low { fill: var(--good); stroke: none; }
-svg .line.plain { stroke: var(--other); } svg .dot.plain { fill: var(--other); stroke: none; }
-svg .mark.slo { stroke: var(--warm); stroke-width: 1.5; stroke-dasharray: 5 4; }
-svg .word { font-size: 12px; paint-order: stroke; stroke: var(--sheet); stroke-width: 4px; }
-svg .word.slo { fill: var(--warm); } svg .word.point { fill: var(--accent); font-weight: 650; }
-svg .mark.point { stroke: var(--accent); stroke-width: 1.5; stroke-dasharray: 2 3; }
-svg .mark.border { stroke: var(--other); stroke-width: 1; stroke-dasharray: 1 3; }
-.keys { color: var(--muted); font-size: 12.5px; margin: 2px 0 0; display: flex; flex-wrap: wrap; gap: 4px 16px; }
-.key::before {
-  content: ""; display: inline-block; width: 16px; height: 0; border-top: 2.5px solid; margin-right: 6px; vertical-align: 4px;
-}
-.key.high::before { border-color: var(--accent); } .key.middle::before { border-color: var(--whisker); border-top-style: dashed; }
-.key.low::before { border-color: var(--good); } .key.plain::before { border-color: var(--other); }
-.badge.good, .badge.bad, .badge.unsure { display: inline-block; }
-"""
+TEMPLATES = Path(__file__).parent / "templates"
+FRAME = Frame(width=460, height=250, left=52, right=446, top=24, bottom=208)
+MAX_CURVES = 6
+PERCENTILES = (("p50", "low"), ("p95", "middle"), ("p99", "high"))
+NINES = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 NOTHING = milliseconds(None)
-BADGES = {"held": "good", "missed": "bad", "too few samples": "unsure", "tool's limit": "unsure"}
-OPEN_NOTE = (
-    "Latency counts from the moment a request was due, whether or not the tool could send it then: a slow spell delays no "
-    "later request's clock (no coordinated omission). A percentile is shown when at least ten requests lie beyond it. The last "
-    "columns are the load tool's own: p99 of how late it came to sending, and its busiest process's share of a core."
-)
-CLOSED_NOTE = (
-    "A closed loop: each user waits for an answer before invocation again, so latency counts from sending on and a slow spell holds "
-    "fewer requests than open traffic would (coordinated omission)."
-)
-
-
-def count(value: float) -> str:
-    """Format a number of things."""
-    return f"{value:,.0f}"
+TEXT_COLUMNS = ("phase", "SLO")
+Chart = tuple[str, str, Sequence[Line]]
+"""A caption, the drawing and the lines of its legend."""
 
 
 def load_page(result: LoadResult) -> bytes:
-    """UTF-8 HTML."""
-    body = element(
-        "main",
-        _head(result),
-        _tiles(result),
-        _phases(result),
-        _plots(result),
-        _faults(result),
-        _how(result),
+    """Return UTF-8 HTML."""
+    cells = [_cells(phase) for phase in result.phases]
+    heads = (
+        [head for head in cells[0] if any(row[head] != NOTHING for row in cells)] if cells else []
     )
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("title", f"{result.subject}: load test"),
-        element("style", Markup(STYLE + COLOURS)),
-    )
-    return f"<!doctype html>\n{element('html', head, element('body', body), lang='en')}\n".encode()
+
+    def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
+        found = []
+        for phase, row in zip(result.phases, cells, strict=True):
+            slo = row["SLO"] if phase.outcome is None else badge(phase.outcome, phase.reason)
+            texts = [{**row, "SLO": slo}[head] for head in heads]
+            found.append((texts, phase is result.chief))
+        return found
+
+    values = {
+        "result": result,
+        "chips": _chips(result),
+        "tiles": _tiles(result),
+        "columns": [(head, "" if head in TEXT_COLUMNS else "number") for head in heads],
+        "rows": rows,
+        "charts": charts(result),
+        "errors": [
+            ((phase.name, reason, f"{count:,}"), False)
+            for phase in result.phases
+            for reason, count in phase.errors.items()
+        ],
+        "circumstances": lambda code: _circumstances(result, code),
+    }
+    filters = {"numbers": percentiles_text}
+    return render("load_report.html.j2", values, folder=TEMPLATES, filters=filters).encode()
 
 
-def _head(result: LoadResult) -> Markup:
-    chips = [result.kind, *([] if result.slo_ms is None else [f"SLO p99 ≤ {result.slo_ms:g} ms"])]
+def _chips(result: LoadResult) -> list[str]:
+    slo = [] if result.slo_ms is None else [f"SLO p99 ≤ {result.slo_ms:g} ms"]
     rows = quantity(result.inputs["rows_per_request"], result.inputs["rows"].removesuffix("s"))
-    chips += [f"{rows} a request", result.circumstances.date]
-    return element(
-        "header",
-        element("p", "Load test", class_="over"),
-        element("h1", result.subject),
-        element("ul", [element("li", each, class_="chip") for each in chips], class_="chips"),
-        element("p", result.headline, class_="decision"),
-    )
+    return [result.kind, *slo, f"{rows} a request", result.circumstances.date]
 
 
-def _tiles(result: LoadResult) -> Markup:
+def _tiles(result: LoadResult) -> list[tuple[str, str, str]]:
     chief = result.chief
     if chief is None:
-        return Markup("")
+        return []
     saturated = result.saturation is not None and result.saturation.rate is not None
-    per_second = chief.start if saturated else chief.answered_per_second
-    rows = f"{rate(per_second * result.inputs['rows_per_request'])} {result.inputs['rows']}/s"
+    rate = chief.start if saturated else chief.answered_per_second
+    rows = f"{per_second(rate * result.inputs['rows_per_request'])} {result.inputs['rows']}/s"
     is_offered = chief.loop == "open" and not saturated
-    at = f"at {rate(chief.offered_per_second if is_offered else per_second)} requests a second{' offered' if is_offered else ''}"
-    tiles = [
-        _tile(
+    load = per_second(chief.offered_per_second if is_offered else rate)
+    note = f"at {load} requests a second{' offered' if is_offered else ''}"
+    errors = f"of {chief.answered + chief.failed:,} requests"
+    return [
+        (
             "Saturation" if saturated else "Throughput",
-            f"{rate(per_second)}/s",
+            f"{per_second(rate)}/s",
             f"requests; {rows}",
         ),
-        *(_tile(name, milliseconds(chief.latency_ms[name]), at) for name in ("p50", "p95", "p99")),
-        _tile("Errors", count(chief.failed), f"of {count(chief.answered + chief.failed)} requests"),
+        *((name, milliseconds(chief.latency_ms[name]), note) for name, _ in PERCENTILES),
+        ("Errors", f"{chief.failed:,}", errors),
     ]
-    return element("dl", tiles, class_="tiles")
 
 
-def _phases(result: LoadResult) -> Markup:
-    """The table; a column that no phase has anything for is left out."""
-    rows = [_cells(each) for each in result.phases]
-    kept = [head for head in HEADS if any(row[head] != NOTHING for row in rows)]
-    columns = [
-        Column(head=head, kind=None if head in ("phase", "SLO") else "number") for head in kept
-    ]
-    lines = [
-        Line(cells=[row[head] for head in kept], own=each is result.chief)
-        for row, each in zip(rows, result.phases, strict=True)
-    ]
-    note = OPEN_NOTE if any(each.loop == "open" for each in result.phases) else CLOSED_NOTE
-    corrected = [
-        element(
-            "p",
-            f"{each.name}, corrected for an expected interval: {percentiles_text(each.corrected_ms)}.",
-            class_="note",
-        )
-        for each in result.phases
-        if each.corrected_ms is not None
-    ]
-    return section("Phases", table(columns, lines), corrected, note=note)
-
-
-HEADS = (
-    "phase",
-    "offered/s",
-    "answered/s",
-    "users",
-    "p50",
-    "p95",
-    "p99",
-    "p99.9",
-    "errors",
-    "SLO",
-    "longest",
-    "tool's lag",
-    "its CPU",
-)
-
-
-def _cells(phase: PhaseResult) -> dict[str, str | Markup]:
+def _cells(phase: PhaseResult) -> dict[str, str]:
+    """Return a row's cells by column; a column that has nothing in any row is left out."""
     is_open = phase.loop == "open"
+    users = max((second.users for second in phase.by_second), default=0)
     return {
         "phase": f"{phase.name} · {phase.seconds:.0f} s",
-        "offered/s": rate(phase.offered_per_second) if is_open else NOTHING,
-        "answered/s": rate(phase.answered_per_second),
-        "users": NOTHING
-        if is_open
-        else count(max((each.users for each in phase.by_second), default=0)),
+        "offered/s": per_second(phase.offered_per_second) if is_open else NOTHING,
+        "answered/s": per_second(phase.answered_per_second),
+        "users": NOTHING if is_open else f"{users:,}",
         **{name: milliseconds(phase.latency_ms[name]) for name in ("p50", "p95", "p99", "p99.9")},
-        "errors": count(phase.failed),
-        "SLO": _badge(phase),
+        "errors": f"{phase.failed:,}",
+        "SLO": phase.outcome or phase.ended_early or NOTHING,
         "longest": milliseconds(phase.longest_ms),
         "tool's lag": milliseconds(phase.lag_ms["p99"]),
         "its CPU": f"{phase.cpu_share:.0%}",
     }
 
 
-def _badge(phase: PhaseResult) -> Markup | str:
-    if phase.outcome is None:
-        return NOTHING if phase.ended_early is None else phase.ended_early
-    return element(
-        "span", phase.outcome, class_=f"badge {BADGES[phase.outcome]}", title=phase.reason
-    )
-
-
-def _plots(result: LoadResult) -> Markup:
-    made = plots(result)
-    return section("Plots", element("div", made, class_="charts")) if made else Markup("")
-
-
-def _faults(result: LoadResult) -> Markup:
-    found = [
-        (phase.name, reason, number)
-        for phase in result.phases
-        for reason, number in phase.errors.items()
-    ]
-    limits = element("p", "; ".join(f"{k}: {v}" for k, v in result.tool_limits.items()) + ".")
-    parts = []
-    if found:
-        columns = [
-            Column(head="phase", kind=None),
-            Column(head="what the server said", kind="words"),
-            Column(head="times"),
-        ]
-        lines = [Line(cells=(name, reason, count(number))) for name, reason, number in found]
-        parts.append(section("Errors", table(columns, lines)))
-    if result.tool_limits:
-        parts.append(section("Where the load tool was the limit", limits, note=TOOL_NOTE))
-    return joined(parts)
-
-
-TOOL_NOTE = "These phases' numbers hold the tool's own lateness. Run it on another machine than the server's."
-
-
-def _how(result: LoadResult) -> Markup:
-    asked, inputs, where = result.settings, result.inputs, result.circumstances
-    sent = "signed with SigV4" if asked["signed"] else "not signed"
-    arrivals = {"poisson": f"Poisson, seed {asked['seed']}", "even": "even"}[asked["arrivals"]]
-    probe = asked["probe_per_second"]
+def _circumstances(result: LoadResult, code: Callable[[str], str]) -> list[tuple[str, str]]:
+    settings, inputs, where = result.settings, result.inputs, result.circumstances
+    is_open = any(phase.loop == "open" for phase in result.phases)
+    arrivals = {"poisson": f"Poisson, seed {settings['seed']}", "even": "even"}
+    signed = "signed with SigV4" if settings["signed"] else "not signed"
     bodies = f"{inputs['bodies']:,} bodies of {inputs['mean_bytes']:,} bytes in the mean"
-    items = [
+    probe = settings["probe_per_second"]
+    facts = [
         (
             "Tool",
-            f"roundhouse bench: HTTP/1.1 over kept-alive connections, at most {asked['connections']}; {sent}",
+            "roundhouse bench: HTTP/1.1 over kept-alive connections, "
+            f"at most {settings['connections']}; {signed}",
         ),
         (
             "Arrivals",
-            arrivals
-            if any(each.loop == "open" for each in result.phases)
-            else "each user by its own answers",
+            arrivals[settings["arrivals"]] if is_open else "each user by its own answers",
         ),
-        ("Destination", code(asked["url"])),
+        ("Destination", code(settings["url"])),
         ("Inputs", f"{inputs['description']}; {bodies}, {inputs['content_type']}"),
         ("Their digest", code(inputs["sha256"])),
-        ("Warm-up", f"{asked['warm_up_seconds']:g} s, not counted"),
-        *(
-            []
-            if probe is None
-            else [("Probe", f"a closed loop of 32 users reached {rate(probe)} answers a second")]
-        ),
-        *([] if asked["stop"] is None else [("Stopping condition", asked["stop"])]),
-        ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
-        ("Date", where.date),
+        ("Warm-up", f"{settings['warm_up_seconds']:g} s, not counted"),
     ]
-    return section("How it was measured", pairs(items), element("pre", asked["command"]))
+    if probe is not None:
+        reached = f"a closed loop of 32 users reached {per_second(probe)} answers a second"
+        facts.append(("Probe", reached))
+    if settings["stop"] is not None:
+        facts.append(("Stopping condition", settings["stop"]))
+    machine = f"{where.machine}; Python {where.python}: that of the load tool"
+    return [*facts, ("Machine", machine), ("Date", where.date)]
 
 
-def _tile(name: str, value: str, note: str) -> Markup:
-    return element(
-        "div",
-        element("dt", name),
-        element("dd", joined(value, element("small", note))),
-        class_="tile",
+def charts(result: LoadResult) -> list[Chart]:
+    """Return the charts that there is data for."""
+    drawn = (
+        _against_rate(result),
+        _throughput(result),
+        _over_time(result),
+        _by_percentile(result),
+        _users(result),
     )
+    return [chart for chart in drawn if chart is not None]
+
+
+def _latency_chart(
+    caption: str, result: LoadResult, lines: Sequence[Line], across: Axis, marks: Sequence[Mark]
+) -> Chart:
+    """Return a chart on a logarithmic axis of milliseconds, with the SLO."""
+    values = [value for line in lines for _, value in line.points]
+    if result.slo_ms is not None:
+        values.append(result.slo_ms)
+        label = f"SLO {result.slo_ms:g} ms"
+        marks = [*marks, Mark(value=result.slo_ms, label=label, kind="slo")]
+    return caption, line_chart("Latency", lines, FRAME, across, _logarithmic(values), marks), lines
+
+
+def _count_chart(
+    caption: str, result: LoadResult, title: str, unit: str, lines: Sequence[Line]
+) -> Chart:
+    values = [value for line in lines for _, value in line.points]
+    high = scale(0.0, max(*values, 1e-3), FRAME.bottom, FRAME.top, ticks=5)
+    across, up = _seconds(lines), axis(high, unit, "{:,g}".format)
+    return caption, line_chart(title, lines, FRAME, across, up, _borders(result)), lines
+
+
+def _seconds(lines: Sequence[Line]) -> Axis:
+    longest = max(second for line in lines for second, _ in line.points)
+    return axis(scale(0.0, longest, FRAME.left, FRAME.right, ticks=5), "seconds", "{:,g}".format)
+
+
+def _logarithmic(values: Sequence[float]) -> Axis:
+    """Return an axis of powers of ten, with 1, 2 and 5 marked where there is room."""
+    low, high = min(values), max(values)
+    low = low if low < high else low / 2
+    bottom, top = math.log10(low) - 0.04, math.log10(high) + 0.06
+    steps = (1.0, 2.0, 5.0) if top - bottom < 2.4 else (1.0,)
+    powers = range(math.floor(bottom), math.ceil(top) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    ticks = [tick for tick in ticks if bottom <= math.log10(tick) <= top]
+    ticks = ticks if len(ticks) > 1 else [10**bottom, 10**top]
+
+    def position(value: float) -> float:
+        share = (math.log10(max(value, 1e-9)) - bottom) / (top - bottom)
+        return FRAME.bottom - share * (FRAME.bottom - FRAME.top)
+
+    labels = [(tick, f"{float(f'{tick:.3g}'):,g}") for tick in ticks]
+    return Axis(position=position, ticks=labels, title="ms")
+
+
+def _nines(highest: float) -> Axis:
+    """Return an axis of percentiles on which every nine more takes the same room."""
+
+    def nines(value: float) -> float:
+        return -math.log10(1 - min(value, 99.9995) / 100)
+
+    width = (FRAME.right - FRAME.left) / max(nines(highest), 0.3)
+    ticks = [(value, f"{value:g} %") for value in NINES if value <= highest + 1e-9]
+    return Axis(
+        position=lambda value: FRAME.left + nines(value) * width,
+        ticks=ticks,
+        title="percentile of requests",
+    )
+
+
+def _against_rate(result: LoadResult) -> Chart | None:
+    """Latency against the offered rate: for each rate the step that held, else the last."""
+    if result.saturation is None:
+        return None
+    chosen: dict[float, PhaseResult] = {}
+    for phase in result.phases:
+        known = chosen.get(phase.start)
+        if phase.answered and (known is None or known.outcome != "held"):
+            chosen[phase.start] = phase
+    steps = [chosen[start] for start in sorted(chosen)]
+    lines = [
+        Line(
+            name=name,
+            kind=kind,
+            radius=3,
+            points=[(step.start, value) for step in steps if (value := step.latency_ms[name])],
+        )
+        for name, kind in PERCENTILES
+    ]
+    lines = [line for line in lines if line.points]
+    if not lines or len(steps) < 2:
+        return None
+    marks, saturation = [], result.saturation
+    if saturation.rate is not None:
+        label = f"{per_second(saturation.rate)}/s" + ("" if saturation.exact else " or more")
+        marks.append(Mark(value=saturation.rate, label=label, kind="point", upright=True))
+    rates = scale(0.0, steps[-1].start, FRAME.left, FRAME.right, ticks=5)
+    across = axis(rates, "requests a second offered", "{:,g}".format)
+    return _latency_chart("Latency against offered rate", result, lines, across, marks)
+
+
+def _throughput(result: LoadResult) -> Chart | None:
+    answered = _timeline(result, lambda second: second.answered)
+    errors = _timeline(result, lambda second: second.errors)
+    if len(answered) < 2:
+        return None
+    lines = [Line(name="answered", kind="low", points=answered)]
+    if any(phase.loop == "open" for phase in result.phases):
+        offered = _timeline(result, lambda second: second.offered)
+        lines.insert(0, Line(name="offered", kind="plain", points=offered))
+    if any(value for _, value in errors):
+        lines.append(Line(name="errors", kind="high", points=errors))
+    return _count_chart("Throughput over time", result, "Throughput", "a second", lines)
+
+
+def _over_time(result: LoadResult) -> Chart | None:
+    values: dict[str, Callable[[SecondResult], float | None]] = {
+        "p50": lambda second: second.p50_ms,
+        "p95": lambda second: second.p95_ms,
+        "p99": lambda second: second.p99_ms,
+    }
+    lines = [
+        Line(name=name, kind=kind, points=_timeline(result, values[name]), longest_gap=1.01)
+        for name, kind in PERCENTILES
+    ]
+    lines = [line for line in lines if len(line.points) > 1]
+    if not lines:
+        return None
+    return _latency_chart("Latency over time", result, lines, _seconds(lines), _borders(result))
+
+
+def _by_percentile(result: LoadResult) -> Chart | None:
+    """The distribution of latency, the report's own phase before the others."""
+    chief = result.chief
+    others = [phase for phase in result.phases if phase is not chief and len(phase.curve) > 2]
+    if chief is None or len(chief.curve) < 3:
+        return None
+    if result.saturation is None:
+        kinds = ("low", "middle", "plain")
+        pairs = [(phase, kinds[index % 3]) for index, phase in enumerate(others[-MAX_CURVES:])]
+    else:
+        above = [(phase, "plain") for phase in others if phase.start > chief.start]
+        below = [(phase, "low") for phase in others if phase.start < chief.start]
+        lowest = [sorted(group, key=lambda pair: pair[0].start)[:1] for group in (above, below)]
+        pairs = lowest[0] + lowest[1]
+    lines = [Line(name=phase.name, kind=kind, points=phase.curve) for phase, kind in pairs]
+    lines.insert(0, Line(name=chief.name, kind="high", points=chief.curve))
+    if chief.corrected_ms is not None:
+        known = [(name, value) for name, value in chief.corrected_ms.items() if value is not None]
+        points = [(float(name.removeprefix("p")), value) for name, value in known]
+        lines.append(Line(name="corrected", kind="middle", radius=3, points=points))
+    across = _nines(max(x for line in lines for x, _ in line.points))
+    return _latency_chart("Latency by percentile", result, lines, across, [])
+
+
+def _users(result: LoadResult) -> Chart | None:
+    points = _timeline(result, lambda second: second.users)
+    if len({value for _, value in points}) < 2:
+        return None
+    line = Line(name="users", kind="plain", points=points)
+    return _count_chart("Users over time", result, "Users", "users", [line])
+
+
+def _timeline(result: LoadResult, value: Callable[[SecondResult], float | None]) -> Points:
+    """Return a value of every second, phases one after the other."""
+    points, begin = [], 0.0
+    for phase in result.phases:
+        for second in phase.by_second:
+            number = value(second)
+            if number is not None and second.second + 1 <= max(phase.seconds, 1):
+                points.append((begin + second.second + 0.5, float(number)))
+        begin += math.ceil(phase.seconds)
+    return points
+
+
+def _borders(result: LoadResult) -> list[Mark]:
+    """Return a mark where phases meet."""
+    ends, border = 0.0, Mark(value=0.0, label="", kind="border", upright=True)
+    marks = []
+    for phase in result.phases[:-1]:
+        ends += math.ceil(phase.seconds)
+        marks.append(replace(border, value=ends))
+    return marks

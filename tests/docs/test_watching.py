@@ -10,14 +10,14 @@ import pytest
 
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.dashboards.picture import digest_of
-from roundhouse.dashboards.pictures import pictures
+from roundhouse.reports.dashboards.pictures import pictures
+from roundhouse.reports.dashboards.png import digest_of
 from tests.synth.watching_example import DOCUMENT, table, written
 
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = "python -m roundhouse.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
+COMMAND = "python -m roundhouse.reports.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
 
 
 def test_table_of_alarms_is_made_by_the_code():

@@ -9,20 +9,22 @@ from html.parser import HTMLParser
 
 import pytest
 
-from engine_build.card import words
+from engine_build.card import page as card_text
+from engine_build.card.charts import element, scale
 from engine_build.card.facts import card_data
 from engine_build.card.files import card_files
-from engine_build.card.markup import VOID, Markup, element
-from engine_build.card.page import card_page
-from engine_build.card.scale import scale
+from engine_build.card.page import card_page, source_pin
+from engine_build.card.render import milliseconds, per_second
 from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
 from engine_build.store import FolderStore
 from onboarding.lock import LockEntry
 from onboarding.manifest import QuantizationRecord, RuntimeIdentity
+from onboarding.model_spec import SourceSpec
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
 from tests.unit.engine_build.sample_cards import MEANS, NEIGHBOURS, SHARES, WORSTS, card, cpu_card
 
 HOSTILE = "\"><script>alert(1)</script>&<img src=http://x onerror=a>'{{7*7}}"
+VOID = {"meta", "br", "line", "circle", "rect", "path", "polyline"}
 LOADS = ("src", "href", "srcset", "data", "action", "poster", "xlink:href")
 
 
@@ -97,8 +99,8 @@ def test_page_shows_every_accuracy_that_was_recorded():
     text = Page(card_page(facts)).text
     for record in facts.manifest.accuracy:
         for value in (record.mean, record.worst, *record.mean_interval):
-            assert words.score(value) in text
-        assert words.percent(record.nearest_neighbour_agreement) in text
+            assert card_text.score(value) in text
+        assert card_text.percent(record.nearest_neighbour_agreement) in text
 
 
 def test_page_shows_every_latency_and_memory_that_was_recorded():
@@ -106,9 +108,9 @@ def test_page_shows_every_latency_and_memory_that_was_recorded():
     text = Page(card_page(facts)).text
     for record in facts.manifest.benchmark:
         for value in (record.average_ms, record.p50_ms, record.p95_ms, record.p99_ms):
-            assert words.plain_milliseconds(value) in text
-        assert words.rate(record.rows_per_second) in text
-        assert words.shape(record.batch, record.sequence) in text
+            assert milliseconds(value).removesuffix(" ms") in text
+        assert per_second(record.rows_per_second) in text
+        assert card_text.shape(record.batch, record.sequence) in text
     for speedup in facts.manifest.speedups:
         assert (
             f"{speedup.ratio:.2f} ×" in text and f"{speedup.low:.2f} to {speedup.high:.2f}" in text
@@ -116,7 +118,7 @@ def test_page_shows_every_latency_and_memory_that_was_recorded():
     for runtime in facts.manifest.runtimes:
         assert (
             f"{runtime.load_seconds:.2f} s" in text
-            and words.mebibytes(runtime.host_memory_mib) in text
+            and card_text.mebibytes(runtime.host_memory_mib) in text
         )
 
 
@@ -124,10 +126,10 @@ def test_page_shows_the_frontier_the_layers_and_why():
     facts = card()
     text = Page(card_page(facts)).text
     for values, told in (
-        (SHARES, words.percent),
-        (MEANS, words.score),
-        (WORSTS, words.score),
-        (NEIGHBOURS, words.percent),
+        (SHARES, card_text.percent),
+        (MEANS, card_text.score),
+        (WORSTS, card_text.score),
+        (NEIGHBOURS, card_text.percent),
     ):
         assert all(told(value) in text for value in values)
     for layer in facts.layers:
@@ -274,14 +276,23 @@ def request_of():
 
 
 def test_element_escapes_text_and_attributes_but_not_markup():
-    assert (
-        element("p", "<&", Markup("<b></b>"), title='"<')
-        == '<p title="&quot;&lt;">&lt;&amp;<b></b></p>'
+    text = element("text", "<&", [element("b", "")], title='"<')
+    assert text == '<text title="&#34;&lt;">&lt;&amp;<b></b></text>'
+    assert element("line", x1=1.0, stroke_width=1.255, class_=None) == (
+        '<line x1="1" stroke-width="1.25"/>'
     )
-    assert (
-        element("line", x1=1.0, stroke_width=1.255, class_=None)
-        == '<line x1="1" stroke-width="1.25"/>'
-    )
+
+
+@pytest.mark.parametrize(
+    ("source", "pin"),
+    [
+        ({"checkpoint": "checkpoints/x", "sha256": "d" * 64}, f"checkpoints/x, sha256 {'d' * 64}"),
+        ({"onnx": "models/x.onnx", "sha256": "d" * 64}, f"models/x.onnx, sha256 {'d' * 64}"),
+        ({"huggingface": f"a/b@{'c' * 40}", "path": "onnx"}, f"a/b@{'c' * 40}, folder onnx"),
+    ],
+)
+def test_source_is_named_whatever_its_kind(source, pin):
+    assert source_pin(SourceSpec(**source)) == pin
 
 
 @pytest.mark.parametrize(

@@ -141,11 +141,11 @@ def test_local_measurement_stays_in_scratch_locks(tmp_path):
 
 def test_refuses_a_local_measurement_for_reviewed_locks(tmp_path):
     file = copied_tree(tmp_path) / "environments" / "local.yaml"
-    file.write_text(file.read_text().replace("locks: build/local/locks", "locks: models"))
+    file.write_text(file.read_text().replace("locks: build/local/locks", "locks: locks/local"))
     place = served_tree(tmp_path, "local")
     with pytest.raises(
         RoundhouseError,
-        match="models/ holds reviewed locks, and the local cloud's speed is this machine's",
+        match="locks/local/ holds reviewed locks, and the local cloud's speed is this machine's",
     ):
         recorded(place, env="local")
     assert place.capacity is None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 
 import pytest
 
+from engine_build.card.charts import Line, axis, line_chart, scale
 from roundhouse.load_test.load_test import Measured
 from roundhouse.load_test.options import Loop
 from roundhouse.load_test.result import load_result
-from roundhouse.reports.charts import Line, chart, straight
-from roundhouse.reports.load_report import load_page
+from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
     load_test,
@@ -162,10 +163,8 @@ def test_the_page_shows_names_as_they_are(subject):
 
 
 def test_a_line_is_broken_where_nothing_is_known():
-    line = Line(name="p99", kind="high", points=[(0, 1), (1, 2), (5, 3)], longest_gap=1.01)
-    axes = straight([0, 5], "s", upward=False), straight([0, 3], "ms", upward=True)
-    assert chart("t", [line], *axes).count("<polyline") == 2
-    assert (
-        chart("t", [Line(name="p99", kind="high", points=line.points)], *axes).count("<polyline")
-        == 1
-    )
+    points = [(0, 1), (1, 2), (4, 1), (5, 3)]
+    axes = axis(scale(0, 5, 0, 100)), axis(scale(0, 3, 100, 0))
+    for gap, pieces in ((1.01, 2), (math.inf, 1)):
+        line = Line(name="p99", points=points, longest_gap=gap)
+        assert line_chart("t", [line], FRAME, *axes).count("<polyline") == pieces

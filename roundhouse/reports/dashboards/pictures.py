@@ -12,18 +12,17 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from roundhouse.dashboards.day import MINUTES
-from roundhouse.dashboards.example import with_example_locks
-from roundhouse.dashboards.opened import Body, opened
-from roundhouse.dashboards.page import Shown, page, size
-from roundhouse.dashboards.synthetic import SyntheticMetrics
+from roundhouse.reports.dashboards.body import Body, selected_body
+from roundhouse.reports.dashboards.example_locks import with_example_locks
+from roundhouse.reports.dashboards.page import Shown, page, size
+from roundhouse.reports.dashboards.synthetic import MINUTES, SyntheticMetrics
 from stacks.access import arns
 from stacks.alarms.properties import alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
 
 END = datetime(2026, 11, 20, 17, tzinfo=UTC).timestamp()
-TOLD = (
+NOTES = (
     "24 hours of synthetic metrics up to 17:00: a wave of load, a rollout at 10:30, a spike from 15:45 on.",
 )
 EXAMPLE = "Engines that are not built yet have an example's numbers."
@@ -46,11 +45,11 @@ def pictures(
     `endpoints`, all by their short names.
     """
     built = [with_example_locks(each) for each in deployments]
-    told = TOLD if built == list(deployments) else (*TOLD, EXAMPLE)
+    notes = NOTES if built == list(deployments) else (*NOTES, EXAMPLE)
     metrics = SyntheticMetrics.of(built, END - MINUTES * 60)
     environment = built[0].environment
-    found = [_environment(built, metrics, told, names.endpoint_name(environment, selected))]
-    return [*found, *(_endpoint(each, metrics, told) for each in built if each.name in endpoints)]
+    found = [_environment(built, metrics, notes, names.endpoint_name(environment, selected))]
+    return [*found, *(_endpoint(each, metrics, notes) for each in built if each.name in endpoints)]
 
 
 def digest(body: Body) -> str:
@@ -59,28 +58,33 @@ def digest(body: Body) -> str:
 
 
 def _environment(
-    deployments: Sequence[Deployment], metrics: SyntheticMetrics, told: Sequence[str], selected: str
+    deployments: Sequence[Deployment],
+    metrics: SyntheticMetrics,
+    notes: Sequence[str],
+    selected: str,
 ) -> Picture:
-    body = opened(dashboard_body(deployments), selected)
+    body = selected_body(dashboard_body(deployments), selected)
     title = f"roundhouse-{deployments[0].environment.name}"
     return _picture(
-        "dashboard-environment", body, _shown(deployments, metrics, title, told, selected)
+        "dashboard-environment", body, _shown(deployments, metrics, title, notes, selected)
     )
 
 
-def _endpoint(deployment: Deployment, metrics: SyntheticMetrics, told: Sequence[str]) -> Picture:
+def _endpoint(deployment: Deployment, metrics: SyntheticMetrics, notes: Sequence[str]) -> Picture:
     wanted = dataclasses.replace(
         deployment, endpoint=deployment.endpoint.model_copy(update={"dashboard": True})
     )
-    shown = _shown([wanted], metrics, dashboard_name(wanted), told, None)
-    return _picture(f"dashboard-{deployment.name}", opened(endpoint_dashboard_body(wanted)), shown)
+    shown = _shown([wanted], metrics, dashboard_name(wanted), notes, None)
+    return _picture(
+        f"dashboard-{deployment.name}", selected_body(endpoint_dashboard_body(wanted)), shown
+    )
 
 
 def _shown(
     deployments: Sequence[Deployment],
     metrics: SyntheticMetrics,
     title: str,
-    told: Sequence[str],
+    notes: Sequence[str],
     selected: str | None,
 ) -> Shown:
     return Shown(
@@ -89,7 +93,7 @@ def _shown(
         alarms=_alarms(deployments),
         title=title,
         selected=selected,
-        told=told,
+        notes=notes,
     )
 
 

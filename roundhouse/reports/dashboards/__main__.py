@@ -1,4 +1,4 @@
-"""Draws an environment's dashboards: `python -m roundhouse.dashboards --env dev --out docs/images`."""
+"""Draws an environment's dashboards: `python -m roundhouse.reports.dashboards --env dev --out docs/images`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from onboarding.fault import FaultsError
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.dashboards.picture import photographed
-from roundhouse.dashboards.pictures import Picture, pictures
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes, Run
+from roundhouse.reports.dashboards.pictures import Picture, pictures
+from roundhouse.reports.dashboards.png import write_screenshot
 
 
 def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
     """Exit code 1, and why, when a picture cannot be made."""
-    wishes = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        for each in _wanted(wishes):
-            _write(each, wishes.out, wishes.form, Processes() if run is None else run)
+        for each in _pictures(options):
+            _write(each, options.out, options.form, Processes() if run is None else run)
     except (RoundhouseError, FaultsError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m roundhouse.dashboards", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m roundhouse.reports.dashboards", description=__doc__
+    )
     parser.add_argument("--env", required=True, help="the environment")
     parser.add_argument("--out", required=True, type=Path, help="folder of the pictures")
     parser.add_argument("--root", type=Path, help="the onboarding tree; default: the repository")
@@ -47,20 +49,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wanted(wishes: argparse.Namespace) -> list[Picture]:
-    found = deployments(read_tree(find_paths(Path.cwd(), wishes.root).tree), wishes.env)
+def _pictures(options: argparse.Namespace) -> list[Picture]:
+    found = deployments(read_tree(find_paths(Path.cwd(), options.root).tree), options.env)
     if not found:
         raise RoundhouseError(
-            f"--env {wishes.env}: deploys no endpoint, so there is nothing to draw; add a model."
+            f"--env {options.env}: deploys no endpoint, so there is nothing to draw; add a model."
         )
     known = [each.name for each in found]
-    selected = known[0] if wishes.select is None else wishes.select
-    for name in (selected, *wishes.endpoint):
+    selected = known[0] if options.select is None else options.select
+    for name in (selected, *options.endpoint):
         if name not in known:
             raise RoundhouseError(
-                f"{name}: is no endpoint of environment {wishes.env}; allowed: {', '.join(known)}."
+                f"{name}: is no endpoint of environment {options.env}; allowed: {', '.join(known)}."
             )
-    return pictures(found, selected, wishes.endpoint)
+    return pictures(found, selected, options.endpoint)
 
 
 def _write(picture: Picture, folder: Path, form: str, run: Run) -> None:
@@ -72,7 +74,7 @@ def _write(picture: Picture, folder: Path, form: str, run: Run) -> None:
         with tempfile.TemporaryDirectory() as name:
             html = Path(name) / "page.html"
             html.write_text(picture.html, encoding="utf-8")
-            photographed(run, html, target, picture.size, picture.digest)
+            write_screenshot(run, html, target, picture.size, picture.digest)
     print(target)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries, matching
 from local_cloud.cloudwatch.series import Series
-from roundhouse.dashboards.synthetic import PERIOD, SyntheticMetrics
+from roundhouse.reports.dashboards.synthetic import PERIOD, SyntheticMetrics
 from template_rules.dashboard_body import SEARCH, with_defaults
 
 Body = Mapping[str, Any]
@@ -26,7 +26,7 @@ class Curve:
     color: str | None = None
 
 
-def opened(body: Body, selected: str | None = None) -> Body:
+def selected_body(body: Body, selected: str | None = None) -> Body:
     """A body with the selector's value in place; default: its default."""
     if selected is not None:
         variables = [{**each, "defaultValue": selected} for each in body.get("variables", ())]

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from local_cloud.cloudwatch.series import Found, MathError
-from roundhouse.dashboards.opened import Curve, alarm_query, curves, opened, stacked
-from roundhouse.dashboards.synthetic import SyntheticMetrics
+from roundhouse.reports.dashboards.body import (
+    Curve,
+    alarm_query,
+    curves,
+    selected_body,
+    stacked,
+)
+from roundhouse.reports.dashboards.synthetic import SyntheticMetrics
 
 pytestmark = pytest.mark.unit
 
@@ -62,10 +68,10 @@ def test_selector_stands_in_every_text():
             }
         ],
     }
-    assert opened(body)["widgets"][0]["properties"]["metrics"] == [
+    assert selected_body(body)["widgets"][0]["properties"]["metrics"] == [
         ["n", "m", "EndpointName", "first"]
     ]
-    assert opened(body, "second")["widgets"][0]["properties"]["annotations"] == {
+    assert selected_body(body, "second")["widgets"][0]["properties"]["annotations"] == {
         "alarms": ["arn:second-p"]
     }
 

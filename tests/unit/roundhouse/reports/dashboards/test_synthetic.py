@@ -8,11 +8,14 @@ import pytest
 
 from local_cloud.cloudwatch.series import Question
 from onboarding.model_spec import AsynchronousSpec
-from roundhouse.dashboards.alarm_state import alarm_state
-from roundhouse.dashboards.day import MINUTES, variant_day
-from roundhouse.dashboards.minutes import METRICS
-from roundhouse.dashboards.pictures import END
-from roundhouse.dashboards.synthetic import SyntheticMetrics
+from roundhouse.reports.dashboards.page import alarm_state
+from roundhouse.reports.dashboards.pictures import END
+from roundhouse.reports.dashboards.synthetic import (
+    MINUTES,
+    SAMPLES,
+    SyntheticMetrics,
+    variant_day,
+)
 from stacks.alarms.properties import alarms
 from template_rules.metric_facts import HOST, INVOCATIONS
 from tests.synth.deployments import one, with_endpoint
@@ -103,7 +106,7 @@ def test_shadow_gets_a_copy_and_variants_a_share():
 def test_every_metric_of_the_day_is_one_that_sagemaker_publishes():
     from template_rules.metric_facts import METRICS as FACTS
 
-    assert METRICS.keys() <= FACTS[INVOCATIONS].keys() | FACTS[HOST].keys()
+    assert SAMPLES.keys() <= FACTS[INVOCATIONS].keys() | FACTS[HOST].keys()
 
 
 def test_alarms_at_the_end_of_the_day_are_those_of_a_spike():

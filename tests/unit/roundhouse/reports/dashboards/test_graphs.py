@@ -7,10 +7,9 @@ from __future__ import annotations
 import pytest
 
 from local_cloud.cloudwatch.series import Question
-from roundhouse.dashboards.day import MINUTES
-from roundhouse.dashboards.opened import curves, opened
-from roundhouse.dashboards.pictures import END
-from roundhouse.dashboards.synthetic import SyntheticMetrics
+from roundhouse.reports.dashboards.body import curves, selected_body
+from roundhouse.reports.dashboards.pictures import END
+from roundhouse.reports.dashboards.synthetic import MINUTES, SyntheticMetrics
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
 from tests.synth.deployments import one
@@ -39,7 +38,7 @@ def raw(name, statistic, endpoint="dev-sentence-embedder", namespace="AWS/SageMa
 
 
 @pytest.mark.parametrize(
-    "body", [opened(dashboard_body([OWN, SHARED])), endpoint_dashboard_body(OWN)]
+    "body", [selected_body(dashboard_body([OWN, SHARED])), endpoint_dashboard_body(OWN)]
 )
 def test_latencies_are_milliseconds(body):
     assert shown(body, "Latency of the model, ms") == {
@@ -57,7 +56,7 @@ def test_failures_are_percent_and_counts():
 
 
 def test_cost_is_instances_times_the_price_of_one():
-    body = opened(dashboard_body([OWN, SHARED]))
+    body = selected_body(dashboard_body([OWN, SHARED]))
     assert shown(body, "Instances") == {
         "instances that answer": 4.0,
         "instances that reported": 4.0,

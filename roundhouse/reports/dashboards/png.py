@@ -16,7 +16,9 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 KEYWORD = b"roundhouse-dashboard"
 
 
-def photographed(run: Run, html: Path, target: Path, size: tuple[int, int], digest: str) -> None:
+def write_screenshot(
+    run: Run, html: Path, target: Path, size: tuple[int, int], digest: str
+) -> None:
     """Writes the picture of a page.
 
     Raises RoundhouseError where no browser is there, or it draws nothing.

@@ -8,15 +8,20 @@ import zlib
 
 import pytest
 
-from roundhouse.dashboards.__main__ import main
-from roundhouse.dashboards.chart import Frame, Level, chart, told
-from roundhouse.dashboards.example import with_example_locks
-from roundhouse.dashboards.markdown import rendered
-from roundhouse.dashboards.opened import Curve, opened
-from roundhouse.dashboards.picture import SIGNATURE, digest_of, photographed, with_digest
-from roundhouse.dashboards.pictures import digest, pictures
+from engine_build.card.charts import Mark
 from roundhouse.errors import RoundhouseError
 from roundhouse.processes import Outcome
+from roundhouse.reports.dashboards.__main__ import main
+from roundhouse.reports.dashboards.body import Curve, selected_body
+from roundhouse.reports.dashboards.example_locks import with_example_locks
+from roundhouse.reports.dashboards.page import graph, markdown_blocks, short_number
+from roundhouse.reports.dashboards.pictures import digest, pictures
+from roundhouse.reports.dashboards.png import (
+    SIGNATURE,
+    digest_of,
+    with_digest,
+    write_screenshot,
+)
 from stacks.dashboards.environment import dashboard_body
 from tests.synth.deployments import one, unlocked, with_endpoint
 from tests.synth.scaled import with_variant
@@ -24,7 +29,6 @@ from tests.synth.scaled import with_variant
 pytestmark = pytest.mark.unit
 
 OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
-FRAME = Frame(width=400, height=200, start=0.0, end=86400.0, unit="ms")
 
 
 def png():
@@ -40,68 +44,74 @@ def png():
     return SIGNATURE + b"".join(chunk(*part) for part in parts)
 
 
-# --- charts
+# --- graphs
+
+
+def drawn(*curves, marks=(), **options):
+    return graph(curves, marks, (400, 200), (0.0, 86400.0), unit="ms", **options)
 
 
 def test_curve_begins_at_zero_and_ends_at_the_right():
-    values = {0.0: 0.0, 300.0: 5.0, 600.0: 10.0, 900.0: 0.0, 1200.0: 1.0, 1500.0: 1.0, 86400.0: 3.0}
-    drawn = chart(FRAME, [Curve(label="p50", points=values)], [])
-    points = [
-        tuple(map(float, pair.split(",")))
-        for pair in re.search(r'polyline points="([^"]+)"', drawn)[1].split()
-    ]
+    values = {300.0 * number: float(number % 3) for number in range(6)} | {86400.0: 3.0}
+    svg = drawn(Curve(label="p50", points=values))
+    places = re.search(r'polyline points="([^"]+)"', svg)[1].split()
+    points = [tuple(map(float, place.split(","))) for place in places]
     assert points[0][0] == 52 and points[0][1] > points[2][1]
     # 86400 lies 23 hours after the point before it: a dot of its own, not joined.
-    assert re.search(r'circle cx="386"', drawn) and len(points) == 6
+    assert re.search(r'circle cx="386"', svg) and len(points) == 6
 
 
-def test_every_line_lies_within_the_graph():
-    drawn = chart(
-        FRAME,
-        [Curve(label="p50", points={0.0: 1.0})],
-        [Level(value=50.0, label="SLO", color="#d62728")],
+def test_few_points_are_dots():
+    svg = drawn(Curve(label="p50", points={300.0 * number: 1.0 for number in range(5)}))
+    assert svg.count("<circle") == 5 and "<polyline" not in svg
+
+
+def test_every_level_lies_within_the_graph():
+    svg = drawn(
+        Curve(label="p50", points={0.0: 1.0}),
+        marks=[Mark(value=50.0, label="SLO", color="#d62728")],
     )
-    (y,) = re.findall(r'y1="([\d.]+)" y2="[\d.]+" class="level"', drawn)
-    assert 0 < float(y) < 150 and ">SLO<" in drawn
+    (y,) = re.findall(r'y1="([\d.]+)" y2="[\d.]+" class="mark level"', svg)
+    assert 0 < float(y) < 150 and ">SLO<" in svg
 
 
-def test_words_of_near_lines_do_not_lie_on_each_other():
-    levels = [Level(value=value, label=f"line {value}", color="#000000") for value in (90.0, 85.0)]
-    drawn = chart(Frame(width=400, height=200, start=0.0, end=86400.0, high=100.0), [], levels)
+def test_labels_of_near_levels_do_not_lie_on_each_other():
+    marks = [Mark(value=value, label=f"level {value}") for value in (90.0, 85.0)]
+    svg = drawn(marks=marks, high=100.0)
     upper, lower = (
-        float(re.search(rf'y="([\d.]+)" class="word"[^>]*>line {value}', drawn)[1])
-        for value in (90.0, 85.0)
+        float(re.search(rf'y="([\d.]+)"[^>]*>level {value}', svg)[1]) for value in (90.0, 85.0)
     )
     assert lower - upper > 10
 
 
 def test_graph_without_values_says_so():
-    assert "No data available" in chart(FRAME, [Curve(label="p50", points={})], [])
+    assert "No data available" in drawn(Curve(label="p50", points={}))
 
 
 @pytest.mark.parametrize(
     ("value", "word"), [(0, "0"), (12.5, "12.5"), (24_000, "24k"), (1_500_000, "1.5M")]
 )
 def test_ticks_are_short(value, word):
-    assert told(value) == word
+    assert short_number(value) == word
 
 
 # --- text
 
 
-def test_markdown_of_ours_is_html():
-    made = rendered(
-        "# Head & more\n\nSay `code` and **this** or *that*.\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x |"
-    )
-    assert (
-        "<h1>Head &amp; more</h1>" in made
-        and "<code>code</code>" in made
-        and "<strong>this</strong>" in made
-    )
-    assert (
-        "<tr><th>a</th><th>b</th></tr><tr><td>1 &lt; 2</td><td>x</td></tr>" in made
-        and "<em>that</em>" in made
-    )
+def test_markdown_of_ours_becomes_blocks_with_html_tags():
+    assert markdown_blocks(
+        "# Head & more\n\nSay `code` and **this**.\n\n| a | b |\n| --- | --- |\n| *1* | x |"
+    ) == [
+        ("h1", [("", "Head & more")]),
+        ("p", [("", "Say "), ("code", "code"), ("", " and "), ("strong", "this"), ("", ".")]),
+        (
+            "table",
+            [
+                ("th", [[("", "a")], [("", "b")]]),
+                ("td", [[("", ""), ("em", "1"), ("", "")], [("", "x")]]),
+            ],
+        ),
+    ]
 
 
 # --- pages
@@ -136,7 +146,7 @@ def test_digest_follows_the_dashboard():
         for each in (OWN, with_endpoint(OWN, latency_slo_ms=51.0))
     )
     assert first != second
-    assert digest(opened(dashboard_body([OWN, SHARED]), "dev-text-shared")) == first
+    assert digest(selected_body(dashboard_body([OWN, SHARED]), "dev-text-shared")) == first
 
 
 def test_example_stands_in_for_engines_that_are_not_built():
@@ -147,8 +157,7 @@ def test_example_stands_in_for_engines_that_are_not_built():
     (without,) = pictures([bare], "sentence-embedder", [])
     (measured,) = pictures([OWN], "sentence-embedder", [])
     assert (
-        "have an example&#x27;s numbers" in without.html
-        and "an example&#x27;s" not in measured.html
+        "have an example&#39;s numbers" in without.html and "an example&#39;s" not in measured.html
     )
 
 
@@ -181,7 +190,7 @@ def test_browser_is_asked_for_the_pages_size(tmp_path, monkeypatch):
         html.with_suffix(".shot.png").write_bytes(png())
         return Outcome(code=0, output="")
 
-    photographed(run, html, target, (1560, 2000), "c" * 64)
+    write_screenshot(run, html, target, (1560, 2000), "c" * 64)
     assert "--window-size=1560,2000" in asked and asked[-1].startswith("file://")
     assert digest_of(target.read_bytes()) == "c" * 64
 
@@ -189,7 +198,7 @@ def test_browser_is_asked_for_the_pages_size(tmp_path, monkeypatch):
 def test_refuses_to_draw_without_a_browser(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RoundhouseError, match=r"no chromium or .* is on PATH"):
-        photographed(
+        write_screenshot(
             lambda command: Outcome(code=0, output=""),
             tmp_path / "p.html",
             tmp_path / "p.png",
@@ -203,7 +212,7 @@ def test_refuses_a_browser_that_draws_nothing(tmp_path, monkeypatch):
     (tmp_path / "chromium").write_text("", encoding="utf-8")
     (tmp_path / "chromium").chmod(0o755)
     with pytest.raises(RoundhouseError, match=r"drew nothing \(exit code 5\): no display"):
-        photographed(
+        write_screenshot(
             lambda command: Outcome(code=5, output="no display\n"),
             tmp_path / "p.html",
             tmp_path / "p.png",

@@ -1,0 +1,358 @@
+"""Charts as SVG: lines over two axes, and rows of bars or points. Every chart here is drawn so."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LETTER, LEGEND_LINE, SWATCH, LABEL_HEIGHT, NEAR_TOP = 6.1, 16.0, 16.0, 15.0, 5.0
+Points = Sequence[tuple[float, float]]
+
+
+def element(
+    tag: str, /, *children: str | Iterable[Markup], **attributes: str | float | None
+) -> Markup:
+    """Return one SVG element; an attribute that is None is left out, `_` is written `-`."""
+    written = "".join(
+        f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(
+        escape(child) if isinstance(child, str) else "".join(child) for child in children
+    )
+    return Markup(f"<{tag}{written}>{inner}</{tag}>" if children else f"<{tag}{written}/>")
+
+
+def number(value: float) -> str:
+    """Format a coordinate: two digits are more than a screen shows."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _value(value: str | float) -> str:
+    return escape(value) if isinstance(value, str) else number(float(value))
+
+
+def _text(text: str, x: float, y: float, **attributes: str | float | None) -> Markup:
+    return element("text", text, x=x, y=y, **attributes)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, **attributes: str | None) -> Markup:
+    return element("line", x1=x1, x2=x2, y1=y1, y2=y2, **attributes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A straight axis from [low, high] to [start, end] in pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    step: float
+
+    def __call__(self, value: float) -> float:
+        """Return the position of a value; what is outside lies at the edge."""
+        within = min(max(value, self.low), self.high)
+        return self.start + (within - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def ticks(self) -> tuple[float, ...]:
+        """Round values from low to high."""
+        count = round((self.high - self.low) / self.step)
+        return tuple(round(self.low + index * self.step, 10) for index in range(count + 1))
+
+    def label(self, value: float) -> str:
+        """Format a tick with as many digits as its step has."""
+        digits = (n for n in range(10) if abs(round(self.step, n) - self.step) < self.step * 1e-6)
+        return f"{value:.{next(digits, 10)}f}"
+
+
+def scale(
+    low: float, high: float, start: float, end: float, *, ticks: int = 4, most: float = math.inf
+) -> Scale:
+    """Return a scale over at least [low, high], its ends on ticks, none above `most`."""
+    spread = high - low if high > low else max(abs(high), 1e-6) * 0.1
+    power = 10.0 ** math.floor(math.log10(spread / ticks))
+    step = next(power * s for s in STEPS if power * s >= spread / ticks * (1 - 1e-9))
+    bottom, top = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    if top <= bottom:
+        bottom, top = bottom - step, bottom + step
+    if top > most:
+        top = most
+        bottom = most - max(1, math.ceil((most - low) / step - 1e-9)) * step
+    return Scale(low=bottom, high=top, start=start, end=end, step=step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """Positions of values, and the ticks with their labels."""
+
+    position: Callable[[float], float]
+    ticks: Sequence[tuple[float, str]]
+    title: str = ""
+
+
+def axis(scale: Scale, title: str = "", label: Callable[[float], str] | None = None) -> Axis:
+    """Return the axis of a scale; ticks are labelled with as many digits as they need."""
+    label = scale.label if label is None else label
+    return Axis(position=scale, ticks=[(tick, label(tick)) for tick in scale.ticks], title=title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The size of a chart and of the area inside its axes, in pixels."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of a chart. `kind` is its class in the style sheet, `color` its own stroke."""
+
+    name: str
+    points: Points
+    kind: str = ""
+    color: str | None = None
+    radius: float | None = None
+    """Of a dot at each point; None: dots only where a point stands alone."""
+    joined: bool = True
+    steps: bool = False
+    """Each value holds until the next."""
+    longest_gap: float = math.inf
+    """Points that lie farther apart are not joined: nothing was known between them."""
+    few_points: int = 1
+    """Pieces of at most so many points are drawn as dots."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A labelled line across the chart: level at a value, or upright."""
+
+    value: float
+    label: str
+    kind: str = "level"
+    color: str | None = None
+    upright: bool = False
+    at_left: bool = False
+    below: bool = False
+    """The label of a level stands below its line."""
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Line],
+    frame: Frame,
+    across: Axis,
+    up: Axis,
+    marks: Sequence[Mark] = (),
+    **attributes: float,
+) -> Markup:
+    """Return a chart of lines over their axes; its title is for screen readers."""
+    values = "; ".join(f"{line.name}: {len(line.points)} points" for line in lines)
+    return element(
+        "svg",
+        element("title", f"{title}. {values}"),
+        plot(lines, frame, across, up, marks),
+        viewBox=f"0 0 {number(frame.width)} {number(frame.height)}",
+        role="img",
+        **attributes,
+    )
+
+
+def plot(
+    lines: Sequence[Line], frame: Frame, across: Axis, up: Axis, marks: Sequence[Mark] = ()
+) -> list[Markup]:
+    """Return axes, marks and lines, to be put into an SVG."""
+    middle = (frame.left + frame.right) / 2
+    drawn = []
+    for value, label in across.ticks:
+        x = across.position(value)
+        drawn.append(_line(x, frame.top, x, frame.bottom, class_="grid across"))
+        drawn.append(_text(label, x, frame.bottom + 16, text_anchor="middle", class_="tick"))
+    for value, label in up.ticks:
+        y = up.position(value)
+        drawn.append(_line(frame.left, y, frame.right, y, class_="grid"))
+        drawn.append(_text(label, frame.left - 7, y + 4, text_anchor="end", class_="tick"))
+    if across.title:
+        y = frame.bottom + 36
+        drawn.append(_text(across.title, middle, y, text_anchor="middle", class_="tick"))
+    if up.title:
+        drawn.append(_text(up.title, 0, frame.top - 11, class_="tick unit"))
+    drawn += [_upright(mark, frame, across) for mark in marks if mark.upright]
+    drawn += _levels([mark for mark in marks if not mark.upright], frame, up)
+    return drawn + [_curve(line, across.position, up.position) for line in lines]
+
+
+def _upright(mark: Mark, frame: Frame, across: Axis) -> Markup:
+    x = across.position(mark.value)
+    anchor, beside = ("end", -5) if x > (frame.left + frame.right) / 2 else ("start", 5)
+    line = _line(x, frame.top, x, frame.bottom, class_=f"mark {mark.kind}")
+    y, kind = frame.top + 11, f"word {mark.kind}"
+    return line + _text(mark.label, x + beside, y, text_anchor=anchor, class_=kind)
+
+
+def _levels(marks: Sequence[Mark], frame: Frame, up: Axis) -> list[Markup]:
+    """Draw from the top: a label stands above its line, or below where another is near above."""
+    drawn, last = [], -math.inf
+    for mark in sorted(marks, key=lambda mark: -mark.value):
+        y = up.position(mark.value)
+        below = mark.below or y - frame.top < NEAR_TOP or y - last < LABEL_HEIGHT
+        last = y
+        x, anchor = (frame.left + 4, None) if mark.at_left else (frame.right - 4, "end")
+        drawn.append(
+            _line(frame.left, y, frame.right, y, class_=f"mark {mark.kind}", stroke=mark.color)
+            + _text(
+                shortened(mark.label, frame.right - frame.left),
+                x,
+                y + 12 if below else y - 4,
+                text_anchor=anchor,
+                class_=f"word {mark.kind}",
+                style=None if mark.color is None else f"fill:{mark.color}",
+            )
+        )
+    return drawn
+
+
+def _curve(line: Line, across: Callable[[float], float], up: Callable[[float], float]) -> Markup:
+    drawn = Markup()
+    for piece in _pieces(line):
+        places = [(across(x), up(y)) for x, y in piece]
+        if line.steps:
+            corners = [[(x, old[1]), (x, y)] for old, (x, y) in itertools.pairwise(places)]
+            places = [*places[:1], *itertools.chain.from_iterable(corners)]
+        if line.joined and len(piece) > line.few_points:
+            path = " ".join(f"{number(x)},{number(y)}" for x, y in places)
+            kind = f"line {line.kind}".rstrip()
+            drawn += element("polyline", points=path, class_=kind, stroke=line.color)
+        radius = line.radius or (2.2 if len(piece) <= line.few_points else None)
+        for x, y in places if radius is not None else ():
+            kind = f"dot {line.kind}".rstrip()
+            drawn += element("circle", cx=x, cy=y, r=radius, class_=kind, fill=line.color)
+    return drawn
+
+
+def _pieces(line: Line) -> list[list[tuple[float, float]]]:
+    pieces: list[list[tuple[float, float]]] = []
+    for point in line.points:
+        if not pieces or point[0] - pieces[-1][-1][0] > line.longest_gap:
+            pieces.append([])
+        pieces[-1].append(point)
+    return pieces
+
+
+def legend_height(names: Sequence[str], width: float) -> float:
+    """Return the height of a legend in rows as wide as the chart."""
+    return LEGEND_LINE * (1 + max((row for _, row in _legend_places(names, width)), default=0)) + 4
+
+
+def legend(lines: Sequence[Line], width: float, top: float) -> list[Markup]:
+    """Return a swatch in its line's color and a name for each line."""
+    drawn = []
+    places = _legend_places([line.name for line in lines], width)
+    for line, (x, row) in zip(lines, places, strict=True):
+        y = top + row * LEGEND_LINE
+        drawn.append(element("rect", x=x, y=y - 8, width=10, height=10, fill=line.color, rx=2))
+        drawn.append(_text(shortened(line.name, width - x - SWATCH), x + SWATCH, y + 1))
+    return drawn
+
+
+def _legend_places(names: Sequence[str], width: float) -> list[tuple[float, int]]:
+    places: list[tuple[float, int]] = []
+    x, row = 4.0, 0
+    for name in names:
+        needed = SWATCH + LETTER * len(name) + 12
+        if places and x + needed > width:
+            x, row = 4.0, row + 1
+        places.append((x, row))
+        x += needed
+    return places
+
+
+def shortened(label: str, width: float) -> str:
+    """Return a label cut to a width in pixels, with an ellipsis."""
+    most = int(width / LETTER)
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
+ROW_WIDTH, ROW, MIDDLE = 360.0, 41.0, 28.0
+"""`MIDDLE` is where a row's drawing lies below its text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A named value with what surrounds it; the published engine's is its own."""
+
+    name: str
+    value: float
+    label: str
+    low: float | None = None
+    high: float | None = None
+    mark: float | None = None
+    """Something between value and high, such as the 95th percentile."""
+    own: bool = False
+
+
+def row_chart(
+    title: str, rows: Sequence[Row], scale: Scale, *, bars: bool, budget: float | None = None
+) -> Markup:
+    """Return one row a value: bars with a tail to `high`, or points on their interval."""
+    drawn = []
+    for index, row in enumerate(rows):
+        y, kind = index * ROW + 14, "mine" if row.own else None
+        middle = index * ROW + MIDDLE
+        drawn += [
+            _line(scale(tick), middle - 9, scale(tick), middle + 9, class_="grid")
+            for tick in scale.ticks
+        ]
+        if budget is not None:
+            x = scale(budget)
+            drawn.append(_line(x, middle - 9, x, middle + 9, class_="budget"))
+        drawn.append(_text(row.name, 0, y, class_=kind))
+        drawn.append(_text(row.label, ROW_WIDTH, y, text_anchor="end", class_=kind))
+        drawn += _bar(row, scale, middle) if bars else _point(row, scale, middle)
+    bottom = ROW * len(rows)
+    for tick in scale.ticks:
+        at_start, at_end = tick == scale.ticks[0], tick == scale.ticks[-1]
+        anchor = "start" if at_start else "end" if at_end else "middle"
+        x = 0 if at_start else ROW_WIDTH if at_end else scale(tick)
+        label = scale.label(tick)
+        drawn.append(_text(label, x, bottom + 13, text_anchor=anchor, class_="tick"))
+    return element(
+        "svg",
+        element("title", f"{title}: " + "; ".join(f"{row.name} {row.label}" for row in rows)),
+        drawn,
+        viewBox=f"0 0 {ROW_WIDTH:.0f} {bottom + 20:.0f}",
+        role="img",
+    )
+
+
+def _bar(row: Row, scale: Scale, y: float) -> list[Markup]:
+    start, end, own = scale(0), scale(row.value), "bar own" if row.own else "bar"
+    width = max(end - start, 1)
+    bar = element("rect", x=start, y=y - 6, width=width, height=12, rx=2.5, class_=own)
+    if row.high is None:
+        return [bar]
+    ends = [scale(value) for value in (row.mark, row.high) if value is not None]
+    tail = _line(end, y, scale(row.high), y, class_="whisker")
+    return [bar, tail, *(_line(x, y - 4, x, y + 4, class_="whisker") for x in ends)]
+
+
+def _point(row: Row, scale: Scale, y: float) -> list[Markup]:
+    own = " own" if row.own else ""
+    drawn = [_line(scale.start, y, scale.end, y, class_="grid")]
+    if row.low is not None and row.high is not None:
+        low, high, kind = scale(row.low), scale(row.high), f"whisker{own}"
+        drawn += [_line(x, y - 5, x, y + 5, class_=kind) for x in (low, high)]
+        drawn.append(_line(low, y, high, y, class_=kind))
+    return [*drawn, element("circle", cx=scale(row.value), cy=y, r=5.5, class_=f"dot{own}")]
