@@ -1,3 +1,4 @@
-"""What answers: the Python serving image, the Triton packaging and the caller; knows engines, not
-deployments.
+"""What answers: the Python serving image, the Triton packaging and the caller.
+
+Knows engines, not deployments.
 """

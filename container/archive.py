@@ -1,4 +1,4 @@
-"""The engine archive as a server finds it: read, verified and refused in one sentence."""
+"""The engine archive as the Python server reads it: checked file by file, or refused."""
 
 from __future__ import annotations
 
@@ -44,17 +44,16 @@ class EngineArchive:
 
     @property
     def runs_host_code(self) -> bool:
-        """Whether the plan must run the code inside it: it was compiled version-compatible, by the
-        manifest's own record.
+        """True when trtexec compiled the plan version-compatible.
+
+        It then carries host code to run.
         """
         return VERSION_COMPATIBLE in _compiled_with(self.manifest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupportedRuntimes:
-    """What a process can serve: runtimes, each with a compute capability; and why it lacks others,
-    by runtime name.
-    """
+    """The runtimes of a process, each with a compute capability, and why others are absent."""
 
     pairs: tuple[tuple[RuntimeIdentity, str], ...]
     absences: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class SupportedRuntimes:
 def verify_archive(
     root: Path, *, running: SupportedRuntimes, manifest_sha256: str | None
 ) -> EngineArchive:
-    """The archive under `root`, once the whole digest chain holds and the engine is this server's.
+    """Return the archive under `root` once every digest holds and this process can run its engine.
 
     Raises ArchiveRefused.
     """
@@ -77,20 +76,25 @@ def _manifest(root: Path, expected: str | None) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
         raise ArchiveRefused(
-            f"Refused: {MANIFEST_NAME} is missing in {root}; only archives that roundhouse built are served."
+            f"Refused: {MANIFEST_NAME} is missing in {root}; only archives that roundhouse built "
+            "are served."
         )
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if expected is not None and found != expected:
         raise ArchiveRefused(
-            f"Refused: {MANIFEST_NAME} has sha256 {found}, but the deployment pins {expected}; deploy the archive the lock names."
+            f"Refused: {MANIFEST_NAME} has sha256 {found}, but the deployment pins {expected}; "
+            "deploy the archive the lock names."
         )
     try:
         return Manifest.from_bytes(data)
     except ValidationError as fault:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole file"
-        sentence = f"Refused: {MANIFEST_NAME} cannot be read ({place}: {first['msg']}); build the engine again."
+        sentence = (
+            f"Refused: {MANIFEST_NAME} cannot be read ({place}: {first['msg']}); build "
+            "the engine again."
+        )
         raise ArchiveRefused(sentence) from fault
 
 
@@ -105,7 +109,8 @@ def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> No
             dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs)
         )
         raise ArchiveRefused(
-            f"Refused: the engine was made for {name} {version}, this server runs {listed}{lacking}; build it for this platform."
+            f"Refused: the engine was made for {name} {version}, this server runs "
+            f"{listed}{lacking}; build it for this platform."
         )
     if not any(_runs_on(manifest, capability) for capability in fitting):
         raise ArchiveRefused(
@@ -115,14 +120,12 @@ def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> No
 
 
 def _version(manifest: Manifest) -> str:
-    """The exact build where the manifest has it: a platform may name its TensorRT without the last
-    number.
-    """
+    """Return the engine's exact TensorRT build where the manifest records it."""
     return manifest.runtime.version if manifest.plan is None else manifest.plan.tensorrt
 
 
 def _is_build(wanted: str, found: str) -> bool:
-    """True when every part of the wanted version is the found one's."""
+    """True when `found` begins with every part of `wanted`, such as 10.16.1.11 with 10.16."""
     parts = wanted.split(".")
     return found.split(".")[: len(parts)] == parts
 
@@ -155,16 +158,21 @@ def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
     }
     for name in sorted((set(manifest.files) | needed) - present):
         raise ArchiveRefused(
-            f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish the archive again."
+            f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish the "
+            "archive again."
         )
     for name in sorted(present - set(manifest.files)):
         raise ArchiveRefused(
-            f"Refused: {name} is in the archive but not named in {MANIFEST_NAME}; publish the archive again."
+            f"Refused: {name} is in the archive but not named in {MANIFEST_NAME}; publish the "
+            "archive again."
         )
     for name, digest in sorted(manifest.files.items()):
         found = _sha256(root / name)
         if found != digest:
-            sentence = f"Refused: {name} has sha256 {found}, but {MANIFEST_NAME} says {digest}; publish the archive again."
+            sentence = (
+                f"Refused: {name} has sha256 {found}, but {MANIFEST_NAME} says {digest}; "
+                "publish the archive again."
+            )
             raise ArchiveRefused(sentence)
 
 

@@ -1,10 +1,9 @@
-"""Asks a SageMaker endpoint of ours, for callers of boto3: texts or arrays in, numpy arrays out.
+"""A client of our SageMaker endpoints for boto3 callers: texts or arrays in, numpy arrays out.
 
-    client = EndpointClient(runtime=boto3.client("sagemaker-runtime"),
-    endpoint="prod-sentence-embedder")
+    client = EndpointClient(runtime=boto3.client("sagemaker-runtime"), endpoint="prod-embedder")
     vectors = client.embed(["a cat", "a kitten"])
 
-boto3 asks again by itself (`legacy` mode: up to four times, 5xx and throttling): give its client
+boto3 retries by itself (`legacy` mode: up to four times, 5xx and throttling): give its client
 `Config(retries={"total_max_attempts": 1})`, or the two multiply.
 """
 
@@ -46,16 +45,16 @@ class SageMakerRuntime(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointClient:
-    """One endpoint, and on a multi-model endpoint one target model; `runtime` is boto3's
-    `sagemaker-runtime` client.
+    """One endpoint and, on a multi-model endpoint, one target model.
 
-    What may succeed later is asked again with growing, jittered pauses (see `is_retried`); nothing
-    else is. `output_name` None is
-    the model's only output. Bodies of `gzip_from_bytes` and more are compressed: our server reads
-    them, Triton does
-    not; InvokeEndpoint has no field for the encoding and AWS does not say whether it passes the
-    header on, so try it before you
-    rely on it. Every method raises EndpointFault with one sentence: what the server said.
+    `runtime` is boto3's `sagemaker-runtime` client. A request that may succeed later is sent again
+    after growing, jittered pauses (`is_retried`). `output_name` None is the model's only output.
+
+    Bodies of `gzip_from_bytes` and more are compressed: the Python server reads them, Triton does
+    not. InvokeEndpoint has no field for the encoding, and AWS does not document whether it forwards
+    the header: try it before you rely on it.
+
+    Every method raises EndpointFault with one sentence.
     """
 
     runtime: SageMakerRuntime
@@ -74,13 +73,15 @@ class EndpointClient:
         rows: Array = self._read(rows_of, request, self.output_name)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise AnswerFault(
-                f"Endpoint {self.endpoint}: {len(texts)} texts went in, an array of {rows.shape} came out."
+                f"Endpoint {self.endpoint}: {len(texts)} texts went in, an array of {rows.shape} "
+                "came out."
             )
         return rows
 
     def scores(self, texts: Sequence[str]) -> Array:
-        """One row of class probabilities per text, in the order of the classifier's labels, which
-        the caller has.
+        """One row of class probabilities per text, in the order of the classifier's labels.
+
+        The caller has.
         """
         logits = self.embed(texts)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -88,8 +89,9 @@ class EndpointClient:
         return probabilities
 
     def ask(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """An array per output for an array per input, rows on axis 0; InputFault for a type that
-        KServe v2 does not have.
+        """Return an array per output for an array per input, rows on axis 0.
+
+        Raises InputFault for a type that KServe v2 does not have.
         """
         found: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
         return found
@@ -126,11 +128,13 @@ class EndpointClient:
             except Exception as fault:
                 if not is_retried(fault) or attempt == self.attempts:
                     raise EndpointFault(
-                        f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: {format_fault(fault)}"
+                        f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: "
+                        f"{format_fault(fault)}"
                     ) from fault
             self.pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
         raise EndpointFault(
-            f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 or more."
+            f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 "
+            "or more."
         )
 
     def _invoke(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -144,20 +148,17 @@ class EndpointClient:
 
 
 def name_encoding(request: Any, **_: Any) -> None:
-    """Says in a request's headers, before they are signed, that its body is compressed."""
+    """Set Content-Encoding on a request whose body is compressed, before botocore signs it."""
     if bytes(request.data[:2]) == GZIP_MAGIC:
         request.headers["Content-Encoding"] = "gzip"
 
 
 def is_retried(fault: Exception) -> bool:
-    """Whether the same request may succeed later, told by botocore's ClientError: throttling, 503,
-    a model that still loads.
+    """True when botocore's fault is temporary: throttling, 503, or a model that still loads.
 
-    A request that has waited as long as it may is not, though that is a 503 too: the server is late
-    for everybody, and repeating
-    makes it later. A container's 4xx never is, but for one: Triton says that its queue is full with
-    status 400, and has done
-    nothing yet.
+    A request that waited as long as it may is not sent again, though it is a 503: the server is
+    late for every client, and a retry makes it later. A 4xx of the container is not temporary,
+    except Triton's full queue: it answers 400 and has done nothing yet.
     """
     response = getattr(fault, "response", None)
     if not isinstance(response, Mapping):
@@ -171,12 +172,15 @@ def is_retried(fault: Exception) -> bool:
 
 
 def format_fault(fault: Exception) -> str:
-    """A fault in one sentence: the container's own words where there are some, else AWS's."""
+    """Return a fault as one sentence: the container's own where there is one, else AWS's."""
     response = getattr(fault, "response", None)
     if not isinstance(response, Mapping):
         return str(fault) if str(fault) else repr(fault)
     if response.get("OriginalMessage"):
-        return f"the server answered {response.get('OriginalStatusCode')}: {error_sentence(response['OriginalMessage'])}"
+        return (
+            f"the server answered {response.get('OriginalStatusCode')}: "
+            f"{error_sentence(response['OriginalMessage'])}"
+        )
     error = response.get("Error", {})
     return (
         f"AWS answered {error.get('Code')}: {error.get('Message')}"

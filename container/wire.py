@@ -1,6 +1,4 @@
-"""Requests and answers of our endpoints as a Python client has them: KServe v2 JSON and its binary
-extension. Pure.
-"""
+"""Requests and responses as a Python client sees them: KServe v2 JSON and its binary extension."""
 
 from __future__ import annotations
 
@@ -26,39 +24,38 @@ DATATYPES = {
 
 
 class EndpointFault(Exception):
-    """The endpoint gave no answer; the message says what it said."""
+    """The endpoint returned an error; the message holds its sentence."""
 
 
 class AnswerFault(EndpointFault):
-    """The endpoint answered, and the answer cannot be read or is not what was asked for."""
+    """The endpoint's response cannot be read, or has other arrays than requested."""
 
 
 class InputFault(EndpointFault, ValueError):
-    """What is to be sent cannot be: nothing was asked."""
+    """The given values cannot be sent; no request was made."""
 
 
 def text_request(
     texts: Sequence[str], *, binary: bool = False, input_name: str = "text"
 ) -> tuple[bytes, str]:
-    """Body and content type of a request with one BYTES tensor, a row per text; `binary` is also
-    how the answer is to come.
+    """Return body and content type of a request with one BYTES tensor, a row per text.
 
-    Raises InputFault for what is no list of texts.
+    `binary` chooses the binary extension for request and response. Raises InputFault for anything
+    but a list of texts.
     """
     if isinstance(texts, str | bytes):
         raise InputFault(
-            f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if only of one."
+            f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if "
+            "only of one."
         )
     return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
 
 
 def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[bytes, str]:
-    """Body and content type of a request with an array per input, rows on axis 0.
+    """Return body and content type of a request with an array per input, rows on axis 0.
 
-    An array of one axis is sent as a column, as the servers have it. Raises InputFault for a type
-    that KServe v2 does not have
-    and for what is no text among texts, ValueError for NaN or infinity in JSON, which has no word
-    for them.
+    An array of one axis is sent as a column. Raises InputFault for a type that KServe v2 does not
+    have, ValueError for NaN or infinity in JSON, which cannot hold them.
     """
     columns = {
         name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()
@@ -113,13 +110,14 @@ def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> A
     if output_name is None or output_name not in found:
         asked = "one output" if output_name is None else f"an output {output_name!r}"
         raise AnswerFault(
-            f"The answer cannot be read: it should have {asked}, it has {', '.join(map(repr, found))}."
+            f"The answer cannot be read: it should have {asked}, it has "
+            f"{', '.join(map(repr, found))}."
         )
     return found[output_name]
 
 
 def error_sentence(body: bytes | str) -> str:
-    """What a server says in a refusal: the sentence under "error", or the body's beginning."""
+    """Return the sentence of an error response: its "error", or the beginning of its body."""
     try:
         format_fault = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,3 +1,4 @@
-"""The Python serving image; each layer imports only those before it: types, codecs, runtime,
-batcher, data plane, transport.
+"""The Python serving image.
+
+Each layer imports only those before it: types, codecs, runtime, batcher, data plane, transport.
 """

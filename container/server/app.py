@@ -69,11 +69,15 @@ class CannotListen(Exception):
 
 
 def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
-    """The exit code of the whole server; `opened` opens engines, by default as their manifests say."""
+    """Run the server and return its exit code.
+
+    `opened` loads engines, by default by their manifest.
+    """
     if arguments not in ([], ["serve"]):
         return _refused(
             SETTING,
-            f"Unknown arguments {arguments}; use `serve` or none, and set the server by environment variables.",
+            f"Unknown arguments {arguments}; use `serve` or none, and set the server by "
+            "environment variables.",
         )
     try:
         settings = process_settings()
@@ -159,14 +163,18 @@ def _engine(archive: EngineArchive, settings: Settings) -> Engine:
 
 
 def _listener(settings: Settings) -> socket.socket:
-    """The listening socket, bound before anything is loaded so that a taken port is told at once."""
+    """Return the listening socket.
+
+    It is bound before anything is loaded, so a taken port fails first.
+    """
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
     except (UnicodeError, TypeError) as fault:  # no name that could be looked up
         excerpt = settings.address.encode(errors="backslashreplace").decode()[:60]
         raise CannotListen(
-            f"Cannot listen on {excerpt!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to 0.0.0.0."
+            f"Cannot listen on {excerpt!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to "
+            "0.0.0.0."
         ) from fault
     except OSError as fault:
         reason = str(fault.strerror).partition(" (while")[0]
@@ -205,7 +213,7 @@ class StoppedWhileLoading(Exception):
 
 
 def stop_event() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT; a second one changes nothing."""
+    """Return an event that SIGTERM or SIGINT sets; further signals change nothing."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -213,9 +221,9 @@ def stop_event() -> asyncio.Event:
 
 
 async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """What loading comes to.
+    """Return what `loading` returns.
 
-    Raises StoppedLoading, and Unloadable with the first line of whatever loading raises.
+    Raises StoppedWhileLoading, and LoadFault with the first line of what loading raises.
     """
     coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
     await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -226,7 +234,7 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
 
 
 async def loaded(coming: Awaitable[T]) -> T:
-    """What loading comes to. Raises Unloadable."""
+    """Return what `coming` returns. Raises LoadFault."""
     try:
         return await coming
     except Exception as fault:
@@ -234,7 +242,7 @@ async def loaded(coming: Awaitable[T]) -> T:
 
 
 def bind_address(settings: Settings) -> str:
-    """Address and port."""
+    """Return address and port as messages show them."""
     address = f"[{settings.address}]" if ":" in settings.address else settings.address
     return f"{address}:{settings.port}"
 
@@ -242,9 +250,9 @@ def bind_address(settings: Settings) -> str:
 async def serve_one_process(
     settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
 ) -> None:
-    """Serves until a signal drains it: /ping answers 503 while the engine loads.
+    """Serve one model from this process until a signal drains it; /ping is 503 while it loads.
 
-    Raises Unloadable and StoppedLoading.
+    Raises LoadFault and StoppedWhileLoading.
     """
     tune_interpreter()
     metric_values, plane, stop = MetricValues(), data_plane_of(model, settings), stop_event()
@@ -279,9 +287,9 @@ async def serve_several_processes(
     log: FailureLog,
     say: Say,
 ) -> int:
-    """The exit code: serves until a signal drains it, or its HTTP processes die all the time.
+    """Serve one model through several HTTP workers and return the exit code.
 
-    Raises Unloadable.
+    It ends when a signal drains it, or when HTTP workers keep ending. Raises LoadFault.
     """
     metric_values, stop, batchers = MetricValues(), stop_event(), ExitStack()
     gauge(
@@ -326,9 +334,7 @@ async def serve_many_models(
     log: FailureLog,
     say: Say,
 ) -> None:
-    """Serves whatever models requests load, until a signal drains it; healthy from the start, as
-    SageMaker wants it.
-    """
+    """Serve the models that requests load until a signal drains it; healthy from the start."""
     tune_interpreter()
     metric_values, stop = MetricValues(), stop_event()
     models = _models(settings, metric_values, verify=verify, load=load, log=log)

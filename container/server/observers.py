@@ -12,7 +12,7 @@ Drop = Literal[
 
 
 class BatchObserver(Protocol):
-    """Every request ends in exactly one `request_over` or `dropped`."""
+    """Records batches; every request ends in exactly one `request_over` or `dropped`."""
 
     def batch_ran(
         self,
@@ -23,28 +23,24 @@ class BatchObserver(Protocol):
         engine_seconds: float,
         queue_seconds: float,
     ) -> None:
-        """A batch came back: `padded_tokens` count padding too, `queue_seconds` is how long its
-        first row had waited.
-        """
+        """Record a batch that ended; `queue_seconds` is how long its first row had waited."""
         ...
 
     def request_over(self, *, queue_seconds: float) -> None:
-        """A request is answered; its last row left the queue after `queue_seconds`."""
+        """Record an answered request; its last row left the queue after `queue_seconds`."""
         ...
 
     def dropped(self, *, reason: Drop, rows: int) -> None:
-        """A request of so many rows ends without an answer, or was not let in."""
+        """Record a request of so many rows that ends without an answer, or was not admitted."""
         ...
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
-        """The engine failed on a batch of so many rows; the probe has failed too where
-        `Batcher.broken` follows.
-        """
+        """Record a batch of so many rows on which the engine failed."""
         ...
 
 
 class NullBatchObserver:
-    """Observes nothing."""
+    """Records nothing."""
 
     def batch_ran(
         self,
@@ -54,17 +50,13 @@ class NullBatchObserver:
         padded_tokens: int,
         engine_seconds: float,
         queue_seconds: float,
-    ) -> None:
-        """Observes nothing."""
+    ) -> None: ...
 
-    def request_over(self, *, queue_seconds: float) -> None:
-        """Observes nothing."""
+    def request_over(self, *, queue_seconds: float) -> None: ...
 
-    def dropped(self, *, reason: Drop, rows: int) -> None:
-        """Observes nothing."""
+    def dropped(self, *, reason: Drop, rows: int) -> None: ...
 
-    def engine_failed(self, *, fault: Exception, rows: int) -> None:
-        """Observes nothing."""
+    def engine_failed(self, *, fault: Exception, rows: int) -> None: ...
 
 
 CLIENT_LEFT = 499
@@ -72,7 +64,7 @@ CLIENT_LEFT = 499
 
 
 class RequestObserver(Protocol):
-    """Hears of requests; called on the event loop, so it is quick."""
+    """Records HTTP requests; called on the event loop, so it must be quick."""
 
     def request_over(
         self,
@@ -83,19 +75,17 @@ class RequestObserver(Protocol):
         *,
         model: str | None = None,
     ) -> None:
-        """A request was answered, or its client left.
+        """Record a request that was answered, or whose client left.
 
         `path_kind` is infer, health, metadata, metrics, models, model or elsewhere. `stages` has
-        the seconds of decode, tokenize,
-        wait (queue and engine) and encode, as far as the request got. `model` is the name in a
-        multi-model path: with a status of
-        404 there may be no such model.
+        the seconds of decode, tokenize, wait (queue and engine) and encode, as far as the request
+        got. `model` is the name in a multi-model path; with status 404 there may be no such model.
         """
         ...
 
 
 class NullRequestObserver:
-    """Observes nothing."""
+    """Records nothing."""
 
     def request_over(
         self,
@@ -105,5 +95,4 @@ class NullRequestObserver:
         stages: Mapping[str, float],
         *,
         model: str | None = None,
-    ) -> None:
-        """Forgets it."""
+    ) -> None: ...

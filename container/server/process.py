@@ -22,9 +22,7 @@ LAST_SECONDS = 0.5
 
 
 async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
-    """What serves, on an event loop that does not wait for the threads of its executor when it
-    closes.
-    """
+    """Await `serving` on an event loop that closes without waiting for its executor's threads."""
     loop, executor = (
         asyncio.get_running_loop(),
         ThreadPoolExecutor(thread_name_prefix="beside the event loop"),
@@ -38,24 +36,22 @@ async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
 
 
 def exit_on_sigterm() -> None:
-    """Until the event loop listens for it, SIGTERM ends this process at once, with 0.
+    """Make SIGTERM end this process with code 0 until the event loop handles it.
 
-    A container's first process would not hear it: the kernel gives process 1 only those signals
-    that it has a handler for.
+    A container's first process would ignore it: the kernel delivers to process 1 only signals that
+    have a handler.
     """
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
 
 
 def ignore_stop_signals() -> None:
-    """SIGTERM and SIGINT change nothing any more: all is answered, and the exit code stands."""
+    """Ignore SIGTERM and SIGINT: every request is answered, and the exit code is decided."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
 def open_standard_streams() -> None:
-    """Has each closed one lead nowhere, before a socket gets its number and the failure log writes
-    to a client.
-    """
+    """Open /dev/null for each closed standard stream, so that no socket gets its number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -64,9 +60,7 @@ def open_standard_streams() -> None:
 
 
 def end(code: int) -> NoReturn:
-    """Ends this process, waiting for its threads no longer than LAST_SECONDS, and for no reader of
-    its words.
-    """
+    """End this process; its threads get LAST_SECONDS, and unread output does not block."""
     unread = False
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -80,7 +74,7 @@ def end(code: int) -> NoReturn:
 
 
 def _threads_end() -> bool:
-    """Whether every thread that an interpreter waits for ends in time."""
+    """True when every non-daemon thread ends in time."""
     until = time.monotonic() + LAST_SECONDS
     threads = [
         thread
@@ -97,9 +91,7 @@ OTHERS = 256
 
 
 def raise_descriptor_limit(connections: int) -> None:
-    """Raises this process's own limit, and that of what it starts, as far as it may be raised
-    without rights.
-    """
+    """Raise the file descriptor limit of this process and its children to fit `connections`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHERS
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -115,17 +107,14 @@ YOUNG_OBJECTS = 10_000
 
 
 def tune_interpreter() -> None:
-    """Has a thread that waits for the interpreter get it within microseconds, and the collector
-    look at young objects only.
+    """Shorten the interpreter's switch interval, and let its collector see young objects only.
 
-    A waiting thread asks for the lock after this long, and begins to count anew whenever the lock
-    was free for a moment, as it
-    is in every turn of an event loop: with Python's own 5 ms a loop that is always busy left an
-    engine's thread 1 batch/s of 790.
+    A waiting thread asks for the interpreter lock after the interval, and starts again whenever the
+    lock was free for a moment, as it is in every turn of an event loop: with Python's own 5 ms a
+    busy loop left an engine's thread 1 batch/s of 790.
 
-    What is loaded when this is called stays, so the collector need not walk it; requests leave next
-    to no cycles behind, and
-    looking for them every 700 objects cost 4 % of a small request.
+    Objects that exist now stay, so the collector need not visit them; requests create next to no
+    cycles, and a collection every 700 objects cost 4 % of a small request.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
@@ -139,10 +128,10 @@ MACHINE = Path("/proc/meminfo")
 
 
 def free_mib(*, group: Path = GROUP, machine: Path = MACHINE) -> float | None:
-    """MiB that may still be taken: of the control group (version 2) where it is limited, and of the
-    machine; the lesser.
+    """Return the memory left in MiB.
 
-    File pages that the group could give back count as free. `None` when neither can be read.
+    The lesser of the machine's and the control group's (version 2). File pages that the kernel can
+    reclaim count as free. `None` when neither can be read.
     """
     known = [found for found in (_group_mib(group), _machine_mib(machine)) if found is not None]
     return min(known, default=None)

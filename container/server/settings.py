@@ -18,9 +18,9 @@ class SettingsFault(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the server may be told.
+    """The settings of the server.
 
-    Sizes in bytes, times in seconds; `None` is derived from the engine or the machine.
+    Sizes are in bytes, times in seconds; `None` is derived from the engine or the machine.
     """
 
     model_dir: Path = Path("/opt/ml/model")
@@ -126,12 +126,10 @@ def process_environment() -> dict[str, str]:
 
 
 def limit_libraries() -> None:
-    """Tells libraries that are not imported yet what to leave out; what the environment says
-    already stands.
+    """Set variables that make imports cheaper; variables that are set already stay.
 
-    numpy starts a thread a core to multiply matrices, which nobody does here; pydantic looks
-    through every installed package for
-    plugins. That is 35 and 12 ms of a start's 350.
+    numpy starts a thread per core to multiply matrices, which this server never does; pydantic
+    searches every installed package for plugins. Together 47 ms of a start's 350.
     """
     for name, value in {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}.items():
         os.environ.setdefault(name, value)
@@ -148,9 +146,7 @@ def _nearest(name: str, known: set[str]) -> str:
 
 
 def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
-    """What is wrong with settings beside each other; those that are `wrong` by themselves
-    contradict nothing.
-    """
+    """Return the faults of settings that contradict each other; those in `wrong` are left out."""
     faults = []
     if settings.max_request_rows > settings.queue_rows and not wrong & {
         "max_request_rows",
@@ -158,22 +154,25 @@ def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
     }:
         faults.append(
             f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
-            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower the request."
+            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower "
+            "the request."
         )
     if settings.multi_model and settings.http_processes > 1:
         faults.append(
-            f"ROUNDHOUSE_HTTP_PROCESSES is {settings.http_processes}, but a multi-model server has one process; leave it unset."
+            f"ROUNDHOUSE_HTTP_PROCESSES is {settings.http_processes}, but a multi-model server "
+            "has one process; leave it unset."
         )
     if settings.multi_model and settings.manifest_sha256 is not None:
         faults.append(
-            "ROUNDHOUSE_MANIFEST_SHA256 pins one archive, but a multi-model server loads those that requests name, each under "
+            "ROUNDHOUSE_MANIFEST_SHA256 pins one archive, but a multi-model server loads those "
+            "that requests name, each under "
             "a name that follows from its content; leave it unset."
         )
     return faults
 
 
 def _switch(name: str, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
-    """What it says, and what is wrong with it."""
+    """Return the value of a boolean variable, and its faults."""
     text = environ.get(name, "").lower()
     wrong = text not in ("", "true", "false")
     return text == "true", [
@@ -182,10 +181,11 @@ def _switch(name: str, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
 
 
 def _count(name: str, text: str) -> tuple[int | None, list[str]]:
-    """The number, and what is wrong with it."""
+    """Return the value of a number, `None` when it is faulty, and its faults."""
     most = _MOST.get(name, LARGEST_COUNT)
     if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= most:
         return int(text), []
     return None, [
-        f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the default."
+        f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the "
+        "default."
     ]

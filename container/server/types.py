@@ -1,5 +1,4 @@
-"""What the layers hand each other: requests, the served model's signature, and the faults a client
-may hear of.
+"""Values that all layers share: requests, signatures, and the faults that a client may get.
 
 RequestFault            400  the request cannot be read or does not fit the model
 +-- UnknownPath         404
@@ -14,8 +13,7 @@ RequestFault            400  the request cannot be read or does not fit the mode
 |   +-- QueueFull       503
 |   +-- DeadlinePassed  503  no answer within the request's time
 |   +-- MemoryShort     503  the engine had no memory for this request
-+-- OutOfMemory         507  of several models: one does not fit, or had no memory for this request,
-beside the others
++-- OutOfMemory         507  one of several models, or its request, does not fit the memory
 """
 
 from __future__ import annotations
@@ -89,8 +87,9 @@ class HeaderTooLarge(RequestFault):
 
 
 class OutOfMemory(RequestFault):
-    """A model, or its request, does not fit beside those that are loaded; SageMaker unloads others
-    and tries again.
+    """A model, or its request, does not fit beside those that are loaded.
+
+    SageMaker unloads others and tries again.
     """
 
     status = 507
@@ -104,7 +103,7 @@ class Unavailable(RequestFault):
 
 
 class QueueFull(Unavailable):
-    """As many rows wait as may wait."""
+    """The queue holds as many rows as it may."""
 
 
 class DeadlinePassed(Unavailable):
@@ -162,5 +161,5 @@ class TextRequest(NamedTuple):
 
 
 def first_line(fault: BaseException) -> str:
-    """The first line that says something, or the fault's type where it says nothing."""
+    """Return the first line of a fault that is not blank, or else the name of its type."""
     return next(filter(str.strip, str(fault).splitlines()), type(fault).__name__)

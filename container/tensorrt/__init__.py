@@ -1,3 +1,4 @@
-"""TensorRT's runtime and CUDA's as Roundhouse uses them: what judges a plan and what serves it run
-the same lines.
+"""TensorRT's runtime and CUDA's as Roundhouse uses them.
+
+What judges a plan and what serves it run the same lines.
 """

@@ -1,5 +1,6 @@
-"""TensorRT's and CUDA's Python bindings on this machine, and a logger that keeps what TensorRT
-complains of.
+"""TensorRT's and CUDA's Python bindings on this machine.
+
+A logger that keeps what TensorRT complains of.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one tensor lies in the block."""
+    """The place of one tensor in the block."""
 
     offset: int
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A plan and what is asked of it again and again."""
+    """A plan with its types and profiles, which are read once."""
 
     plan: Plan
     types: Mapping[str, Any]
@@ -83,10 +83,10 @@ class Loaded:
 
 
 class Lane:
-    """A context of its own: TensorRT forbids to change one from which a graph was recorded.
+    """One execution context of a plan with its own CUDA graph.
 
-    Lanes of one device run one after the other, so they share its scratch memory, and those with
-    one name their blocks.
+    TensorRT forbids changing a context from which a graph was captured. The contexts of one device
+    run one after the other, so they share its scratch memory, and those with one name their blocks.
     """
 
     def __init__(self, loaded: Loaded, device: Device, *, name: str, records: bool) -> None:
@@ -105,7 +105,10 @@ class Lane:
         """The runs could not be recorded, and go kernel by kernel."""
 
     def blocks(self, shapes: Shapes) -> tuple[Layout, Layout]:
-        """How inputs and outputs of these input shapes lie in memory. Raises PlanRefused."""
+        """Return the memory layout of inputs and outputs for these input shapes.
+
+        Raises PlanRefused.
+        """
         self._choose(shapes)
         for name, shape in shapes.items():
             self._set(name, self._context.set_input_shape(name, tuple(shape)))
@@ -122,13 +125,15 @@ class Lane:
                 )
             if shape[:1] != (rows,):
                 self._loaded.plan.refuse(
-                    f"output {name} is {times(shape)} for {rows} rows; its first axis must be the batch"
+                    f"output {name} is {times(shape)} for {rows} rows; its first axis must be "
+                    "the batch"
                 )
         return layout(shapes, self._loaded.types), layout(answers, self._loaded.types)
 
     def run(self, feed: Mapping[str, Array | None], shapes: Shapes, rows: int) -> dict[str, Array]:
-        """The first `rows` rows of every output, as arrays of their own; an input of `None` is
-        zeros. Raises DeviceFault.
+        """The first `rows` rows of every output, as arrays of their own.
+
+        An input of `None` is zeros. Raises DeviceFault.
         """
         if shapes != self._shapes:
             self._prepare(shapes)
@@ -164,9 +169,7 @@ class Lane:
         return {tensor: place.view(host) for tensor, place in block.places.items()}
 
     def _execute(self) -> None:
-        """Kernel by kernel at first, which settles what TensorRT put off; from then on as the graph
-        recorded after that.
-        """
+        """Run kernel by kernel at first, then as the CUDA graph captured after the first run."""
         if self._graph is not None:
             self._device.launch(self._graph)
         elif not self._queue():

@@ -41,14 +41,16 @@ class Device:
         return (int(total) - int(free)) / MIB
 
     def buffer(self, name: str, size: int) -> int:
-        """The address of at least `size` bytes that belong to a name; they are kept until more are
-        asked for.
+        """Return the address of at least `size` bytes of a name.
+
+        They are kept until more are needed.
         """
         return self._block(self._buffers, name, size, self._cuda.cudaMalloc, self._cuda.cudaFree)
 
     def pinned(self, name: str, size: int) -> Array:
-        """`size` bytes of host memory that the GPU copies from and to directly; kept as `buffer`
-        keeps its own.
+        """`size` bytes of host memory that the GPU copies from and to directly.
+
+        Kept as `buffer` keeps its own.
         """
         address = self._block(
             self._pinned, name, size, self._cuda.cudaMallocHost, self._cuda.cudaFreeHost
@@ -57,8 +59,9 @@ class Device:
         return values
 
     def send(self, name: str, values: Array) -> int:
-        """Queues a copy to the GPU and tells where it goes; `values` must be contiguous, and stay
-        until `wait`.
+        """Queue a copy to the GPU and return its address; `values` must stay until `wait`.
+
+        They must be contiguous.
         """
         address = self.buffer(name, values.nbytes)
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
@@ -86,9 +89,9 @@ class Device:
         )
 
     def recorded(self, queue: Callable[[], bool]) -> Graph | None:
-        """What `queue` puts into the queue, as a graph; it does not run.
+        """Capture what `queue` enqueues as a CUDA graph, without running it.
 
-        None where that cannot be recorded.
+        None where it cannot be.
         """
         mode = self._cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self._answer(self._cuda.cudaStreamBeginCapture(self._stream, mode))
@@ -116,7 +119,7 @@ class Device:
         self._answer(self._cuda.cudaGraphExecDestroy(graph))
 
     def wait(self) -> None:
-        """Until everything queued is done. Raises DeviceFault for whatever of it failed."""
+        """Wait until the stream is done. Raises DeviceFault for what failed in it."""
         self._answer(self._cuda.cudaStreamSynchronize(self._stream))
 
     def close(self) -> None:
@@ -163,7 +166,7 @@ class Device:
             raise faults[-1]
 
     def _answer(self, answer: tuple[Any, ...]) -> Any:
-        """What a call answers beside its error code. Raises DeviceFault in CUDA's own words."""
+        """Return a call's values. Raises DeviceFault with CUDA's message for an error code."""
         error, *values = answer
         if error != self._cuda.cudaError_t.cudaSuccess:
             _, words = self._cuda.cudaGetErrorString(error)
@@ -174,6 +177,7 @@ class Device:
                 else DeviceFault
             )
             raise kind(
-                f"CUDA fails with {listed} ({int(error)}); free the GPU, or look into the driver's log."
+                f"CUDA fails with {listed} ({int(error)}); free the GPU, or look into the "
+                "driver's log."
             )
         return values[0] if len(values) == 1 else tuple(values)

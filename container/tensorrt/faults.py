@@ -1,10 +1,8 @@
-"""Why the GPU does not do what it is told; each message is one sentence in CUDA's or TensorRT's own
-words.
+"""Why the GPU does not do what it is told.
 
-DeviceFault
-├── DeviceOutOfMemory  it does not fit the GPU's memory, or the host's page-locked one
-├── PlanRefused        TensorRT does not load or run the plan
-└── NoBindings         this Python lacks TensorRT's or CUDA's bindings
+Each message is one sentence in CUDA's or TensorRT's own words. DeviceFault ├── DeviceOutOfMemory it
+does not fit the GPU's memory, or the host's page-locked one ├── PlanRefused TensorRT does not load
+or run the plan └── NoBindings this Python lacks TensorRT's or CUDA's bindings
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ SHORT_OF_MEMORY = (
 
 
 def mentions_memory_shortage(words: str) -> bool:
-    """Whether a runtime's words are about memory that is short."""
+    """True when a runtime's message is about too little memory."""
     return any(each in words.lower() for each in SHORT_OF_MEMORY)
 
 

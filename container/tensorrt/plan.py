@@ -1,5 +1,6 @@
-"""A plan in TensorRT's own runtime: its tensors, their types, its optimization profiles, and
-contexts to run it in.
+"""A plan in TensorRT's own runtime.
+
+Its tensors, their types, its optimization profiles, and contexts to run it in.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Range:
     largest: Sizes
 
     def takes(self, shape: Sequence[int]) -> bool:
-        """True when every axis is within."""
+        """True when every axis is within the range."""
         return len(shape) == len(self.smallest) and all(
             low <= size <= high
             for low, size, high in zip(self.smallest, shape, self.largest, strict=True)
@@ -47,14 +48,17 @@ def taking(shapes: Shapes, profiles: Sequence[Profile]) -> list[int]:
 
 
 def nearest(shapes: Shapes, profiles: Sequence[Profile]) -> int | None:
-    """The profile that takes the shapes and is tuned nearest to them; None where none takes them."""
+    """The profile that takes the shapes and is tuned nearest to them.
+
+    None where none takes them.
+    """
     return min(
         taking(shapes, profiles), key=lambda index: _distance(shapes, profiles[index]), default=None
     )
 
 
 def allowed(profiles: Sequence[Profile]) -> str:
-    """The ranges in words."""
+    """Format the ranges of profiles."""
     return "; ".join(
         ", ".join(
             f"{name} {times(each.smallest)} to {times(each.largest)}"
@@ -65,7 +69,7 @@ def allowed(profiles: Sequence[Profile]) -> str:
 
 
 def times(sizes: Sequence[int]) -> str:
-    """Sizes in words: 4x16."""
+    """Format sizes, such as 4x16."""
     return "x".join(map(str, sizes))
 
 
@@ -107,7 +111,8 @@ class Plan:
             # An address on the GPU, given for one of these, is read as the host's and ends the
             # process.
             self.refuse(
-                f"it reads or writes {', '.join(on_host)} on the host, as values that decide on shapes"
+                f"it reads or writes {', '.join(on_host)} on the host, as values that decide on "
+                "shapes"
             )
 
     @property
@@ -143,8 +148,9 @@ class Plan:
         )
 
     def fail(self, reason: str) -> NoReturn:
-        """Raises PlanRefused or DeviceOutOfMemory with TensorRT's last words, which are then
-        forgotten.
+        """Raise PlanRefused or DeviceOutOfMemory with TensorRT's last error.
+
+        Which is then cleared.
         """
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
         self._logger.errors.clear()
@@ -152,9 +158,7 @@ class Plan:
         raise kind(f"the plan does not run: {reason} ({words}).")
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raises PlanRefused for what TensorRT was not asked for: its last words are about
-        something else.
-        """
+        """Raise PlanRefused without TensorRT's last error, which is about something else."""
         raise PlanRefused(f"the plan does not run: {reason}.")
 
     def close(self) -> None:
@@ -188,5 +192,6 @@ class Plan:
             return self._trt.nptype(self._engine.get_tensor_dtype(name))
         except TypeError as error:
             raise PlanRefused(
-                f"tensor {name} of the plan has a type that numpy lacks; keep inputs and outputs FP32."
+                f"tensor {name} of the plan has a type that numpy lacks; keep inputs and outputs "
+                "FP32."
             ) from error

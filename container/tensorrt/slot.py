@@ -1,5 +1,6 @@
-"""One place where batches run one after the other: a queue, page-locked memory, and a lane for
-every declared shape.
+"""One place where batches run one after the other.
+
+A queue, page-locked memory, and a lane for every declared shape.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from container.tensorrt.plan import Shapes
 from container.tensorrt.surface import CudaRuntime
 
 DECLARED, OTHER = "declared", "other"
-UNRECORDABLE = "The plan cannot be recorded as CUDA graphs; it runs kernel by kernel, which is slower for small batches."
+UNRECORDABLE = (
+    "The plan cannot be recorded as CUDA graphs; it runs kernel by kernel, which is "
+    "slower for small batches."
+)
 
 
 class Slot:
@@ -70,8 +74,9 @@ class Slot:
             self._device.close()
 
     def _reserve(self, declared: Sequence[Shapes]) -> None:
-        """Takes the memory of the largest batch at once: growing later would move what graphs have
-        recorded.
+        """Takes the memory of the largest batch at once.
+
+        Growing later would move what graphs have recorded.
         """
         blocks = [self._other.blocks(shapes) for shapes in declared]
         for place, side in enumerate(("inputs", "outputs")):

@@ -1,8 +1,7 @@
-"""The part of TensorRT's runtime and of CUDA's that running a plan touches, and nothing beyond:
-mypy refuses any other name.
+"""The part of TensorRT's runtime and of CUDA's that running a plan touches, and nothing beyond.
 
-Each protocol is called as the real class is; tests/bindings proves that the real bindings of 10.16
-and of 11.4 have every name.
+Mypy refuses any other name. Each protocol is called as the real class is; tests/bindings proves
+that the real bindings of 10.16 and of 11.4 have every name.
 """
 
 from __future__ import annotations
@@ -22,7 +21,10 @@ class IExecutionContext(Protocol):
         ...
 
     def set_device_memory(self, memory: int, size: int) -> None:
-        """Gives a user-managed context the scratch memory of its runs, which others use in between."""
+        """Gives a user-managed context the scratch memory of its runs.
+
+        Others use in between.
+        """
         ...
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
@@ -74,7 +76,10 @@ class ICudaEngine(Protocol):
         ...
 
     def create_execution_context(self, strategy: Any = ...) -> IExecutionContext | None:
-        """Takes the device memory that a run needs, unless the strategy leaves that to the caller."""
+        """Takes the device memory that a run needs.
+
+        Unless the strategy leaves that to the caller.
+        """
         ...
 
 

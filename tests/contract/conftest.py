@@ -1,5 +1,6 @@
-"""The servers that one suite asks: ours, and real Triton in both of its SageMaker modes, each a
-process of its own.
+"""The servers that one suite asks.
+
+Ours, and real Triton in both of its SageMaker modes, each a process of its own.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def wait_until_healthy(container: Container, client: ServerClient, path: str = "
             pass
         time.sleep(POLL_SECONDS)
     pytest.fail(
-        f"not healthy, exit status {container.exit_status()}: {container.spec.log.read_text()[-2000:]}"
+        f"not healthy, exit status {container.exit_status()}: "
+        f"{container.spec.log.read_text()[-2000:]}"
     )
 
 
@@ -155,8 +157,9 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tiny], Path]
 def launched(
     archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Served]]:
-    """Gives each kind of server with one of the tiny networks, started at its first use and stopped
-    at the end.
+    """Gives each kind of server with one of the tiny networks.
+
+    Started at its first use and stopped at the end.
     """
     running: dict[tuple[str, str], Served] = {}
 

@@ -1,5 +1,6 @@
-"""A crowd of callers that ask one server the same thing all the time, and a watcher that holds its
-health to its word.
+"""A crowd of callers that ask one server the same thing all the time.
+
+A watcher that holds its health to its word.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class Crowd:
             caught.wrong.append(f"{answer.status} {answer.body[:300]!r}")
 
     def _watch(self) -> None:
-        """A healthy server answers the next request on every connection, unless the connection
-        ends, or it is killed now.
+        """A healthy server answers the next request on every connection.
+
+        Unless the connection ends, or it is killed now.
         """
         while not self._stop.wait(0.005):
             with contextlib.suppress(*Gone), contextlib.ExitStack() as leaving:

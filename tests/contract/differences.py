@@ -1,8 +1,7 @@
-"""The table of differences between the servers, generated from what the suite asks: `python -m
-tests.contract.differences`.
+"""The table of differences between the servers, generated from what the suite asks.
 
-`--write` puts it between the markers of docs/servers.md; without it, a stale document is said and
-the exit status is 1.
+`python -m tests.contract.differences`. `--write` puts it between the markers of docs/servers.md;
+without it, a stale document is said and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -96,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif present != wanted:
         print(
-            f"error: {DOCUMENT.name} is stale; write it with: python -m tests.contract.differences --write",
+            f"error: {DOCUMENT.name} is stale; write it with: python -m "
+            "tests.contract.differences --write",
             file=sys.stderr,
         )
         return 1

@@ -1,7 +1,7 @@
-"""Stands for the TensorRT member of an ensemble, which no CPU runs: the float network in ONNX
-Runtime, tensors in and out.
+"""Stands for the TensorRT member of an ensemble, which no CPU runs.
 
-Triton's stub runs it as `model.py`. It prints the shape of every batch.
+The float network in ONNX Runtime, tensors in and out. Triton's stub runs it as `model.py`. It
+prints the shape of every batch.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""What one suite asks of every server, by name, and what each answers: the only place where their
-differences are written.
+"""What one suite asks of every server, by name, and what each answers.
 
-`test_exchanges` and `test_pressure` ask for all of it; `differences` makes the tables of
-docs/servers.md from it.
+The only place where their differences are written. `test_exchanges` and `test_pressure` ask for all
+of it; `differences` makes the tables of docs/servers.md from it.
 """
 
 from __future__ import annotations

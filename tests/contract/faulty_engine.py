@@ -1,7 +1,7 @@
-"""The Python server before an engine that fails on demand: `python -m tests.contract.faulty_engine
-serve`.
+"""The Python server before an engine that fails on demand.
 
-All but the engine's faults is the server's own. Files in the folder FAULTS are the demands.
+`python -m tests.contract.faulty_engine serve`. All but the engine's faults is the server's own.
+Files in the folder FAULTS are the demands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ FAULTS = Path(os.environ["FAULTS"])
 
 
 class FaultyEngine:
-    """An engine, and what befalls it; never on the event loop, which goes on while a batch is held."""
+    """An engine, and what befalls it.
+
+    Never on the event loop, which goes on while a batch is held.
+    """
 
     inline_rows = 0
 

@@ -1,5 +1,6 @@
-"""The Python server as a process that can be killed, asked over connections that a test holds in
-its hand.
+"""The Python server as a process that can be killed.
+
+Asked over connections that a test holds in its hand.
 """
 
 from __future__ import annotations
@@ -128,8 +129,9 @@ class Faulty:
         until(healthy, "a healthy server")
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's samples, all labels and processes together; asks again where an
-        HTTP process dies on it.
+        """The sum of a metric's samples, all labels and processes together.
+
+        Asks again where an HTTP process dies on it.
         """
         lines = until(self._metrics, "metrics")
         return sum(

@@ -20,8 +20,9 @@ OWN_TIMEOUT = b"timeout"
 
 @dataclass
 class Tally:
-    """What was sent and what came back; `wrong` are sentences about answers that no client should
-    get.
+    """What was sent and what came back.
+
+    `wrong` are sentences about answers that no client should get.
     """
 
     sent: int = 0
@@ -95,8 +96,9 @@ async def throw_all(
     clients: int = 48,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> list[list[int]]:
-    """Bytes, each on a connection of its own, left when the server ends it or is silent; gives the
-    statuses of each.
+    """Bytes, each on a connection of its own, left when the server ends it or is silent.
+
+    Gives the statuses of each.
     """
     todo, found = iter(throws), []
 
@@ -127,8 +129,9 @@ async def _thrown(port: int, data: bytes, tally: Tally, silence_seconds: float) 
 async def leave_all(
     port: int, requests: Iterable[bytes], tally: Tally, *, clients: int = 16
 ) -> None:
-    """Clients that close their side or reset the connection, in the middle of a request or before
-    its answer.
+    """Clients that close their side or reset the connection.
+
+    In the middle of a request or before its answer.
     """
     todo = iter(enumerate(requests))
 

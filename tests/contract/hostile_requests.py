@@ -107,7 +107,8 @@ def _body(draw: random.Random, right: Any) -> tuple[bytes, list[str]]:
     headers = [f"Content-Type: {kind}"] if kind else []
     if draw.random() < 0.1:
         headers.append(
-            f"Inference-Header-Content-Length: {draw.choice((0, len(body), len(body) - 4, -1, 'x', 10**30))}"
+            "Inference-Header-Content-Length: "
+            f"{draw.choice((0, len(body), len(body) - 4, -1, 'x', 10**30))}"
         )
     if draw.random() < 0.15:
         encoding = draw.choice(ENCODINGS)

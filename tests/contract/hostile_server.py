@@ -101,8 +101,9 @@ def free_port() -> int:
 def start(
     tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str
 ) -> Running:
-    """Starts a server that has four seconds of patience, and waits until all of its processes are
-    ready.
+    """Starts a server that has four seconds of patience.
+
+    Waits until all of its processes are ready.
     """
     port = free_port()
     environment = {

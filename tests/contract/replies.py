@@ -98,11 +98,10 @@ SAYS: dict[str, Callable[[bytes], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One request, and the reply of each kind of server that it is put to; no path is the server's
-    inference path.
+    """One request, and the reply of each kind of server that it is put to.
 
-    `{archive}`, `{spoiled}` and `{empty}` in a JSON body are folders: an archive, one with a
-    changed file, and nothing.
+    No path is the server's inference path. `{archive}`, `{spoiled}` and `{empty}` in a JSON body
+    are folders: an archive, one with a changed file, and nothing.
     """
 
     name: str

@@ -1,5 +1,6 @@
-"""A model whose engine waits until a file `gate` lies beside it, and fails when asked to: Triton's
-stub runs it as `model.py`.
+"""A model whose engine waits until a file `gate` lies beside it, and fails when asked to.
+
+Triton's stub runs it as `model.py`.
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""What may lie in an archive: the forms of both modes, in the folders where SageMaker unpacks them."""
+"""What may lie in an archive.
+
+The forms of both modes, in the folders where SageMaker unpacks them.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,9 @@ AS_SAGEMAKER = (
 
 
 def write_forms(models: Path) -> None:
-    """An archive of each form: a configuration at the root, one model's folder, an ensemble with
-    its members.
+    """An archive of each form.
+
+    A configuration at the root, one model's folder, an ensemble with its members.
     """
     (write_slow(models / "root") / "gate").touch()
     (models / "root" / "slow").rename(models / "root" / "model")

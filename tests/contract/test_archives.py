@@ -1,5 +1,6 @@
-"""An archive that is not exactly the one built for this server is refused before serving, in one
-sentence, everywhere.
+"""An archive that is not exactly the one built for this server is refused before serving.
+
+In one sentence, everywhere.
 """
 
 from __future__ import annotations

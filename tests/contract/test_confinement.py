@@ -1,5 +1,6 @@
-"""The Python server as its image runs it: another user than root, nothing writable, no network but
-its own loopback.
+"""The Python server as its image runs it.
+
+Another user than root, nothing writable, no network but its own loopback.
 """
 
 from __future__ import annotations

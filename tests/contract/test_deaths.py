@@ -1,5 +1,6 @@
-"""Servers that are killed, replaced and drained while a crowd asks them: health is honest, and what
-was taken is answered.
+"""Servers that are killed, replaced and drained while a crowd asks them.
+
+Health is honest, and what was taken is answered.
 """
 
 from __future__ import annotations

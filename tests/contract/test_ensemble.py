@@ -1,5 +1,6 @@
-"""The ensemble of a GPU archive inside real Triton: tokenizer and wiring as built, only the backend
-of its plan stood in for.
+"""The ensemble of a GPU archive inside real Triton.
+
+Tokenizer and wiring as built, only the backend of its plan stood in for.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ OTHER = "fedcba9876543210/model.tar.gz"
 
 
 def on_a_cpu(text: str) -> str:
-    """The plan's configuration with another backend: inputs, outputs, batching and warm-up stay as
-    generated.
+    """The plan's configuration with another backend.
+
+    Inputs, outputs, batching and warm-up stay as generated.
     """
     config = parsed(text)
     config.backend, config.default_model_filename = "python", ""
@@ -127,8 +129,9 @@ def test_bad_request_of_an_ensemble_fails_alone(served):
 
 
 def cached(folder, **variables):
-    """How often the engine ran for a request, the same again, and another one, where its archive
-    wishes for a response cache.
+    """How often the engine ran for a request, the same again.
+
+    Another one, where its archive wishes for a response cache.
     """
     wish = DynamicBatchingSpec(preferred_batch_sizes=(8, 32), max_queue_delay_us=100)
     write_ensemble(

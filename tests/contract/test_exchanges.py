@@ -1,5 +1,6 @@
-"""Every exchange of the list with every kind of server that it is put to, one server after the
-other.
+"""Every exchange of the list with every kind of server that it is put to.
+
+One server after the other.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What the engine, the archive and memory do wrong, and what clients see of it: real server
-processes, a faulty engine.
+"""What the engine, the archive and memory do wrong, and what clients see of it.
+
+Real server processes, a faulty engine.
 """
 
 from __future__ import annotations
@@ -319,8 +320,9 @@ def test_address_space_that_ends_is_507_and_unloading_makes_room(archive, tmp_pa
 
 
 def makes_room(archive: Path, folder: Path) -> bool:
-    """Whether a server lived through it: a native thread that finds no address space ends the
-    process.
+    """Whether a server lived through it.
+
+    A native thread that finds no address space ends the process.
     """
     server = start(
         archive, folder, module=REAL, limit="prlimit --as=1200000000", SAGEMAKER_MULTI_MODEL="true"
@@ -354,8 +356,9 @@ def makes_room(archive: Path, folder: Path) -> bool:
 
 
 def test_engine_whose_largest_batch_does_not_fit_is_507_at_load(archive, tmp_path):
-    """32 rows of a million tokens are 2 GB in the network's first node: warming up is what finds it
-    out.
+    """32 rows of a million tokens are 2 GB in the network's first node.
+
+    Warming up is what finds it out.
     """
     large = tmp_path / "large" / "model"
     write_archive(

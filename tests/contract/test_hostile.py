@@ -1,12 +1,10 @@
-"""More than 10,000 requests that no client should send: no 5xx, no crash, no leak, and the
-neighbours never notice.
+"""More than 10,000 requests that no client should send.
 
-Two servers, one of texts and one of tensors, run as in their image; one of two HTTP processes and
-one of several models get a
-fifth of it. A well-behaved client asks them all throughout. Every random choice comes from SEED.
-Slow senders, clients that
-leave and clients that do not read are bounded by the server's own request time, which is set to 4
-seconds here.
+No 5xx, no crash, no leak, and the neighbours never notice. Two servers, one of texts and one of
+tensors, run as in their image; one of two HTTP processes and one of several models get a fifth of
+it. A well-behaved client asks them all throughout. Every random choice comes from SEED. Slow
+senders, clients that leave and clients that do not read are bounded by the server's own request
+time, which is set to 4 seconds here.
 """
 
 from __future__ import annotations

@@ -75,7 +75,10 @@ def test_python_server_answers_what_it_took_and_ends_with_zero(archive, tmp_path
 
 
 def _ask(client: ServerClient) -> int | None:
-    """The status of a large request, or None when the server had stopped listening before it came."""
+    """The status of a large request.
+
+    Or None when the server had stopped listening before it came.
+    """
     try:
         return client.request(
             "POST", "/invocations", json_request(["the cat sat on the mat"] * 1000)

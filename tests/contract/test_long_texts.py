@@ -1,5 +1,6 @@
-"""Texts longer than the longest sequence: refused alike by every server where the model file says
-so, else cut and counted.
+"""Texts longer than the longest sequence.
+
+Refused alike by every server where the model file says so, else cut and counted.
 """
 
 from __future__ import annotations
@@ -38,13 +39,17 @@ SERVERS = [
 ]
 PYTHON_KINDS = tuple(kind for kind in KINDS if kind.startswith("python-"))
 MIXED = ("a cat", "cat " * 31, "cat " * 30, "", "dog " * 200)
-SAID = "The request holds text of more than the 32 tokens that the model takes, special tokens included: "
+SAID = (
+    "The request holds text of more than the 32 tokens that the model takes, special tokens "
+    "included: "
+)
 MEND = "; shorten or split what is longer."
 
 
 def write_refusing(root, tiny, form):
-    """An archive as it is built of a model file with `auto_truncate: false`; an ensemble's plan is
-    stood in for.
+    """An archive as it is built of a model file with `auto_truncate: false`.
+
+    An ensemble's plan is stood in for.
     """
     shown = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
     is_cpu = form == "twin"

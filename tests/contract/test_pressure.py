@@ -1,5 +1,6 @@
-"""Bad hours: a full queue, a long wait, no memory, an engine that fails, and who can reach the port
-at all.
+"""Bad hours: a full queue, a long wait, no memory, an engine that fails.
+
+Who can reach the port at all.
 """
 
 from __future__ import annotations

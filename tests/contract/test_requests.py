@@ -1,5 +1,6 @@
-"""What every server owes its clients, asked of all alike; where they differ, `exchanges` has the
-table.
+"""What every server owes its clients, asked of all alike.
+
+Where they differ, `exchanges` has the table.
 """
 
 from __future__ import annotations

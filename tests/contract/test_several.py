@@ -1,5 +1,6 @@
-"""One archive with engines for several compute capabilities, inside Triton as far as no GPU goes:
-the plan is stood in for.
+"""One archive with engines for several compute capabilities, inside Triton as far as no GPU goes.
+
+The plan is stood in for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The other tasks on every server: classes by their logits, and tensors of several shapes and
-datatypes.
+"""The other tasks on every server.
+
+Classes by their logits, and tensors of several shapes and datatypes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which waiting rows run next, and how their answers find home."""
+"""Dynamic batching: which waiting rows run next, and which run together."""

@@ -23,8 +23,9 @@ _future = asyncio.Future.__init__
 
 
 class Job(asyncio.Future[Arrays]):
-    """The future that the client awaits; however it ends, its rows leave the queue in the same
-    moment.
+    """A request in the batcher: the future that the client awaits.
+
+    However it ends, its rows leave the queue in the same moment.
     """
 
     __slots__ = (
@@ -52,8 +53,9 @@ class Job(asyncio.Future[Arrays]):
         remove: OnEnd,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`base`: the number of its first row among all rows ever; `remove` is called once, when it
-        ends.
+        """`base`: the number of its first row among all rows ever.
+
+        `remove` is called once, when it ends.
         """
         _future(self, loop=loop)
         self.rows = rows
@@ -64,25 +66,28 @@ class Job(asyncio.Future[Arrays]):
         self._answers: Arrays | None = None
 
     def cancel(self, msg: Any = None) -> bool:
-        """Ends without an answer because nobody waits for one."""
+        """End the request without an answer, because its client left."""
         cancelled = super().cancel(msg)
         if cancelled:
             self._end("cancelled")
         return cancelled
 
     def fail(self, fault: RequestFault, reason: Drop) -> None:
-        """Ends without an answer, unless it has ended."""
+        """End the request with a fault, unless it has ended."""
         if not self.done():
             self.set_exception(fault)
             self._end(reason)
 
     def finish(self, answers: Arrays) -> None:
-        """Ends with the answers to all of its rows."""
+        """End the request with the answers to all of its rows."""
         self.set_result(answers)
         self._end(None)
 
     def put(self, queued_rows: Sequence[int], answers: Arrays, row_signature: Signature) -> None:
-        """Takes the answers to some of its rows, given by ascending place; ends with the last."""
+        """Store the answers to some of its rows, by ascending place.
+
+        The last ones end the request.
+        """
         if self._answers is None:
             self._answers = tuple(
                 [np.empty((self.size, *shape), dtype) for shape, dtype in row_signature]
@@ -106,17 +111,18 @@ class Job(asyncio.Future[Arrays]):
 
 
 def signature(answers: Arrays) -> Signature:
-    """What the rows of these answers look like."""
+    """Return, per output, the shape of one row and the type."""
     return [(answer.shape[1:], answer.dtype) for answer in answers]
 
 
 def _mismatch(one: Signature, other: Signature) -> str:
-    """Why answers that look so unlike cannot be one request's."""
+    """Return why two batches' answers cannot be joined into one request's."""
     written = [
         ", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)
     ]
     return (
-        f"The engine's answers to the rows of this request do not fit together: {written[0]} for some rows, "
+        f"The engine's answers to the rows of this request do not fit together: {written[0]} for "
+        "some rows, "
         f"{written[1]} for others; send such rows in requests of their own."
     )
 
@@ -126,13 +132,14 @@ QueuedRow = tuple[int, int, Job]
 
 
 class Batch:
-    """Rows that run together; each request's lie side by side, in order."""
+    """Rows that run together; the rows of one request are adjacent and in order."""
 
     __slots__ = ("_parts", "_queued_rows", "padded_tokens", "queue_seconds", "rows", "tokens")
 
     def __init__(self, queued_rows: Sequence[QueuedRow], *, longest: int, now: float) -> None:
-        """`queued_rows` by number; `longest`: what rows are padded to; `now`: the time at which they
-        leave the queue.
+        """`queued_rows` by number; `longest`: what rows are padded to.
+
+        `now`: the time at which they leave the queue.
         """
         self._queued_rows = queued_rows
         self.rows: list[Any] = [job.rows[number - job.base] for _, number, job in queued_rows]
@@ -145,11 +152,11 @@ class Batch:
             job.left_at = now
 
     def is_over(self) -> bool:
-        """True when nobody waits for any of its answers."""
+        """True when every request of the batch has ended."""
         return all(job.done() for job, _, _ in self._parts)
 
     def deliver(self, answers: Arrays) -> None:
-        """Hands every request its rows' answers: a view of them where the whole request is here."""
+        """Give every request its rows' answers: a view of them where the whole request is here."""
         row_signature = signature(answers)
         for job, start, stop in self._parts:
             if not job.done():
@@ -164,7 +171,7 @@ class Batch:
                     )
 
     def request_parts(self) -> list[RequestPart]:
-        """The batch request by request."""
+        """Return the batch request by request."""
         return [
             RequestPart(job, self._queued_rows[start:stop], self.rows[start:stop])
             for job, start, stop in self._parts
@@ -172,7 +179,7 @@ class Batch:
 
 
 class RequestPart:
-    """The rows of one request out of a batch that failed."""
+    """The rows of one request in a batch that failed."""
 
     __slots__ = ("_queued_rows", "job", "rows")
 
@@ -182,7 +189,7 @@ class RequestPart:
         self.rows = rows
 
     def deliver(self, answers: Arrays) -> None:
-        """Hands the request these rows' answers, unless it is over."""
+        """Give the request these rows' answers, unless it has ended."""
         if self.job.done():
             return
         if len(self._queued_rows) == self.job.size:

@@ -1,5 +1,6 @@
-"""The batcher: runs what waits as soon as a slot of the engine is idle, and hands every row back to
-its request.
+"""The batcher.
+
+Runs waiting rows as soon as a slot of the engine is idle, and returns each answer.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ TYPICAL_LENGTH = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one batch and the queue may hold; `max_tokens` counts padding."""
+    """Limits of one batch and of the queue; `max_tokens` counts padding."""
 
     max_tokens: int
     queue_rows: int
@@ -63,12 +64,11 @@ class Limits:
 
 
 class Batcher:
-    """A bounded queue before an engine's slots; every method is called on the event loop, and none
-    blocks.
+    """A bounded queue before an engine's slots.
 
-    An engine of one slot is given its next batch while one runs, if that batch is full. The
-    engine's answers are handed on
-    as views: it never writes into them again.
+    Every method is called on the event loop, and none blocks. An engine of one slot gets its next
+    batch while one runs, if that batch is full. Answers are views of the engine's arrays, which it
+    never writes to again.
     """
 
     def __init__(
@@ -84,12 +84,11 @@ class Batcher:
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`probe`: rows that every sound engine answers; `kind`: only rows of one kind share a
-        batch; `threads`: one a slot.
+        """`probe` are rows that every sound engine answers.
 
-        `shortage`: what a request hears that the engine has no memory for. `clock`: the event
-        loop's time, but finer than
-        uvloop's, which is one of whole milliseconds.
+        Only rows of one `kind` share a batch. `threads`: one a slot. `shortage`: the fault of a
+        request for which the engine has no memory. `clock`: the event loop's time, but finer than
+        uvloop's whole milliseconds.
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
@@ -133,11 +132,11 @@ class Batcher:
     def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays]:
-        """The answers to come, one array per output, rows in order; cancelling takes the rows out.
+        """Queue rows and return their answers to come: one array per output, rows in order.
 
-        `deadline` is a time of the event loop. Raises QueueFull, TooLarge, DeadlinePassed,
-        Unavailable; the future may fail
-        with DeadlinePassed, EngineRefused, Unavailable.
+        Cancelling the future removes the rows. `deadline` is a time of the event loop. Raises
+        QueueFull, TooLarge, DeadlinePassed, Unavailable; the future may fail with DeadlinePassed,
+        EngineRefused, Unavailable.
         """
         loop = self._event_loop
         if loop is None:  # asked for once: uvloop takes its time
@@ -165,20 +164,18 @@ class Batcher:
         return job
 
     def refuse(self, rows: int) -> None:
-        """Raises what `submit` would raise now of so many rows: what is refused need not be
-        tokenized first.
-        """
+        """Raise what `submit` would raise now, before the rows are tokenized."""
         if self.broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
             raise self._refusal(rows)
 
     async def drained(self) -> None:
-        """Returns when nothing waits and nothing runs, or what runs hangs."""
+        """Wait until nothing is queued and nothing runs, or the running batch hangs."""
         while not self._hung and (self._queue.live or self._slots.running):
             self._drainers.append(asyncio.get_running_loop().create_future())
             await self._drainers[-1]
 
     def close(self) -> None:
-        """Refuses what waits and what comes, and ends the threads after what runs."""
+        """Refuse queued and new requests, and end the threads after their current batch."""
         self.closed = True
         self._refuse_waiting(CLOSED, "closing")
         self._deadlines.close()
@@ -186,7 +183,7 @@ class Batcher:
         self._slots.close()
 
     def _refusal(self, rows: int) -> RequestFault:
-        """Why a request of so many rows may not come in."""
+        """Return why a request of so many rows is not admitted."""
         if not rows:
             return RequestFault("The request holds no rows; send one at least.")
         waiting, most = self._queue.live, self._limits.queue_rows
@@ -197,7 +194,7 @@ class Batcher:
         return fault
 
     def _request_ended(self, job: Job, reason: Drop | None) -> None:
-        """A request is over, however it ended: it keeps no place in the queue."""
+        """Remove an ended request from the queue and its deadline, and record how it ended."""
         if job.queued:
             self._queue.remove(job)
         self._deadlines.forget(job)
@@ -216,7 +213,7 @@ class Batcher:
         )
 
     def _dispatch(self) -> None:
-        """Keeps every slot busy and, of an engine of one slot, the hand full."""
+        """Start a batch on every idle slot and, with a single slot, prefetch the next batch."""
         self._dispatching = False
         while self._slots.idle and self._queue.live:
             head = self._queue.head()
@@ -228,8 +225,9 @@ class Batcher:
             self._prefetch()
 
     def _prefetch(self) -> None:
-        """Sends the next batch after the running one, if it is full, or no newcomer could be within
-        its reach.
+        """Queue the next batch behind the running one if it is full.
+
+        Or if no new row could join it.
         """
         if not self._queue.live:
             self._prefetch_from_rows = 1
@@ -246,9 +244,7 @@ class Batcher:
             self._start(self._batch(head, picks), 0)
 
     def _shared(self, head: Head) -> list[Pick]:
-        """The head's batch, or its part where that, spread over the idle slots, is faster than one
-        slot.
-        """
+        """Return the next batch, or a part of it when several idle slots are faster than one."""
         picks = self._picks(head, self._batch_limits)
         rows, longest = total_rows(picks), picks[-1].length
         share = -(-self._queue.live // len(self._slots.idle))
@@ -304,7 +300,7 @@ class Batcher:
         return runs_inline(seconds, request_parts=request_parts)
 
     def _run_ended(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
-        """Back on the event loop: the next batch leaves, then the answers go home."""
+        """Start the next batch, then deliver the answers of the one that ended."""
         if isinstance(outcome, Exception):
             self._isolate(batch, slot, outcome)
             return
@@ -323,7 +319,7 @@ class Batcher:
         )
 
     def _free(self, slot: int) -> None:
-        """A slot is done with a batch: it turns to the one in hand, or is idle."""
+        """Release a slot after a batch: it runs the prefetched batch, or is idle."""
         if self._prefetched:
             self._prefetched = False
         else:
@@ -355,7 +351,7 @@ class Batcher:
     def _end_isolation(
         self, slot: int, failed_requests: Sequence[FailedRequest], probed: Exception | None
     ) -> None:
-        """Ends the requests that failed alone; when the engine is broken, all that wait too."""
+        """Fail the faulty requests; when the engine is broken, fail all queued requests too."""
         # Memory that other models have is no fault of this engine: it may be there again when they
         # are gone.
         self.broken = self.broken or not (
@@ -369,7 +365,7 @@ class Batcher:
         self._free(slot)
 
     def _engine_hangs(self) -> None:
-        """A slot does not come back: no request is sent after it."""
+        """Mark the engine as broken: a slot does not return."""
         self.broken = self._hung = True
         self._failed(hang_fault(self._limits.run_seconds), 0)
         self._refuse_waiting(BROKEN, "broken")

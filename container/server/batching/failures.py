@@ -25,14 +25,18 @@ BROKEN = "The engine fails on every request; this server waits to be replaced."
 CLOSED = "This server is stopping; try again in a second."
 LATE = "The request's time was over before it could wait for the engine; try again in a second."
 REFUSED = "The engine cannot run this request; others are not affected."
-SHORT = "Memory is too short for this request beside what is loaded and runs now; try again in a second, or send fewer rows."
+SHORT = (
+    "Memory is too short for this request beside what is loaded and runs now; try again in "
+    "a second, or send fewer rows."
+)
 
 
 def admission_refusal(
     rows: int, *, waiting: int, most: int, broken: bool, closed: bool
 ) -> tuple[Drop, RequestFault]:
-    """What keeps a request of so many rows out of a queue where `waiting` of at most `most` rows
-    wait; at last its deadline.
+    """Return why a queue refuses a request.
+
+    Broken, closed, too large, full, or its deadline passed.
     """
     if broken:
         return "broken", Unavailable(BROKEN)
@@ -43,7 +47,10 @@ def admission_refusal(
             f"The request has {rows} rows and at most {most} may wait; send it in parts."
         )
     if waiting + rows > most:
-        full = f"{waiting} rows wait already, this request has {rows}, and at most {most} may wait; try again in a second."
+        full = (
+            f"{waiting} rows wait already, this request has {rows}, and at most {most} may "
+            "wait; try again in a second."
+        )
         return "queue_full", QueueFull(full)
     return "deadline", DeadlinePassed(LATE)
 
@@ -51,9 +58,7 @@ def admission_refusal(
 def engine_refusal(
     fault: Exception, *, broken: bool, shortage: type[MemoryShort | OutOfMemory]
 ) -> tuple[Drop, RequestFault]:
-    """What a request hears that the engine fails on, alone or, where it is broken, like on all
-    others.
-    """
+    """Return the fault of a request on which the engine fails."""
     if broken:
         return "broken", Unavailable(BROKEN)
     if is_memory_shortage(fault):
@@ -62,14 +67,15 @@ def engine_refusal(
 
 
 def is_memory_shortage(fault: Exception) -> bool:
-    """Whether an engine failed for lack of memory."""
+    """True when an engine failed for lack of memory."""
     return isinstance(fault, EngineOutOfMemory | MemoryError)
 
 
 def hang_fault(seconds: float) -> TimeoutError:
-    """What the log hears of an engine that does not come back."""
+    """Return the failure log's entry for an engine that does not return."""
     return TimeoutError(
-        f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits to be replaced."
+        f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits "
+        "to be replaced."
     )
 
 
@@ -78,7 +84,10 @@ FailedRequest = tuple[Job, Exception]
 
 
 class FaultIsolation:
-    """Finds out who is to blame; while it lasts, it has the slot on which the batch failed."""
+    """Runs the requests of a failed batch one by one, then the probe if none succeeds.
+
+    It occupies the slot on which the batch failed.
+    """
 
     def __init__(
         self,
@@ -90,10 +99,10 @@ class FaultIsolation:
         failed: Callable[[Exception, int], None],
         over: Callable[[Sequence[FailedRequest], Exception | None], None],
     ) -> None:
-        """`fault` is the batch's; `failed` is called for every failure on the way, with its rows.
+        """`fault` is the batch's; `failed` is called for every further failure, with its rows.
 
         `over` is called once, at the end, with the requests that failed alone, and the probe's
-        fault, if it failed too.
+        fault if it failed too.
         """
         request_parts = batch.request_parts()
         self._run, self._probe, self._failed, self._end = run, probe, failed, over
@@ -104,7 +113,7 @@ class FaultIsolation:
         self._answered = False
 
     def proceed(self) -> None:
-        """Runs the next request alone, the probe, or ends."""
+        """Run the next request alone, then the probe, then end."""
         while self._to_run:
             part = self._to_run.pop()
             if not part.job.done():

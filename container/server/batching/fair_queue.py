@@ -28,7 +28,7 @@ _second = itemgetter(1)
 
 
 class Head(NamedTuple):
-    """Where the row is whose turn it is: the first of its lane."""
+    """The row that runs next: its kind's queues, its length's position, and the row."""
 
     queues: LengthQueues
     head_at: int
@@ -36,9 +36,9 @@ class Head(NamedTuple):
 
 
 class FairQueue:
-    """Rows that no batch holds yet.
+    """Rows that wait for a batch.
 
-    Rows of requests that are over leave lazily, before they outnumber the others.
+    Rows of requests that have ended are removed lazily, before they outnumber the others.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class FairQueue:
         buckets: Sequence[int] | None = None,
         kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
-        """`buckets`: lengths that rows are padded to, ascending; `kind`: only rows of one kind
-        share a batch.
+        """`buckets`: lengths that rows are padded to, ascending.
+
+        Only rows of one `kind` share a batch.
         """
         self._batch_limits = limits
         self._kind = kind
@@ -84,7 +85,7 @@ class FairQueue:
             self._add_by_kind(self._kind, lengths, self._tags(lengths), job)
 
     def remove(self, job: Job) -> None:
-        """A request that is over frees what it holds of the queue."""
+        """Release what an ended request holds of the queue."""
         self.live -= job.queued
         self.dead += job.queued
         job.queued = 0
@@ -92,7 +93,7 @@ class FairQueue:
             self._sweep()
 
     def head(self) -> Head:
-        """The row whose turn it is. Raises IndexError when none waits."""
+        """Return the row that runs next. Raises IndexError when none waits."""
         while True:
             _, number, length, queues = self._heads[0]
             rows_waiting = queues.queues.get(length)
@@ -107,9 +108,7 @@ class FairQueue:
         return Head(queues, bisect_left(queues.lengths, length), rows_waiting[0])
 
     def count(self, queues: LengthQueues, length: int, before: float = math.inf) -> int:
-        """A lane's first rows that are numbered below `before`; counting stops at a full batch, and
-        they all wait.
-        """
+        """Return how many rows of a length, numbered below `before`, wait; at most a full batch."""
         rows_waiting = queues.queues[length]
         rows = (
             self._living_rows(rows_waiting)
@@ -124,7 +123,7 @@ class FairQueue:
         )
 
     def take(self, head: Head, picks: Sequence[Pick]) -> list[QueuedRow]:
-        """Takes rows that were counted out of the queue: each request's together, in order."""
+        """Remove counted rows from the queue: each request's together, in order."""
         queued_rows: list[QueuedRow] = []
         for length, rows in picks:
             queued_rows += head.queues.queues[length][:rows]
@@ -174,7 +173,10 @@ class FairQueue:
         return tags
 
     def _living_rows(self, rows_waiting: list[QueuedRow]) -> int:
-        """Sweeps the lane's front until a full batch of living rows leads it; how many do."""
+        """Remove ended requests' rows until a full batch of waiting rows comes first.
+
+        Return how many.
+        """
         living: list[QueuedRow] = []
         seen = 0
         while seen < len(rows_waiting) and len(living) < self._batch_limits.max_rows:
@@ -186,7 +188,7 @@ class FairQueue:
         return len(living)
 
     def _drop_dead(self, queues: LengthQueues, length: int) -> None:
-        """Sweeps the front of a lane."""
+        """Remove the rows of ended requests from the front of a length's queue."""
         rows = queues.dead_rows(length)
         if rows:
             self.dead -= rows
@@ -223,21 +225,19 @@ QueueHead = tuple[int, int, int, "LengthQueues"]
 
 
 class LengthQueues:
-    """A lane per length; a lane is ordered by turn and never empty."""
+    """The waiting rows of one kind: a queue per length, ordered by tag and never empty."""
 
     __slots__ = ("_heads", "kind", "lengths", "queues")
 
     def __init__(self, kind: Hashable, heads: list[QueueHead]) -> None:
-        """`heads`: a heap that hears of every row that becomes the first of its lane, and of none
-        that ceases to be.
-        """
+        """`heads` is a heap to which every row that becomes the first of its queue is added."""
         self.kind = kind
         self._heads = heads
         self.queues: dict[int, list[QueuedRow]] = {}
         self.lengths: list[int] = []
 
     def add(self, length: int, place: QueuedRow) -> None:
-        """Puts a row, numbered above all others, behind those whose turn comes first."""
+        """Add a row, numbered above all others, behind the rows with the same or a lower tag."""
         rows_waiting = self.queues.get(length)
         if rows_waiting is None:
             self.queues[length] = [place]
@@ -262,7 +262,7 @@ class LengthQueues:
             number += 1
 
     def cut(self, length: int, rows: int) -> None:
-        """Drops a lane's first rows, and a lane of which nothing is left."""
+        """Remove the first rows of a length's queue, and the queue when it is empty."""
         rows_waiting = self.queues[length]
         del rows_waiting[:rows]
         if rows_waiting:
@@ -272,7 +272,7 @@ class LengthQueues:
             del self.lengths[bisect_left(self.lengths, length)]
 
     def dead_rows(self, length: int) -> int:
-        """How many rows at a lane's front are of requests that are over."""
+        """Return how many rows at the front of a length's queue belong to ended requests."""
         rows_waiting = self.queues[length]
         return next(
             (place for place, row in enumerate(rows_waiting) if not row[2].done()),
@@ -280,7 +280,7 @@ class LengthQueues:
         )
 
     def sweep(self) -> None:
-        """Drops every row of a request that is over; tells no front."""
+        """Remove every row of ended requests; the heap of heads is left as it is."""
         self.queues = {
             length: [place for place in rows_waiting if not place[2].done()]
             for length, rows_waiting in self.queues.items()
@@ -291,7 +291,7 @@ class LengthQueues:
         self.lengths = sorted(self.queues)
 
     def heads(self) -> Iterator[QueueHead]:
-        """The first row of every lane."""
+        """Return the first row of every length's queue."""
         return (
             (rows_waiting[0][0], rows_waiting[0][1], length, self)
             for length, rows_waiting in self.queues.items()

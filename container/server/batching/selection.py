@@ -1,6 +1,4 @@
-"""Which of the waiting rows run next: those that, together with the row whose turn it is, cost the
-engine least. Pure.
-"""
+"""Selects the rows of the next batch: those that, with the row whose turn it is, cost least."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ as one.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchLimits:
-    """What one batch may hold; tokens count padding."""
+    """Limits of one batch; tokens count padding."""
 
     max_rows: int
     max_tokens: int
@@ -46,12 +44,11 @@ def select_rows(
     costs: Costs,
     edges: Sequence[int] = (),
 ) -> list[Pick]:
-    """The next batch, ascending by length; it holds the oldest row of length `lengths[head]`.
+    """Return the next batch as rows per length, ascending.
 
-    `lengths` ascend; `count` says how many rows of a length wait within reach (it may stop at
-    `room.max_rows`); `edges`
-    are the row counts after which the costs step up. Looks at about as many lengths as a batch has
-    rows.
+    It holds the oldest row of `lengths[head]`. `lengths` ascend; `count` returns how many rows of a
+    length wait within the window, at most a full batch; `edges` are the row counts after which the
+    cost steps up. It examines about as many lengths as a batch has rows.
     """
     full = limits.rows(lengths[head])
     waiting = count(lengths[head])
@@ -63,8 +60,9 @@ def select_rows(
 
 
 def least_window(costs: Costs, *, max_rows: int, length: int) -> int:
-    """A few batches of as many rows as run nearly best: five on a CPU, where five run as well as
-    thirty-two.
+    """Return the smallest window: four batches of the fewest rows that run nearly best.
+
+    On a CPU five rows run as well as thirty-two.
     """
     least = NEARLY * costs.seconds(max_rows, length) / max_rows
     enough = next(
@@ -76,13 +74,11 @@ def least_window(costs: Costs, *, max_rows: int, length: int) -> int:
 
 
 def window_rows(least: int, waiting: int) -> int:
-    """How much later a row may have come that runs before another: a third of the queue, or `least`
-    of a short one.
+    """Return how much later a row may have come that runs before another: a third of the queue.
 
-    More would find rows of liker lengths, and make some wait for all the others. MiniLM on two
-    cores, 64 clients, simulated:
-    a third of the queue 482 rows/s and p99 / p50 1.27, half of it 486 and 1.36, all of it 507 and
-    1.57, the oldest alone 460.
+    A larger window finds rows of more similar lengths, and makes some wait for all the others.
+    MiniLM on two cores, 64 clients, simulated: a third of the queue 482 rows/s and p99 / p50 1.27,
+    half of it 486 and 1.36, all of it 507 and 1.57, the oldest alone 460.
     """
     return max(least, waiting // SHARE_IN_WINDOW)
 
@@ -93,8 +89,9 @@ def total_rows(picks: Sequence[Pick]) -> int:
 
 
 def row_edges(costs: Costs, *, max_rows: int, longest: int) -> tuple[int, ...]:
-    """The row counts that fill a bucket of the engine: one row more costs more, one row fewer saves
-    nothing.
+    """The row counts that fill a bucket of the engine.
+
+    One row more costs more, one row fewer saves nothing.
     """
     seconds = [costs.seconds(rows, longest) for rows in range(1, max_rows + 1)]
     return tuple(
@@ -112,8 +109,9 @@ def _window(
     count: Callable[[int], int],
     limits: BatchLimits,
 ) -> tuple[list[Pick], int]:
-    """As many rows as fit, grown from the head's length towards the side that adds less padding;
-    and the head's place.
+    """Return as many rows as fit.
+
+    Grown from the head's length to the side that adds less padding.
     """
     below: list[Pick] = []
     above: list[Pick] = [Pick(lengths[head], waiting)]
@@ -137,16 +135,14 @@ def _window(
 
 
 def _add_pick(picks: list[Pick], length: int, rows: int) -> int:
-    """Adds a pick, unless no row of its length is within reach."""
+    """Add a pick, unless no row of its length is in the window."""
     if rows:
         picks.append(Pick(length, rows))
     return rows
 
 
 def _cheapest_run(picks: Sequence[Pick], head_at: int, costs: Costs) -> tuple[int, int]:
-    """The picks that run with the head's when the whole window runs in the least time, in as many
-    batches as that takes.
-    """
+    """Return the picks that run with the head's when the whole window runs in the least time."""
     blocks = _blocks(picks, costs)
     if len(blocks) == 1:
         return 0, len(picks)
@@ -158,9 +154,7 @@ def _cheapest_run(picks: Sequence[Pick], head_at: int, costs: Costs) -> tuple[in
 
 
 def _blocks(picks: Sequence[Pick], costs: Costs) -> list[tuple[int, int]]:
-    """Neighbours that are not weighed apart, as [first, end) places: of many lengths, those that
-    run sooner together.
-    """
+    """Return neighbouring lengths that are weighed as one, as [first, end) places."""
     if len(picks) <= WEIGHED_APART:
         return [(place, place + 1) for place in range(len(picks))]
     blocks: list[tuple[int, int]] = []
@@ -177,9 +171,7 @@ def _blocks(picks: Sequence[Pick], costs: Costs) -> list[tuple[int, int]]:
 def _least_seconds(
     picks: Sequence[Pick], blocks: Sequence[tuple[int, int]], costs: Costs
 ) -> list[int]:
-    """By block: the first block of the batch that ends with it when all blocks up to it run in the
-    least time.
-    """
+    """Return, by block, the first block of its batch when all blocks so far take the least time."""
     best, starts = [0.0], []
     rows_of = [total_rows(picks[first:end]) for first, end in blocks]
     for last, (_, end) in enumerate(blocks):
@@ -198,9 +190,7 @@ def _least_seconds(
 def _trim_to_bucket(
     picks: list[Pick], head_at: int, costs: Costs, edges: Sequence[int]
 ) -> list[Pick]:
-    """Without the rows that would push the batch into the engine's next larger bucket, where
-    running them apart costs less.
-    """
+    """Return the picks without rows that push the batch into a larger bucket at a higher cost."""
     rows, longest = total_rows(picks), picks[-1].length
     edge = max([edge for edge in edges if edge < rows], default=rows)
     if edge == rows or costs.seconds(edge, longest) + costs.seconds(
@@ -211,8 +201,9 @@ def _trim_to_bucket(
 
 
 def _drop_rows(picks: list[Pick], head_at: int, excess: int) -> list[Pick]:
-    """The picks less so many rows: the longest go first, then the shortest, then the newest of the
-    head's length.
+    """Return the picks less `excess` rows.
+
+    The longest go first, then the shortest, then the newest.
     """
     kept = list(picks)
     for place in [*range(len(picks) - 1, head_at, -1), *range(head_at), head_at]:

@@ -29,9 +29,9 @@ class Thread(Protocol):
 
 
 def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread]:
-    """One a slot, `first` among them.
+    """Return one thread per slot, `first` among them.
 
-    Raises RuntimeError when the machine gives no more; those that run then end.
+    Raises RuntimeError when the machine allows no more; those that run then end.
     """
     threads = [] if first is None else [first]
     try:
@@ -45,8 +45,9 @@ def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread
 
 
 class SlotThread:
-    """A thread of our own: handing it work costs half of what an executor costs (10 against 19
-    microseconds).
+    """A thread with a queue.
+
+    Passing work to it costs half of an executor's (10 of 19 microseconds).
     """
 
     def __init__(self, name: str) -> None:
@@ -81,8 +82,9 @@ H200.
 
 
 def runs_inline(seconds: float, *, request_parts: bool) -> bool:
-    """Whether a batch of so many seconds runs sooner there, and keeps nothing else waiting for
-    long.
+    """True when a batch ends sooner on the event loop's thread.
+
+    Blocks nothing else for long.
     """
     return seconds <= THREAD_SWITCH_SECONDS or (request_parts and seconds <= IDLE_INLINE_SECONDS)
 
@@ -97,7 +99,7 @@ RunEnded = Callable[[Outcome, float], None]
 
 
 class Slots:
-    """Which slots are idle, and the way into the others."""
+    """The engine's slots: which are idle, and how a batch runs on one."""
 
     def __init__(self, engine: Engine, threads: Sequence[Thread] | None = None) -> None:
         """`threads`: one a slot; new ones, if none are given."""
@@ -111,7 +113,7 @@ class Slots:
 
     @property
     def running(self) -> bool:
-        """True while any slot is busy."""
+        """True while a slot is busy."""
         return len(self.idle) < self.count
 
     def under_way(self) -> dict[int, int]:
@@ -121,9 +123,7 @@ class Slots:
     def run(
         self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
     ) -> None:
-        """Runs rows on a slot, after what runs there; `over` says, when it comes to that, whether
-        nobody waits any more.
-        """
+        """Run rows on a slot after its current batch, unless `over` returns True by then."""
         loop = asyncio.get_running_loop()
         try:
             prepared = self._engine.prepare(rows)
@@ -135,9 +135,7 @@ class Slots:
             )
 
     def run_inline(self, slot: int, rows: Sequence[Any]) -> tuple[Arrays | Exception, float]:
-        """Runs rows now, on the event loop's thread, in a slot whose own thread rests; what became
-        of them, and the seconds.
-        """
+        """Run rows now, on the event loop's thread; return the outcome and the seconds."""
         start = perf_counter()
         try:
             prepared = self._engine.prepare(rows)
@@ -148,7 +146,7 @@ class Slots:
         return outcome, perf_counter() - start
 
     def free(self, slot: int) -> None:
-        """Nothing runs there any more."""
+        """Mark a slot as idle."""
         self.idle.append(slot)
         if self._closed:
             self._threads[slot].close()
@@ -186,7 +184,7 @@ class Slots:
 
 
 def _checked(answers: Arrays, rows: int) -> Arrays:
-    """The answers. Raises RuntimeError when they are not one per row."""
+    """Return the answers. Raises RuntimeError when they are not one per row."""
     for place, answer in enumerate(answers):
         if not answer.ndim or len(answer) != rows:
             raise RuntimeError(

@@ -11,8 +11,9 @@ from container.server.batching.batch import Job
 
 
 class Deadlines:
-    """A heap of deadlines; those of requests that are over are swept out before they outnumber the
-    others.
+    """One timer of the event loop for the deadlines of all waiting requests.
+
+    Entries of ended requests are removed before they outnumber the others.
     """
 
     def __init__(self, passed: Callable[[Job], None]) -> None:
@@ -71,7 +72,7 @@ long to say so.
 
 
 class Watchdog:
-    """One timer while anything runs; a batch costs it nothing."""
+    """One timer while a batch runs; it costs a batch nothing."""
 
     def __init__(
         self,
@@ -80,9 +81,10 @@ class Watchdog:
         seconds: float,
         on_hang: Callable[[], None],
     ) -> None:
-        """`under_way`: by busy slot, how many runs it has ended; infinite seconds: nobody looks.
+        """`under_way` returns, by busy slot, how many runs it has ended.
 
-        `on_hang` is called once, when a run has lasted `seconds`, or up to twice as long.
+        Infinite `seconds` disable it. `on_hang` is called once, when a run has lasted `seconds`, or
+        up to twice as long.
         """
         self._under_way, self._seconds, self._engine_hangs = under_way, seconds, on_hang
         self._seen: Mapping[int, int] = {}
@@ -91,7 +93,7 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Looks after a while, and again for as long as anything runs."""
+        """Check after `seconds`, and again for as long as a batch runs."""
         self.is_resting, self._seen = False, self._under_way()
         self._check_in(self._seconds, self._check)
 

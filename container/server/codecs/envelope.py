@@ -1,5 +1,6 @@
-"""What every KServe v2 request and answer has around its tensors: JSON header, binary tail, id,
-wanted outputs. Pure.
+"""What every KServe v2 request and answer has around its tensors.
+
+JSON header, binary tail, id, wanted outputs. Pure.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def read_document(header: bytes) -> dict[str, Any]:
 
 
 def identity(document: Mapping[str, Any]) -> str | None:
-    """The id that the answer repeats."""
+    """Return the request's id, which the response repeats."""
     found = document.get("id")
     if found is not None and not isinstance(found, str):
         raise RequestFault(f'"id" must be a string, not {kind(found)}.')
@@ -56,15 +57,14 @@ def identity(document: Mapping[str, Any]) -> str | None:
 
 
 def timeout_seconds(document: Mapping[str, Any]) -> float | None:
-    """How long the client waits: `parameters.timeout`, whole microseconds as Triton has it; 0 and
-    none are no limit.
-    """
+    """Return the client's timeout: `parameters.timeout` in whole microseconds, 0 being no limit."""
     if "parameters" not in document:
         return None
     found = _parameters(document).get("timeout", 0)
     if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
         raise RequestFault(
-            f'"timeout" is {excerpt(found)}; it must be a whole number of microseconds, 0 being no limit.'
+            f'"timeout" is {excerpt(found)}; it must be a whole number of microseconds, 0 being '
+            "no limit."
         )
     return found / 1e6 if found else None
 
@@ -72,10 +72,10 @@ def timeout_seconds(document: Mapping[str, Any]) -> float | None:
 def wanted_outputs(
     document: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[tuple[int, bool], ...]:
-    """Which outputs the client wants, by place, and whether each is to be binary; all of them when
-    it names none.
+    """Return the outputs that the client requests, by place, each with whether it is binary.
 
-    Each may be asked for once: a request cannot make its answer larger than the model's.
+    All of them when it names none. Each may be requested once: a request cannot make its response
+    larger than the model's.
     """
     default = "parameters" in document and _boolean(
         _parameters(document), "binary_data_output", default=False
@@ -87,7 +87,8 @@ def wanted_outputs(
         raise RequestFault('"outputs" must be a list of objects with a "name".')
     if len(outputs) > len(names):
         raise RequestFault(
-            f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be asked for once.'
+            f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be '
+            "asked for once."
         )
     wanted = tuple((_place(output, names), _is_binary(output, default)) for output in outputs)
     if len({place for place, _ in wanted}) != len(wanted):
@@ -96,8 +97,7 @@ def wanted_outputs(
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:
-    """A document; numpy arrays are lists in it, and null where they hold NaN or an infinity, for
-    which JSON has no word.
+    """Return a document as JSON; numpy arrays become lists, NaN and infinities null.
 
     The binary extension carries those as they are.
     """
@@ -112,7 +112,7 @@ def binary_answer(document: Mapping[str, Any], tails: Sequence[bytes]) -> tuple[
 
 
 def fault_document(sentence: str) -> bytes:
-    """The body of every answer that is not one."""
+    """Return the body of an error response."""
     return json_bytes({"error": sentence})
 
 
@@ -123,7 +123,7 @@ def excerpt(value: object) -> str:
 
 
 def kind(value: object) -> str:
-    """What JSON calls a value."""
+    """Return JSON's name for a value's type."""
     if value is None:
         return "null"
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
@@ -149,7 +149,8 @@ def _split(body: bytes, content_type: str) -> tuple[bytes, bytes]:
         return body, b""
     if not size.isascii() or not size.isdigit() or len(size) > 12 or int(size) > len(body):
         raise RequestFault(
-            f"json-header-size is {size[:20]!r}; it must be a number of bytes from 0 to the body's {len(body)}."
+            f"json-header-size is {size[:20]!r}; it must be a number of bytes from 0 to the "
+            f"body's {len(body)}."
         )
     return body[: int(size)], body[int(size) :]
 

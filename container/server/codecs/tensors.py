@@ -53,7 +53,10 @@ class TensorRows(Sequence[TensorRow]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorRequest:
-    """Rows to answer; `wanted` says which outputs, by place, and whether each is to be binary."""
+    """Rows to answer.
+
+    `wanted` holds the place of each requested output, and whether it is binary.
+    """
 
     rows: TensorRows
     wanted: tuple[tuple[int, bool], ...]
@@ -155,7 +158,7 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
 
 
 def _array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
-    """One input, in the shape that the client says and the model takes."""
+    """Return one input in the shape that the request gives and the model takes."""
     if tensor.get("datatype") != record.datatype:
         found = excerpt(tensor.get("datatype"))
         raise RequestFault(
@@ -184,11 +187,13 @@ def _shape(shape: object, record: TensorRecord) -> tuple[int, ...]:
     whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not isinstance(shape, list) or not whole or len(shape) != len(record.shape):
         raise RequestFault(
-            f"Input {record.name!r} has shape {excerpt(shape)}; it must be {list(record.shape)}, -1 being any size."
+            f"Input {record.name!r} has shape {excerpt(shape)}; it must be {list(record.shape)}, "
+            "-1 being any size."
         )
     if any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True)):
         raise RequestFault(
-            f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being any size."
+            f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being "
+            "any size."
         )
     return tuple(shape)
 
@@ -197,7 +202,8 @@ def _binary_values(piece: bytes, record: TensorRecord) -> Array:
     dtype = DATATYPES[record.datatype]
     if len(piece) % dtype.itemsize:
         raise RequestFault(
-            f"Input {record.name!r} has {len(piece)} bytes, no whole number of {record.datatype} values."
+            f"Input {record.name!r} has {len(piece)} bytes, no whole number of {record.datatype} "
+            "values."
         )
     values: Array = np.frombuffer(piece, dtype)
     return values
@@ -228,7 +234,10 @@ def _json_values(data: object, record: TensorRecord) -> Array:
 
 
 def _flattened(data: list[Any], record: TensorRecord) -> tuple[list[Any], set[type]]:
-    """The values of lists in lists, and their kinds; the lists of one depth must be of one length."""
+    """The values of lists in lists, and their kinds.
+
+    The lists of one depth must be of one length.
+    """
     kinds = set(map(type, data))
     while kinds == {list}:
         if len(set(map(len, data))) > 1:

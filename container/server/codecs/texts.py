@@ -1,5 +1,6 @@
-"""Texts in, float32 rows out, as bytes: KServe v2 JSON, its binary extension, and plain `{"inputs":
-["text"]}`. Pure.
+"""Texts in, float32 rows out, as bytes.
+
+KServe v2 JSON, its binary extension, and plain `{"inputs": ["text"]}`. Pure.
 """
 
 from __future__ import annotations
@@ -68,16 +69,19 @@ def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> T
     inputs = document["inputs"]
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestFault(
-            f'"inputs" must be a list of texts or a list of one tensor named {signature.input_name!r}.'
+            '"inputs" must be a list of texts or a list of one tensor named '
+            f"{signature.input_name!r}."
         )
     tensor = inputs[0]
     if tensor.get("name") != signature.input_name:
         raise RequestFault(
-            f"Unknown input {excerpt(tensor.get('name'))}; the model takes {signature.input_name!r}."
+            f"Unknown input {excerpt(tensor.get('name'))}; the model takes "
+            f"{signature.input_name!r}."
         )
     if tensor.get("datatype") != "BYTES":
         raise RequestFault(
-            f"Input {signature.input_name!r} has datatype {excerpt(tensor.get('datatype'))}; it must be 'BYTES'."
+            f"Input {signature.input_name!r} has datatype {excerpt(tensor.get('datatype'))}; it "
+            "must be 'BYTES'."
         )
     rows = _row_count(tensor.get("shape"), signature.input_name)
     texts = _texts(tensor, tail, signature.input_name)
@@ -125,7 +129,8 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
 def _refuse_tail(tail: bytes) -> None:
     if tail:
         raise RequestFault(
-            f"The body carries {len(tail)} bytes after its header that no input claims with binary_data_size."
+            f"The body carries {len(tail)} bytes after its header that no input claims with "
+            "binary_data_size."
         )
 
 
@@ -151,7 +156,8 @@ def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
         size = struct.unpack_from("<I", tail, offset)[0] if end <= len(tail) else len(tail)
         if end + size > len(tail):
             raise RequestFault(
-                f"Input {name!r} ends inside a text: byte {offset} announces more bytes than the body carries."
+                f"Input {name!r} ends inside a text: byte {offset} announces more bytes than the "
+                "body carries."
             )
         try:
             yield tail[end : end + size].decode("utf-8")

@@ -1,4 +1,7 @@
-"""A model that can be served: how it is asked, what its batches may hold, how its engine is loaded."""
+"""A model that can be served.
+
+How it is asked, what its batches may hold, how its engine is loaded.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ from onboarding.manifest import Manifest
 
 
 def signature_of(manifest: Manifest) -> Signature | TensorSignature:
-    """The served model as a client sees it: of texts when the archive has a tokenizer, else of
-    tensors.
+    """The served model as a client sees it.
+
+    Of texts when the archive has a tokenizer, else of tensors.
     """
     if manifest.tokenizer_file is None:
         return TensorSignature(
@@ -38,7 +42,7 @@ def signature_of(manifest: Manifest) -> Signature | TensorSignature:
 
 
 def text_encoder(archive: EngineArchive) -> TextEncoder | None:
-    """What makes rows of texts; `None` for a model of tensors.
+    """Return the encoder of texts into rows; `None` for a model of tensors.
 
     Raises what the tokenizer's file raises.
     """
@@ -50,7 +54,7 @@ def text_encoder(archive: EngineArchive) -> TextEncoder | None:
 
 
 def platform_of(manifest: Manifest) -> str:
-    """The engine's name in Triton's words, as KServe's metadata has it."""
+    """Return the engine's platform as Triton and KServe's metadata name it."""
     return {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}[manifest.runtime.name]
 
 
@@ -74,7 +78,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """As clients know it."""
+        """The name that clients use."""
         return self.signature.model
 
 
@@ -105,9 +109,7 @@ def data_plane_of(model: Model, settings: Settings) -> DataPlane:
 def count_truncated(
     plane: DataPlane, model: Model, metric_values: MetricValues, *, name: str | None = None
 ) -> None:
-    """Counts the texts that a model's plane cuts, by the name that the model was loaded under;
-    None: its own.
-    """
+    """Count the texts that a plane truncates, under the name that the model was loaded by."""
     if model.encoder is not None:
         plane.watch_truncated(
             counter(
@@ -119,9 +121,9 @@ def count_truncated(
 async def opened(
     model: Model, settings: Settings, metric_values: MetricValues, log: FailureLog
 ) -> Batcher:
-    """A batcher before the model's engine, which is loaded and warmed in its first slot's thread.
+    """Load and warm up the model's engine in its first slot's thread, and return its batcher.
 
-    Raises what that raises.
+    Raises what loading raises.
     """
     first = SlotThread("slot 0")
     try:
@@ -144,7 +146,7 @@ def batcher_of(
     metrics: BatchMetrics,
     threads: Sequence[SlotThread] | None = None,
 ) -> Batcher:
-    """A batcher before a warm engine; `threads`: one a slot, new ones if none are given."""
+    """Return a batcher for a warm engine; `threads`: one a slot, new ones if none are given."""
     batcher = Batcher(
         engine=engine,
         probe=model.probe,
@@ -168,7 +170,7 @@ def _warm(engine: Engine) -> tuple[Engine, Costs]:
 
 
 async def _in(thread: SlotThread, work: Callable[[], Any]) -> Any:
-    """What work comes to in a slot's thread."""
+    """Run work in a slot's thread and return its result."""
     loop = asyncio.get_running_loop()
     coming: asyncio.Future[Any] = loop.create_future()
 
@@ -207,5 +209,5 @@ def _largest_batch(manifest: Manifest) -> int:
 
 
 def _shapes(row: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
-    """What rows of tensors must have in common to share a batch."""
+    """Return the shapes that rows of tensors must share to run in one batch."""
     return tuple(array.shape for array in row)

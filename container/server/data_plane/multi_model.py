@@ -1,8 +1,7 @@
-"""The models of a multi-model server: loaded, listed, asked and unloaded as SageMaker tells it.
+"""The models of a multi-model server, loaded and unloaded by SageMaker's requests.
 
-Every model has a batcher and slot threads of its own: a thread that waits costs nothing, the
-scheduler shares the cores fairly
-among models that work, and unloading one touches no other.
+Every model has a batcher and slot threads of its own: a waiting thread costs nothing, the scheduler
+shares the cores among models, and unloading one affects no other.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A loaded model: the name that requests use, and where its archive lies."""
+    """A loaded model: the name that requests use, and the path of its archive."""
 
     name: str
     url: str
@@ -62,7 +61,7 @@ class _Loaded:
 
 
 class LoadedModels:
-    """The loaded models; every method is called on the event loop, and loading happens beside it."""
+    """The loaded models; methods run on the event loop, loading runs in threads."""
 
     def __init__(
         self,
@@ -75,12 +74,10 @@ class LoadedModels:
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
     ) -> None:
-        """`verify` raises ArchiveRefused, `load_engine` EngineOutOfMemory; both, and warming up,
-        run in a thread.
+        """`verify`, `load_engine` and `plane` run in a thread; `backend` runs on the event loop.
 
-        `plane` reads the tokenizer, in a thread too; `backend` is given the model's name and plane,
-        on the event loop;
-        `unloaded` hears the name of a model that is gone.
+        `verify` raises ArchiveRefused, `load_engine` EngineOutOfMemory; `unloaded` is called with
+        the name of a model that is gone.
         """
         self._verify, self._open_engine, self._plane, self._backend = (
             verify,
@@ -97,7 +94,7 @@ class LoadedModels:
         return len(self._models)
 
     async def load(self, name: str, url: str) -> None:
-        """Loads the archive at a path and warms its engine up; other models go on answering.
+        """Load the archive at a path and warm its engine up; other models are not affected.
 
         Raises Conflict, OutOfMemory, RequestFault.
         """
@@ -112,9 +109,7 @@ class LoadedModels:
         await asyncio.shield(loading)
 
     async def _load(self, name: str, url: str) -> None:
-        """Goes on when its client leaves: the thread that loads cannot be stopped, and the next
-        client finds the model.
-        """
+        """Load a model, even if its client leaves: the thread that loads cannot be stopped."""
         try:
             self._models[name] = await self._loaded(name, url)
         except ArchiveRefused as fault:
@@ -150,7 +145,7 @@ class LoadedModels:
         return self._found(name).plane
 
     async def unload(self, name: str) -> None:
-        """Refuses new requests at once, waits for those that run, then gives memory back.
+        """Refuse new requests, wait for running ones, then free the memory.
 
         Raises UnknownPath.
         """
@@ -161,8 +156,9 @@ class LoadedModels:
         await asyncio.shield(asyncio.ensure_future(self._end(model)))
 
     async def close(self) -> None:
-        """Unloads every model; an engine that does not end in time is left to the end of the
-        process.
+        """Unloads every model; an engine.
+
+        Does not end in time is left to the end of the process.
         """
         ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
         with suppress(TimeoutError):
@@ -190,17 +186,18 @@ class LoadedModels:
         )
 
     def _claim(self, name: str, wanted: float) -> None:
-        """Memory that other loads have claimed and not yet taken is not free."""
+        """Reserve memory; what other loads have reserved is not free."""
         free = self._free_mib()
         if free is not None and wanted > free - sum(self._claimed.values()):
             raise OutOfMemory(
-                f"Model {name!r} takes {wanted:.0f} MiB and {max(0.0, free - sum(self._claimed.values())):.0f} MiB are left; "
+                f"Model {name!r} takes {wanted:.0f} MiB and "
+                f"{max(0.0, free - sum(self._claimed.values())):.0f} MiB are left; "
                 "unload others first."
             )
         self._claimed[name] = wanted
 
     def _opened(self, archive: EngineArchive) -> tuple[Opened, DataPlane]:
-        """In a thread: reads the tokenizer, opens the engine and warms it up.
+        """Read the tokenizer, load the engine and warm it up, in a thread.
 
         Raises EngineOutOfMemory, RequestFault.
         """
@@ -225,7 +222,7 @@ class LoadedModels:
         self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
 
     async def _end(self, model: _Loaded) -> None:
-        """Goes on when its client leaves."""
+        """Unload a model, even if its client leaves."""
         try:
             await model.plane.drained()
             await model.backend.drained()
@@ -237,20 +234,19 @@ class LoadedModels:
 
 
 def _is_shortage(fault: Exception) -> bool:
-    """Whether a load failed for lack of memory, or of the threads that a control group or an
-    address space allows.
-    """
+    """True when a load failed for lack of memory, or of threads that a control group allows."""
     return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(
         fault
     )
 
 
 def _folder(url: str) -> Path:
-    """The directory that a url names. Raises RequestFault."""
+    """Return the directory that a url names. Raises RequestFault."""
     path = Path(url.removeprefix("file://"))
     if not path.is_absolute() or not path.is_dir():
         raise RequestFault(
-            f'"url" is {url[:200]!r}; it must be the directory of an unpacked archive, such as /opt/ml/models/NAME/model.'
+            f'"url" is {url[:200]!r}; it must be the directory of an unpacked archive, such as '
+            "/opt/ml/models/NAME/model."
         )
     return path
 

@@ -1,6 +1,4 @@
-"""What the server does with a request, whatever carried it: refuse, tokenize, submit; and when it
-is ready.
-"""
+"""The data plane of one model: refuses, tokenizes and submits requests, whatever carried them."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from container.server.types import (
 
 
 class Backend(Protocol):
-    """Takes rows, gives the answers to come."""
+    """Answers rows: the batcher of the engine, or the IPC channel to the process that has it."""
 
     @property
     def broken(self) -> bool:
-        """True when no request will be answered any more."""
+        """True when no further request can be answered."""
         ...
 
     @property
@@ -42,10 +40,10 @@ class Backend(Protocol):
     def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays]:
-        """One array per output, rows in order; cancelling takes the rows out. `deadline` is a time
-        of the event loop.
+        """One array per output, rows in order; cancelling takes the rows out.
 
-        Raises QueueFull and Unavailable; the future may fail with any RequestFault.
+        `deadline` is a time of the event loop. Raises QueueFull and Unavailable; the future may
+        fail with any RequestFault.
         """
         ...
 
@@ -56,10 +54,9 @@ Result = TypeVar("Result")
 
 
 class EncodingBudget:
-    """Runs what encodes texts in threads, as many characters at once as fit, first come first
-    served; more than all go alone.
+    """Runs tokenizing in threads, so many characters at once, in the order of the requests.
 
-    Every method is called on one event loop.
+    A request above the whole budget runs alone. Every method is called on one event loop.
     """
 
     def __init__(self, characters: int = CHARACTERS_AT_ONCE) -> None:
@@ -68,9 +65,9 @@ class EncodingBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def run(self, characters: int, encode: Callable[[], Result]) -> Result:
-        """What `encode` returns or raises.
+        """Return what `encode` returns, once its characters fit.
 
-        Who is cancelled gives its characters back when its thread has ended, not before.
+        A cancelled request returns its characters when its thread ends, not before.
         """
         await self._turn(characters)
         work = asyncio.get_running_loop().run_in_executor(None, encode)
@@ -131,7 +128,7 @@ class Encoder(Protocol):
         ...
 
     def cost(self, texts: Sequence[Any]) -> int:
-        """How long encoding takes, in characters."""
+        """Return the cost of encoding, in characters."""
         ...
 
 
@@ -147,10 +144,10 @@ class DataPlane:
         deadline_seconds: float,
         budget: EncodingBudget = SHARED,
     ) -> None:
-        """Without an `encoder` rows go to the engine as they come; `deadline_seconds` is the
-        longest that a request may take.
+        """Without an `encoder` rows go to the engine as they come.
 
-        `budget` bounds what is tokenized at once.
+        `deadline_seconds` is the longest that a request may take. `budget` bounds what is tokenized
+        at once.
         """
         self.signature = signature
         self._encoder = encoder
@@ -169,20 +166,21 @@ class DataPlane:
         return self._backend is not None and not self._backend.broken and not self._draining
 
     def watch_truncated(self, listed: Callable[[int], object]) -> None:
-        """Has the number of texts told that were cut, of each request that the backend took."""
+        """Call `listed` with the number of truncated texts of each request that is submitted."""
         self._truncated = listed
 
     def open(self, backend: Backend) -> None:
-        """Begins to answer: the engine is loaded and warm."""
+        """Start to answer: the engine is loaded and warm."""
         self._backend = backend
 
     def drain(self) -> None:
-        """Refuses requests from now on; those taken get their answers."""
+        """Refuse new requests; submitted ones are answered."""
         self._draining = True
 
     async def drained(self) -> None:
-        """Drains, and returns when the backend has every taken request; its own `drained` says when
-        they are answered.
+        """Drain, and wait until the backend has every request.
+
+        The backend's `drained` waits for answers.
         """
         self.drain()
         if self._encoding:
@@ -193,7 +191,7 @@ class DataPlane:
     def submit_short(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays] | None:
-        """As `submit`, at once; None for texts that take too long to tokenize on the event loop.
+        """Submit at once, or return None for texts that would block the event loop.
 
         Raises RequestFault.
         """
@@ -209,12 +207,11 @@ class DataPlane:
     async def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays]:
-        """Tokenizes, and gives the answer to come: one array per output, rows in order; cancelling
-        it stops the work.
+        """Tokenize and submit; return the answer to come: one array per output, rows in order.
 
-        `deadline` is a time of the event loop, bounded by the server's own. What awaiting this
-        takes is the tokenizing,
-        what awaiting the answer takes are queue and engine. Raises RequestFault.
+        Cancelling stops the work. `deadline` is a time of the event loop, bounded by the server's
+        own. Awaiting this takes as long as tokenizing; awaiting the answer, as queue and engine.
+        Raises RequestFault.
         """
         coming = self.submit_short(rows, deadline=deadline)
         if coming is not None:
@@ -241,7 +238,8 @@ class DataPlane:
         encoded = await self._budget.run(encoder.cost(rows), encode)
         if encoded is None or monotonic() >= deadline:
             raise DeadlinePassed(
-                "The request's time passed while its texts were tokenized; send fewer, or try again."
+                "The request's time passed while its texts were tokenized; send fewer, or try "
+                "again."
             )
         return encoded
 

@@ -1,1 +1,1 @@
-"""What runs a batch: one protocol, and ONNX Runtime (CPU, CUDA) and TensorRT behind it."""
+"""Engines behind one protocol: ONNX Runtime on CPU and CUDA, and TensorRT plans."""

@@ -1,5 +1,6 @@
-"""The engine of every GPU runtime: batches filled up to buckets, each run by a runner that has
-recorded it.
+"""The engine of every GPU runtime.
+
+Batches filled up to buckets, each run by a runner that has recorded it.
 """
 
 from __future__ import annotations
@@ -37,11 +38,10 @@ class Runner(Protocol):
 
 
 class BucketEngine:
-    """A runner, and the shaping of what it runs. `warm_up` belongs in slot 0's thread: ONNX Runtime
-    records by thread.
+    """A runner, and the shaping of what it runs.
 
-    The smallest batches may also run on the event loop's thread; every size would take the memory
-    of its recording twice.
+    `warm_up` belongs in slot 0's thread: ONNX Runtime records by thread. The smallest batches may
+    also run on the event loop's thread; every size would take the memory of its recording twice.
     """
 
     def __init__(
@@ -94,8 +94,9 @@ class BucketEngine:
         )
 
     def warm_up_inline(self) -> None:
-        """Runs the buckets of fewest rows twice: a thread of ONNX Runtime's has recordings of its
-        own.
+        """Runs the buckets of fewest rows twice.
+
+        A thread of ONNX Runtime's has recordings of its own.
         """
         for bucket in self._shaping.buckets.sizes:
             if bucket.rows == self.inline_rows:

@@ -1,5 +1,6 @@
-"""The sizes that a GPU engine runs at: batches are filled up to one of them, so that each can be a
-recorded graph. Pure.
+"""The sizes that a GPU engine runs at.
+
+Batches are filled up to one of them, so that each can be a recorded graph. Pure.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Bucket:
 
     @property
     def cells(self) -> int:
-        """What it computes, padding included."""
+        """Rows times tokens, padding included."""
         return self.rows * (1 if self.tokens is None else self.tokens)
 
     def takes(self, rows: int, tokens: int | None) -> bool:
-        """True when a batch of these rows, the longest of `tokens`, can be filled up to it."""
+        """True when a batch of these rows, the longest of `tokens`, can be padded to it."""
         return self.rows >= rows and (
             self.tokens is None or tokens is None or self.tokens >= tokens
         )
@@ -65,14 +66,14 @@ class Buckets:
         )
 
     def only(self, runs: Callable[[Bucket], bool]) -> Buckets:
-        """Those that also pass a test. Raises ValueError when none does."""
+        """Return the buckets for which `runs` is True. Raises ValueError when there is none."""
         return Buckets(filter(runs, self.sizes), self._profiles)
 
     def parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
-        """How many rows go into which bucket, in order: one, unless no profile takes so many rows
-        of such a length.
+        """Return the runs of a batch as (rows, bucket).
 
-        Raises ValueError when no bucket takes a row so long.
+        One, unless no profile takes so many rows. Raises ValueError when no bucket takes a row so
+        long.
         """
         found = self._found.get((rows, tokens))
         if found is None:
@@ -94,7 +95,8 @@ class Buckets:
             ]
             if not sizes:
                 raise ValueError(
-                    f"no optimization profile takes a length of {tokens}; allowed: {_lengths(self._profiles)}"
+                    f"no optimization profile takes a length of {tokens}; allowed: "
+                    f"{_lengths(self._profiles)}"
                 )
             exact = self._exact[tokens] = Buckets(sizes, self._profiles)
         return exact.parts(rows, tokens)
@@ -103,7 +105,8 @@ class Buckets:
         long_enough = [each for each in self.sizes if each.takes(1, tokens)]
         if not long_enough:
             raise ValueError(
-                f"no optimization profile takes {tokens} tokens; allowed: {_lengths(self._profiles)}"
+                f"no optimization profile takes {tokens} tokens; allowed: "
+                f"{_lengths(self._profiles)}"
             )
         most = max(each.rows for each in long_enough)
         counts = [min(most, rows - begin) for begin in range(0, rows, most)]
@@ -121,7 +124,7 @@ def ladder(profiles: Sequence[ProfileRecord], *, max_rows: int) -> Buckets:
 
 
 def bucket_costs(buckets: Buckets, seconds: Mapping[Bucket, float]) -> BucketCosts:
-    """What any batch costs, by what each bucket took; one that runs in parts costs their sum."""
+    """Return the cost of any batch from each bucket's seconds; several runs cost their sum."""
     rows = tuple(sorted({each.rows for each in buckets.sizes}))
     lengths = buckets.sequences
     measured = {

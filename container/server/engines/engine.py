@@ -85,10 +85,10 @@ class Engine(Protocol):
         ...
 
     def run(self, prepared: Any, slot: int) -> Arrays:
-        """Every output of a prepared batch, exactly its rows, in order. Called in the slot's
-        thread. Raises whatever fails.
+        """Every output of a prepared batch, exactly its rows, in order.
 
-        Answers are handed on as views: the engine never writes into them again.
+        Called in the slot's thread. Raises whatever fails. Answers are handed on as views: the
+        engine never writes into them again.
         """
         ...
 
@@ -119,8 +119,9 @@ def longest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
 
 
 def warm_up_sizes(manifest: Manifest) -> tuple[tuple[int, int | None], ...]:
-    """(batch, sequence) of every profile's smallest, likeliest and largest sizes, each once; none
-    when the spec wants none.
+    """(batch, sequence) of every profile's smallest, likeliest and largest sizes, each once.
+
+    None when the spec wants none.
     """
     if not manifest.warm_up:
         return ()

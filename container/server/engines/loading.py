@@ -30,16 +30,16 @@ NAME_BYTES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """What engines are made for."""
+    """A GPU's name and compute capability."""
 
     name: str
     compute_capability: str
 
 
 def first_gpu(load: Callable[[str], Any] = ctypes.CDLL) -> Gpu | None:
-    """None where there is no driver, or no GPU that it can use.
+    """Return the first GPU; None without a driver, or without a GPU that it can use.
 
-    Makes no context, so it takes no memory.
+    It creates no CUDA context, so it takes no memory.
     """
     try:
         driver = load(DRIVER)
@@ -74,7 +74,7 @@ def running(
     providers: Callable[[], Sequence[str]] = onnxruntime.get_available_providers,
     installed: Bindings = bindings,
 ) -> SupportedRuntimes:
-    """Which engines this process can serve; TensorRT is imported only where there is a GPU."""
+    """Return the runtimes of this process; TensorRT is imported only on a machine with a GPU."""
     onnx = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
     found = gpu()
     if found is None:
@@ -114,11 +114,10 @@ def load_engine(
     warn: Tell = format_fault,
     installed: Bindings = bindings,
 ) -> Engine:
-    """The engine of a verified archive, not yet warm. Raises EngineOutOfMemory, and whatever the
-    runtime raises.
+    """The engine of a verified archive, not yet warm.
 
-    `slots` None: `cores` on a CPU, 2 for TensorRT; ONNX Runtime has one on a GPU. `threads` None:
-    one, of each CPU slot.
+    Raises EngineOutOfMemory, and whatever the runtime raises. `slots` None: `cores` on a CPU, 2 for
+    TensorRT; ONNX Runtime has one on a GPU. `threads` None: one, of each CPU slot.
     """
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
@@ -191,7 +190,7 @@ def _shaping(
     outputs: Sequence[str],
     takes: Callable[[Shapes], bool],
 ) -> Shaping:
-    """How rows are shaped, in those of the manifest's sizes that the engine takes.
+    """Return how rows are shaped, for those of the manifest's sizes that the engine takes.
 
     Raises ValueError when it takes none.
     """

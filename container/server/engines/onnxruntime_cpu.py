@@ -1,8 +1,7 @@
-"""ONNX networks in ONNX Runtime on the CPU: one session, run by as many threads at once as there
-are slots.
+"""ONNX networks in ONNX Runtime on the CPU.
 
-Two slots of one thread each did 574 to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of
-two threads 465 to 545.
+One session, run by as many threads at once as there are slots. Two slots of one thread each did 574
+to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of two threads 465 to 545.
 """
 
 from __future__ import annotations
@@ -77,8 +76,7 @@ class TokenEngine:
         timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
         return warm_up_session(self._runner, self._sizes, timed=timed, slots=self.slots)
 
-    def warm_up_inline(self) -> None:
-        """A thread has nothing of its own here."""
+    def warm_up_inline(self) -> None: ...
 
     def close(self) -> None:
         """Forgets the session."""
@@ -151,8 +149,7 @@ class TensorEngine:
             slots=self.slots,
         )
 
-    def warm_up_inline(self) -> None:
-        """A thread has nothing of its own here."""
+    def warm_up_inline(self) -> None: ...
 
     def close(self) -> None:
         """Forgets the session."""
@@ -169,14 +166,15 @@ class TensorEngine:
         }
 
     def _fitted(self, name: str, array: Array) -> Array:
-        """One value a row comes as [rows, 1], for servers know no tensor of the batch axis alone."""
+        """One value a row comes as [rows, 1].
+
+        For servers know no tensor of the batch axis alone.
+        """
         return array.reshape(-1) if self._ranks[name] == 1 else array
 
 
 def inline_rows(slots: int, max_rows: int) -> int:
-    """All of them before one slot; before several none, for a run on the event loop would keep
-    requests from the others.
-    """
+    """Return `max_rows` for one slot, else 0: a run on the event loop would block other slots."""
     return max_rows if slots == 1 else 0
 
 
@@ -215,30 +213,26 @@ def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Fee
 
 
 def shrinking_run() -> onnxruntime.RunOptions:
-    """A run that gives back what its size alone needed: MiniLM at 32 x 128 keeps 260 MB otherwise,
-    for batches that are rare.
-    """
+    """Return run options that free what one batch size needed: for MiniLM at 32 x 128, 260 MB."""
     options = onnxruntime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
 
 
 def is_memory_shortage(fault: Exception) -> bool:
-    """Whether ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
+    """True when ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
     return isinstance(fault, MemoryError) or mentions_memory_shortage(str(fault))
 
 
 def warm_up_session(
     runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int
 ) -> Costs:
-    """Runs what `warming` says, then fits a fixed cost and a cost per cell to the best runs of two
-    small sizes.
+    """Run the sizes of `warming`, then fit a fixed cost and a cost per cell to two small sizes.
 
     `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed:
-    from a few hundred tokens on
-    a CPU's cost per token is flat (MiniLM on two cores: 340 microseconds a token at 1 x 16, 230 at
-    8 x 16, 222 at 32 x 16, 243
-    at 8 x 128). Raises EngineOutOfMemory.
+    from a few hundred tokens on a CPU's cost per token is flat (MiniLM on two cores: 340
+    microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243 at 8 x 128). Raises
+    EngineOutOfMemory.
     """
     if not sizes:
         return LinearCosts()
@@ -256,13 +250,11 @@ def warm_up_session(
 
 
 def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
-    """What runs at warm-up, `slots` at once, the largest first: memory that is too short is found
-    at once.
+    """Return the sizes that warm-up runs, `slots` at once, the largest first.
 
-    Every size, its rows spread over the slots as the batcher spreads them over idle ones: they need
-    the memory of one batch, and
-    every core works. And every count of rows in one piece, at the shortest length: a network may
-    take fewer than it declares.
+    Each size has its rows spread over the slots, as the batcher spreads them, so they need the
+    memory of one batch. Each row count also runs in one piece, at the shortest length: a network
+    may take fewer rows than it declares.
     """
     shortest = min(sizes, key=_cells)[1]
     whole = {(rows, shortest) for rows, _ in sizes if slots > 1}
@@ -275,9 +267,7 @@ def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
 
 
 def trim_memory() -> None:
-    """Returns freed memory to the machine, where the C library can: of MiniLM's load and warm-up it
-    keeps 40 MB otherwise.
-    """
+    """Return freed memory to the machine, where the C library can: 40 MB after MiniLM's warm-up."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -294,7 +284,7 @@ def _ran(runner: Callable[[Size], Run], size: Size) -> None:
 
 
 def _best_seconds(run: Run) -> float:
-    """What disturbs a run only ever makes it longer."""
+    """Return the shortest of some runs: disturbances only lengthen them."""
     found = []
     for _ in range(TIMED_RUNS):
         begin = time.perf_counter()

@@ -1,11 +1,10 @@
-"""ONNX networks in ONNX Runtime's CUDA provider: arrays stay where they are on the device, every
-bucket is a CUDA graph.
+"""ONNX networks in ONNX Runtime's CUDA provider.
 
-Sources: onnxruntime.ai, CUDA execution provider, "Using CUDA Graphs";
-onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
+Arrays stay where they are on the device, every bucket is a CUDA graph. Sources: onnxruntime.ai,
+CUDA execution provider, "Using CUDA Graphs"; onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
 cuda_execution_provider.h, PerThreadContext: a graph belongs to the thread that recorded it, so
-there is one slot, and warming up
-belongs in its thread; elsewhere the slot would record everything again, at its first requests.
+there is one slot, and warming up belongs in its thread; elsewhere the slot would record everything
+again, at its first requests.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ TYPES = {
 
 
 class OnnxRunner:
-    """One session on a device; on the CPU the same lines run without graphs, which is how they are
-    tested.
+    """One session on a device.
+
+    On the CPU the same lines run without graphs, which is how they are tested.
     """
 
     slots = 1
@@ -63,8 +63,9 @@ class OnnxRunner:
         self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {}
 
     def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
-        """These shapes get arrays and a graph of their own when they first run; only these outputs
-        are computed.
+        """These shapes get arrays and a graph of their own when they first run.
+
+        Only these outputs are computed.
         """
         self._wanted = outputs
         self._lanes = {tuple(each.values()): None for each in shapes}
@@ -107,7 +108,8 @@ class OnnxRunner:
             if not any(words in str(fault) for words in UNRECORDABLE):
                 raise
         warn(
-            f"{self._path.name} cannot be recorded as CUDA graphs, for some of its nodes run on the CPU or branch; it runs "
+            f"{self._path.name} cannot be recorded as CUDA graphs, for some of its nodes run on "
+            "the CPU or branch; it runs "
             "node by node, which is slower for small batches. Fused networks can be recorded."
         )
         return self._on_gpu({}), False
@@ -144,7 +146,8 @@ class OnnxRunner:
 def _type(tensor: Any) -> Any:
     if tensor.type not in TYPES:
         raise ValueError(
-            f"tensor {tensor.name} of the network is a {tensor.type}; allowed are {', '.join(TYPES)}"
+            f"tensor {tensor.name} of the network is a {tensor.type}; allowed are "
+            f"{', '.join(TYPES)}"
         )
     return TYPES[tensor.type]
 
@@ -155,8 +158,9 @@ UNRECORDED = -1
 
 
 class Lane:
-    """Runs at one shape: inputs are copied to the same place each time, outputs come from the same
-    place.
+    """Runs at one shape: inputs are copied to the same place each time.
+
+    Outputs come from the same place.
     """
 
     def __init__(
@@ -229,9 +233,7 @@ class Lane:
 def run_unbound(
     session: Any, part: Part, names: Sequence[str], device: str, *, records: bool
 ) -> dict[str, Array]:
-    """The part's own rows of every output, at a shape that nobody declared, which only tensors
-    have: nothing of it is kept.
-    """
+    """Run a part at an undeclared shape, which only tensors have, and keep nothing of it."""
     binding = session.io_binding()
     for name in part.shapes:
         binding.bind_ortvalue_input(
@@ -260,5 +262,6 @@ def check_rows(shapes: Mapping[str, Sequence[int]], part: Part) -> None:
     for name, shape in shapes.items():
         if not len(shape) or shape[0] != rows:
             raise ValueError(
-                f"output {name} has shape {list(shape)} for {rows} rows; its first axis must be the batch"
+                f"output {name} has shape {list(shape)} for {rows} rows; its first axis must be "
+                "the batch"
             )

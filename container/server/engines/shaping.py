@@ -1,5 +1,6 @@
-"""Rows to the arrays that a GPU engine runs, filled up to a bucket, and its answers to what clients
-get.
+"""Rows to the arrays that a GPU engine runs, filled up to a bucket.
+
+Its answers to what clients get.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Tensor:
 
 
 class Shaping(Protocol):
-    """How rows become parts, and parts answers."""
+    """Turns rows into runs of the engine, and their outputs into answers."""
 
     buckets: Buckets
 
@@ -69,7 +70,8 @@ class TokenShaping:
         foreign = sorted(set(inputs) - set(TEXT_INPUTS))
         if foreign or "input_ids" not in inputs:
             raise ValueError(
-                f"the engine's inputs are {', '.join(inputs)}; a text model's are {', '.join(TEXT_INPUTS)}"
+                f"the engine's inputs are {', '.join(inputs)}; a text model's are "
+                f"{', '.join(TEXT_INPUTS)}"
             )
         if buckets.sequences is None:
             raise ValueError("no optimization profile of the text model has a sequence axis")
@@ -105,8 +107,9 @@ class TokenShaping:
 
 
 class TensorShaping:
-    """Tensors: rows of one shape, stacked and filled up by repeating the last; every output is
-    answered.
+    """Tensors: rows of one shape, stacked and filled up by repeating the last.
+
+    Every output is answered.
     """
 
     def __init__(
@@ -186,8 +189,9 @@ class TensorShaping:
 
 
 def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
-    """A batch of zeros per input: a dynamic second axis has the sequence's size, any other one
-    place.
+    """A batch of zeros per input.
+
+    A dynamic second axis has the sequence's size, any other one place.
     """
     known = 1 if sequence is None else sequence
     shapes = [

@@ -1,10 +1,9 @@
-"""Plans in TensorRT 10 and 11: page-locked host memory, a queue and contexts per slot, a CUDA graph
-per slot and bucket.
+"""Plans in TensorRT 10 and 11.
 
-No plan ever ran in it where this repository was made: there was no TensorRT library. Its lines run
-against recorded stand-ins
-for TensorRT and CUDA, and every name that they touch is in the real bindings of 10.16 and 11.4
-(tests/bindings).
+Page-locked host memory, a queue and contexts per slot, a CUDA graph per slot and bucket. No plan
+ever ran in it where this repository was made: there was no TensorRT library. Its lines run against
+recorded stand-ins for TensorRT and CUDA, and every name that they touch is in the real bindings of
+10.16 and 11.4 (tests/bindings).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class PlanRunner:
         self._has_warned = False
 
     def takes(self, shapes: Shapes) -> bool:
-        """Whether some optimization profile does."""
+        """True when an optimization profile takes the shapes."""
         return nearest(shapes, self._loaded.profiles) is not None
 
     def open(self, declared: Sequence[Shapes]) -> None:

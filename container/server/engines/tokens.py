@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,12 @@ from container.server.types import Array, Encoded, RequestFault
 
 PROBE = "warm up"
 CHARACTERS_OF_A_TEXT = 32
+CHARACTERS_AT_ONCE = 100_000
+"""Characters of one call of the tokenizer, which takes up to 505 bytes of memory for each."""
+BEGINNING_CHARACTERS, BEGINNING_CHARACTERS_A_TOKEN, GROWTH = 512, 8, 16
+"""A long text is first read as far as this and so much for each token that the engine takes."""
 LISTED_TEXTS = 5
-"""Texts that are too long, told one by one."""
+"""Over-long texts that a refusal lists one by one."""
 
 
 class Tokens:
@@ -30,8 +34,9 @@ class Tokens:
 
 
 class TextEncoder:
-    """The packaged tokenizer without its padding; a text longer than the engine's longest sequence
-    is cut, or refused.
+    """The packaged tokenizer without its padding.
+
+    A text over the longest sequence is cut, or refused.
     """
 
     def __init__(self, path: Path, *, max_tokens: int | None, truncates: bool = True) -> None:
@@ -44,15 +49,28 @@ class TextEncoder:
             self._tokenizer.enable_truncation(max_length=max_tokens)
         self._typed = any(any(each.type_ids) for each in self._tokenizer.encode_batch([PROBE]))
         """Whether this tokenizer gives a single text's tokens types other than 0."""
+        limit = self._tokenizer.truncation
+        self._whole_characters = CHARACTERS_AT_ONCE
+        """Longer texts are tokenized by their beginnings, or counted in pieces."""
+        if truncates and limit is not None:
+            length = BEGINNING_CHARACTERS + BEGINNING_CHARACTERS_A_TOKEN * limit["max_length"]
+            self._whole_characters = min(CHARACTERS_AT_ONCE, length)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """One row of tokens per text; releases the interpreter while it works.
+        """Return one row of tokens per text; the interpreter is free while the tokenizer works.
 
-        Raises RequestFault for what it does not cut.
+        Texts are tokenized a bounded number of characters at once. Raises RequestFault for texts
+        that are too long and not cut.
         """
-        found = self._tokenizer.encode_batch_fast(list(texts))
-        truncated = self._cut(found) if self._truncates else self._uncut(found)
-        return Encoded([self._row(each) for each in found], truncated)
+        if not self._truncates:
+            self._refuse_over_long(texts)
+        rows: list[Tokens] = []
+        truncated = 0
+        for group in self._groups(texts):
+            encodings = self._encodings(group)
+            truncated += self._cut(encodings) if self._truncates else self._uncut(encodings)
+            rows += [self._row(encoding) for encoding in encodings]
+        return Encoded(rows, truncated)
 
     def probe(self) -> list[Tokens]:
         """A row that every sound engine answers, cut where the engine takes fewer tokens."""
@@ -66,15 +84,67 @@ class TextEncoder:
         return sum(map(len, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
 
     def _cut(self, found: Sequence[Encoding]) -> int:
-        """How many were cut.
+        """Return how many texts were cut.
 
-        What was cut off is asked for only where a row is full, since asking copies it.
+        The overflow is read only where a row is full, since reading copies it.
         """
         most = self._max_tokens
         return sum(1 for each in found if (most is None or len(each) == most) and each.overflowing)
 
+    def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        """Return the texts in order, in groups of a bounded number of characters."""
+        group: list[str] = []
+        characters = 0
+        for text in texts:
+            size = min(len(text), self._whole_characters)
+            if group and characters + size > CHARACTERS_AT_ONCE:
+                yield group
+                group, characters = [], 0
+            group.append(text)
+            characters += size
+        if group:
+            yield group
+
+    def _encodings(self, texts: list[str]) -> list[Encoding]:
+        """Return the tokens of texts, which are read no further than fills the engine's sequence.
+
+        A beginning that is read ends where a word does. A text without spaces must fill the
+        sequence twice: its last tokens could be others if more of it were read.
+        """
+        if not self._truncates:
+            return list(self._tokenizer.encode_batch_fast(texts))
+        beginnings = [_beginning(text, self._whole_characters) for text in texts]
+        encodings = list(self._tokenizer.encode_batch_fast(beginnings))
+        for place, (text, beginning) in enumerate(zip(texts, beginnings, strict=True)):
+            characters = self._whole_characters
+            while len(beginning) < len(text) and not _fills(encodings[place], beginning):
+                characters *= GROWTH
+                beginning = _beginning(text, characters)
+                (encodings[place],) = self._tokenizer.encode_batch_fast([beginning])
+        return encodings
+
+    def _refuse_over_long(self, texts: Sequence[str]) -> None:
+        """Raise RequestFault if a long text, counted in pieces, has too many tokens."""
+        if self._max_tokens is None or all(len(text) <= CHARACTERS_AT_ONCE for text in texts):
+            return
+        sentence = over_long_texts([self._token_count(text) for text in texts], self._max_tokens)
+        if sentence is not None:
+            raise RequestFault(sentence)
+
+    def _token_count(self, text: str) -> int:
+        """Return a text's tokens, special ones included."""
+        special = self._tokenizer.num_special_tokens_to_add(False)
+        count = special
+        while text:
+            piece = text[:CHARACTERS_AT_ONCE]
+            if len(piece) < len(text) and " " in piece[1:]:
+                piece = piece[: piece.rindex(" ")]
+            count += len(self._tokenizer.encode_batch_fast([piece])[0]) - special
+            text = text[len(piece) :]
+        return count
+
     def _uncut(self, found: Sequence[Encoding]) -> int:
-        """None is cut. Raises RequestFault for those that are too long."""
+        """Return 0. Raises RequestFault for texts that are too long."""
         sentence = (
             None
             if self._max_tokens is None
@@ -89,8 +159,22 @@ class TextEncoder:
         return Tokens(np.array(encoding.ids, np.int32), types)
 
 
+def _beginning(text: str, characters: int) -> str:
+    """Return as many whole words as fit, or as many characters of a text without spaces."""
+    if len(text) <= characters:
+        return text
+    words = text[:characters].rpartition(" ")[0].rstrip()
+    return words if words else text[:characters]
+
+
+def _fills(encoding: Encoding, beginning: str) -> bool:
+    """True when the tokens that are kept do not depend on what follows the beginning."""
+    rest = sum(map(len, encoding.overflowing))
+    return rest > 0 and (" " in beginning or rest >= len(encoding))
+
+
 def over_long_texts(lengths: Sequence[int], most: int) -> str | None:
-    """What a client is told of texts of more than `most` tokens; None where there is none.
+    """Return the refusal of texts of more than `most` tokens; None where there is none.
 
     Triton's models say the same.
     """
@@ -104,17 +188,18 @@ def over_long_texts(lengths: Sequence[int], most: int) -> str | None:
         f" and {len(longer) - LISTED_TEXTS} more are too long" if len(longer) > LISTED_TEXTS else ""
     )
     takes = f"the {most} tokens that the model takes, special tokens included"
-    return f"The request holds text of more than {takes}: {listed}{more}; shorten or split what is longer."
+    return (
+        f"The request holds text of more than {takes}: {listed}{more}; shorten or split what "
+        "is longer."
+    )
 
 
 def pad_rows(
     rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64
 ) -> dict[str, Array]:
-    """The network's three inputs of `shape` (rows, tokens); places and rows beyond are masked, and
-    their ids are 0.
+    """Return the network's three inputs of `shape` (rows, tokens), padded with 0 and masked.
 
-    Rows beyond the given ones have one unmasked token, so that no engine divides by a row's zero
-    tokens.
+    Added rows have one unmasked token, so that no engine divides by a row's zero tokens.
     """
     lengths: Array = np.zeros(shape[0], np.int64)
     lengths[: len(rows)] = [len(row) for row in rows]

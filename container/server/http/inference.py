@@ -64,7 +64,7 @@ async def compressed_response(response: Response, accepted: bytes | None) -> Res
 
 
 def reads_gzip(accepted: bytes) -> bool:
-    """Whether an Accept-Encoding header names gzip, and not to rule it out."""
+    """True when an Accept-Encoding header allows gzip."""
     for choice in accepted.decode("latin-1").lower().split(","):
         name, _, parameter = choice.partition(";")
         if name.strip() in ("gzip", "x-gzip", "*"):
@@ -74,9 +74,7 @@ def reads_gzip(accepted: bytes) -> bool:
 
 
 def _decompressed(body: bytes, name: str, limit: int) -> bytes:
-    """One gzip or zlib stream, never inflated beyond the limit: a bomb costs no more than an honest
-    body.
-    """
+    """Decompress one gzip or zlib stream, never beyond the limit, so that a bomb is cheap."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     try:
         plain = stream.decompress(body, limit + 1)
@@ -88,7 +86,8 @@ def _decompressed(body: bytes, name: str, limit: int) -> bytes:
         raise RequestFault(f"The {name} body ends too early.")
     if stream.unused_data:
         raise RequestFault(
-            f"The {name} body goes on after its end ({len(stream.unused_data)} bytes); send one stream."
+            f"The {name} body goes on after its end ({len(stream.unused_data)} bytes); send one "
+            "stream."
         )
     return plain
 
@@ -98,7 +97,7 @@ class Plane(Protocol):
 
     @property
     def signature(self) -> Signature | TensorSignature:
-        """What clients are told of the model."""
+        """The model as clients see it."""
         ...
 
     @property
@@ -109,10 +108,10 @@ class Plane(Protocol):
     def submit_short(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays] | None:
-        """Encodes the rows and gives their answers to come; `deadline` is a time of the event loop.
-        Raises RequestFault.
+        """Encodes the rows and gives their answers to come.
 
-        None, when encoding them would hold up the event loop.
+        `deadline` is a time of the event loop. Raises RequestFault. None, when encoding them would
+        hold up the event loop.
         """
         ...
 

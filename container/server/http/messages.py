@@ -15,9 +15,7 @@ from container.server.types import RequestFault
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpLimits:
-    """Bytes, seconds and connections; whatever is beyond them is refused in one sentence and
-    closed.
-    """
+    """Limits in bytes, seconds and connections; a request beyond them is refused, and closed."""
 
     body_bytes: int
     """Of one request's body, as it comes over the wire."""
@@ -64,7 +62,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Ending(Enum):
-    """What becomes of the connection after an answer, and how its header says so."""
+    """Whether the connection stays open after a response, and its header for it."""
 
     KEEP = b""
     KEEP_OLD = b"connection: keep-alive\r\n"
@@ -88,8 +86,9 @@ def response_bytes(response: Response, ending: Ending, *, with_body: bool = True
 
 @lru_cache(maxsize=256)
 def _head(status: int, content_type: str, ending: Ending) -> bytes:
-    """Everything before the length; content types that hold a length themselves make this a bounded
-    cache.
+    """Everything before the length.
+
+    Content types that hold a length themselves make this a bounded cache.
     """
     phrase = http.HTTPStatus(status).phrase
     start = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {content_type}\r\n".encode("latin-1")
@@ -102,14 +101,12 @@ INTERNAL_FAULT = (
 
 
 def fault_response(fault: RequestFault) -> Response:
-    """The answer of a request that gets none."""
+    """Return a fault as a response."""
     wait = fault.retry_after_seconds
     headers = () if wait is None else ((b"retry-after", b"%d" % wait),)
     return Response(fault.status, fault_document(str(fault)), JSON_TYPE, headers)
 
 
 def internal_fault_response() -> Response:
-    """The answer to a request on which this server itself failed: 500, never by anything that a
-    client sends.
-    """
+    """Return a 500 for a fault of this server, which no client's input causes."""
     return Response(500, fault_document(INTERNAL_FAULT), JSON_TYPE)

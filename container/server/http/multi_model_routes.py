@@ -1,8 +1,4 @@
-"""The paths of a server of several models: SageMaker's multi-model contract.
-
-Who is loaded, for how long and what makes room is `LoadedModels`' business; AWS's documents are answered
-as AWS writes them.
-"""
+"""The paths of SageMaker's multi-model contract, with the documents that AWS specifies."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ LARGEST_PAGE = 1000
 
 
 class Entry(Protocol):
-    """A loaded model: the name that requests use, and where its archive lies."""
+    """A loaded model: the name that requests use, and the path of its archive."""
 
     @property
     def name(self) -> str: ...
@@ -74,8 +70,9 @@ def multi_model_application(
     failed: Callable[[BaseException], None],
     observer: RequestObserver | None = None,
 ) -> Application:
-    """Answers for several models; `max_body_bytes` bounds unpacked bodies, `failed` hears of faults
-    that are no client's.
+    """Return the HTTP application of several models.
+
+    `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
     """
 
     async def inferred(request: Request, stages: dict[str, float]) -> Response:
@@ -143,7 +140,7 @@ def _word(document: dict[str, Any], field: str) -> str:
 
 
 def _page(query: str) -> tuple[str | None, int]:
-    """Token and size of the page that a query asks for."""
+    """Return token and size of the page that a query requests."""
     asked = parse_qs(query)
     limit = asked.get("limit", [str(DEFAULT_PAGE)])[-1]
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:

@@ -1,4 +1,4 @@
-"""Bytes in, whole requests out, within limits."""
+"""Reads whole HTTP requests from bytes, within limits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ class ReceivedRequest(NamedTuple):
 
 
 class RequestReader:
-    """The requests of one connection in order; a fault is the last that comes, and everything after
-    it is ignored.
-    """
+    """The requests of one connection, in order; bytes after a fault are ignored."""
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float]) -> None:
         self.arrived: deque[ReceivedRequest | RequestFault] = deque()
@@ -76,12 +74,12 @@ class RequestReader:
             data = rest
 
     def refuse(self, fault: RequestFault) -> None:
-        """Puts a fault behind what arrived and reads nothing more."""
+        """Queue a fault behind the received requests, and read nothing more."""
         self.arrived.append(fault)
         self.close()
 
     def close(self) -> None:
-        """Lets the parser go, which holds this reader."""
+        """Release the parser, which references this reader."""
         self._broken, self._parser, self.begun, self.expects = True, None, None, False
         self._body = []
 
@@ -113,7 +111,7 @@ class RequestReader:
             headers[name] += b", " + value
 
     def on_headers_complete(self) -> None:
-        """Refuses before the body comes what its header already condemns."""
+        """Refuse a request by its header before its body is read."""
         self._headers_done = True
         headers = self._headers
         version = self._version = self._parser.get_http_version()
@@ -121,7 +119,8 @@ class RequestReader:
             raise RequestFault(f"HTTP/{version} is not spoken here; use HTTP/1.1.")
         if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise RequestFault(
-                "Transfer-Encoding must be chunked alone; a packed body is said by Content-Encoding."
+                "Transfer-Encoding must be chunked alone; a packed body is said by "
+                "Content-Encoding."
             )
         self._length = int(headers.get(b"content-length", b"0"))
         if self._length > self._limits.body_bytes:
@@ -148,7 +147,7 @@ class RequestReader:
         self.begun, self.expects, self._body = None, False, []
 
     def _join_pieces(self) -> None:
-        """Puts the pieces into one: a body in chunks of two bytes would take twenty times its size."""
+        """Join body pieces: a body in chunks of two bytes would take twenty times its size."""
         first = self._body[0]
         whole = first if isinstance(first, bytearray) else bytearray(first)
         whole += b"".join(self._body[1:])
@@ -163,11 +162,10 @@ class RequestReader:
         return Ending.CLOSE if b"transfer-encoding" in self._headers else Ending.KEEP_OLD
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        """The request's header without its wish, and what follows: the parser takes that for
-        another protocol's and leaves it.
+        """Return the request without its Upgrade header, and the bytes that follow it.
 
-        An asked upgrade is passed over (RFC 9110, 7.8): Java's HttpClient asks for h2c with every
-        request, and its body follows.
+        httptools stops at an upgrade. A server may ignore one (RFC 9110, 7.8): Java's HttpClient
+        requests h2c with every request, and its body follows.
         """
         arrival, method = self.arrived.pop(), self._parser.get_method()
         if method == b"CONNECT":
@@ -195,7 +193,7 @@ class RequestReader:
             )
 
     def _count_unfinished(self, size: int) -> None:
-        """Counts bytes that the parser keeps for itself until their header ends."""
+        """Count bytes that the parser buffers until the header ends."""
         self._unfinished_bytes += size
         if self._unfinished_bytes > self._limits.header_bytes:
             self._count(self._unfinished_bytes)
@@ -213,7 +211,7 @@ def _target(url: bytes) -> tuple[str, str]:
 
 
 def _sentence(fault: Exception) -> RequestFault:
-    """What the client hears of a fault of the parser or of ours within it."""
+    """Return the client's fault for a parser fault, or for a RequestFault raised within it."""
     if isinstance(fault, RequestFault):
         return fault
     if isinstance(fault.__context__, RequestFault):

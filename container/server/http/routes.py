@@ -26,8 +26,9 @@ Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 
 
 class Route(NamedTuple):
-    """A path: `kind` is its name in metrics, `methods` who answers which method, `model` the name
-    in it.
+    """A path: `kind` is its name in metrics, `methods` who answers which method.
+
+    `model` the name in it.
     """
 
     kind: str
@@ -46,8 +47,9 @@ def dispatch_by_path(
     observer: RequestObserver,
     failed: Callable[[BaseException], None],
 ) -> Application:
-    """Answers by route; `elsewhere` is the sentence of every other path, `failed` hears of faults
-    that are no client's.
+    """Return an application that answers by path, and turns every fault into a response.
+
+    `elsewhere` is the sentence for unknown paths; `failed` is called with faults of this server.
     """
 
     async def answer(request: Request) -> Response:
@@ -101,9 +103,9 @@ def server_metadata() -> Response:
 
 
 def model_metadata(signature: Signature | TensorSignature, platform: str) -> Response:
-    """A model's inputs and outputs; -1 is any size.
+    """Return a model's inputs and outputs; -1 is any size.
 
-    `platform` is the engine's name in Triton's words.
+    `platform` is the engine's platform as Triton names it.
     """
     if isinstance(signature, TensorSignature):
         inputs, outputs = (
@@ -148,8 +150,9 @@ def model_application(
     failed: Callable[[BaseException], None],
     observer: RequestObserver | None = None,
 ) -> Application:
-    """Answers for one served model; `max_body_bytes` bounds unpacked bodies, `failed` hears of
-    faults that are no client's.
+    """Return the HTTP application of one model.
+
+    `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
     """
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:

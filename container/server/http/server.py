@@ -24,7 +24,7 @@ from container.server.types import RequestFault, TooSlow, Unavailable
 
 @dataclass(kw_only=True, slots=True)
 class ConnectionGroup:
-    """What all connections of a server have in common."""
+    """The state that all connections of a server share."""
 
     application: Application
     limits: HttpLimits
@@ -36,8 +36,10 @@ class ConnectionGroup:
 
 
 class Connection(asyncio.Protocol):
-    """Reads while it answers, but no further than one request ahead; memory is bounded by two
-    bodies and one read.
+    """One client's connection: requests are answered in order, one at a time.
+
+    It reads at most one request ahead of the one it answers: memory is bounded by two bodies and
+    one read.
     """
 
     __slots__ = (
@@ -92,7 +94,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """A client that closes its side has left: its work stops and the connection closes."""
+        """Stop the work and close: the client has left."""
         self._stop_work()
         return False
 
@@ -104,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._group.closed()
 
     def pause_writing(self) -> None:
-        """The client does not read: its next request is not begun."""
+        """Start no further request: the client does not read."""
         self._stuck, self._since = True, self._group.clock()
 
     def resume_writing(self) -> None:
@@ -113,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def drain(self) -> None:
-        """Closes at once when idle; otherwise what is under way is answered first."""
+        """Close at once when idle; otherwise after the current response."""
         if self._idle:
             self._close()
 
@@ -123,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def check_timeouts(self, now: float) -> None:
-        """Ends what lasts too long; called every now and then."""
+        """Refuse or close what lasts too long; called periodically."""
         limits, reader = self._group.limits, self._reader
         if self._ending:
             if now - self._since > limits.linger_seconds:
@@ -137,7 +139,8 @@ class Connection(asyncio.Protocol):
             if now - reader.begun > limits.request_seconds:
                 reader.refuse(
                     TooSlow(
-                        f"The request did not arrive whole within {limits.request_seconds:g} seconds."
+                        f"The request did not arrive whole within {limits.request_seconds:g} "
+                        "seconds."
                     )
                 )
                 self._advance()
@@ -154,7 +157,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _advance(self) -> None:
-        """Answers in order, and reads as long as no request waits behind the one that is answered."""
+        """Answer in order, and read while no request waits behind the current one."""
         arrived = self._reader.arrived
         while not self._ending:
             if arrived and self._task is None and not self._stuck:
@@ -222,7 +225,7 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def _send_last(self, response: Response) -> None:
-        """Writes an answer, after which the client may read but no longer ask."""
+        """Write a response after which the client may read but send no more."""
         self._transport.write(response_bytes(response, Ending.CLOSE))
         self._end()
         if self._transport.can_write_eof():
@@ -248,7 +251,7 @@ LONGEST_LOOK_SECONDS = 1.0
 
 
 class HttpServer:
-    """Hands whole requests to `application`; several processes may share one listening socket."""
+    """Passes whole requests to `application`; several processes may share one listening socket."""
 
     def __init__(self, application: Application, *, limits: HttpLimits) -> None:
         self._loop = asyncio.get_running_loop()
@@ -266,17 +269,18 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._group.connections)
 
     @property
     def draining(self) -> bool:
-        """True from the moment that `drain` is called."""
+        """True once `drain` is called."""
         return self._group.draining
 
     async def start(self, listener: socket.socket | None) -> None:
-        """Accepts connections from a socket that listens already; without one, only those that
-        `take` brings.
+        """Accepts connections from a socket that listens already.
+
+        Without one, only those that `take` brings.
         """
         if listener is not None:
             self._listening = await self._loop.create_server(
@@ -291,8 +295,9 @@ class HttpServer:
         )
 
     async def drain(self, seconds: float) -> None:
-        """Accepts nothing more, closes idle connections, and gives those at work this long to end;
-        then closes them too.
+        """Accepts nothing more, closes idle connections.
+
+        Gives those at work this long to end; then closes them too.
         """
         self._group.draining = True
         if self._listening is not None:
@@ -307,7 +312,7 @@ class HttpServer:
             self._timer.cancel()
 
     async def _emptied(self, seconds: float) -> bool:
-        """Whether the last connection is gone in time."""
+        """True when the last connection closes in time."""
         if not self._group.connections:
             return True
         try:
@@ -321,7 +326,7 @@ class HttpServer:
             self._empty.set()
 
     def _look(self) -> None:
-        """One timer for all connections: a request costs none."""
+        """Check the timeouts of all connections by one timer."""
         now = self._loop.time()
         for connection in tuple(self._group.connections):
             connection.check_timeouts(now)

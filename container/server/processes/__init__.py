@@ -1,1 +1,1 @@
-"""Several HTTP processes before one engine owner, talking over local sockets."""
+"""Several HTTP workers before one supervisor, which has the engine."""

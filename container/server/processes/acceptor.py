@@ -1,7 +1,6 @@
-"""Connections in turn: the owner accepts, and each HTTP process gets the next one, as a file
-descriptor.
+"""Accepts connections in the supervisor and passes them to the HTTP workers in turn.
 
-Processes that accept from one listening socket by themselves get very unequal shares: of 64
+Workers that accept from one listening socket by themselves get very unequal shares: of 64
 connections, one of six took all.
 """
 
@@ -18,9 +17,7 @@ RETRY_SECONDS = 0.01
 
 
 class Acceptor:
-    """Accepts for those HTTP processes that serve; while there are none, connections wait in the
-    listening socket.
-    """
+    """Accepts for the workers that serve; without one, connections wait in the listening socket."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -32,11 +29,11 @@ class Acceptor:
         self._accepting = False
 
     def __len__(self) -> int:
-        """How many processes serve."""
+        """Return the number of workers that serve."""
         return len(self._worker_sockets)
 
     def add(self, worker_socket: socket.socket) -> None:
-        """A process serves: it gets its turns through its door; one that has them keeps them."""
+        """Pass connections to a worker through its socket from now on."""
         if worker_socket in self._worker_sockets:
             return
         worker_socket.setblocking(
@@ -46,7 +43,7 @@ class Acceptor:
         self._start_accepting()
 
     def remove(self, worker_socket: socket.socket) -> None:
-        """A process gets no turns any more."""
+        """Pass no further connections to a worker."""
         if worker_socket in self._worker_sockets:
             self._worker_sockets.remove(worker_socket)
         if not self._worker_sockets:
@@ -90,7 +87,7 @@ class Acceptor:
             self._unsent = None
 
     def _pass_on(self, connection: socket.socket) -> bool:
-        """Gives a connection to the next process that has room for it."""
+        """Send a connection to the next worker whose socket has room."""
         for _ in range(len(self._worker_sockets)):
             worker_socket = self._worker_sockets[0]
             self._worker_sockets.rotate(-1)
@@ -113,10 +110,10 @@ class Acceptor:
 
 
 def receive_connection(worker_socket: socket.socket) -> socket.socket | None:
-    """The next connection at a door, which must not block; `None` when there is none now.
+    """Return the next connection from the supervisor; `None` when there is none now.
 
-    Raises EOFError: the owner is gone; OSError: this process has no descriptor left for the
-    connection, which is closed.
+    The socket must not block. Raises EOFError when the supervisor is gone, OSError when this
+    process has no file descriptor left for the connection, which is closed.
     """
     try:
         word, descriptors, _, _ = socket.recv_fds(worker_socket, len(WORD), 1)

@@ -1,5 +1,6 @@
-"""An HTTP process' way to the process that owns the engine: a backend like any other, over one
-socket.
+"""The IPC channel of an HTTP worker to the supervisor.
+
+A backend like any other, over one socket.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ hang.
 
 
 class _PendingRequest(asyncio.Future[Arrays]):
-    """An answer to come, whose cancelling tells the owner."""
+    """A request that the supervisor has; cancelling it informs the supervisor."""
 
     # No done callback does this: it would cost every request, not only the cancelled ones, a turn
     # of the event loop.
@@ -36,7 +37,7 @@ class _PendingRequest(asyncio.Future[Arrays]):
     forget: Callable[[_PendingRequest], None]
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancels, and takes the rows out of the owner's queue."""
+        """Cancel, and remove the rows from the supervisor's queue."""
         if not super().cancel(msg):
             return False
         self.forget(self)
@@ -44,8 +45,9 @@ class _PendingRequest(asyncio.Future[Arrays]):
 
 
 class EngineChannel(asyncio.Protocol):
-    """The front's end: a `Backend` of which `state` is the owner's last word; `None` before its
-    first.
+    """The worker's end of the channel.
+
+    `state` is the supervisor's last state, `None` before the first.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class EngineChannel(asyncio.Protocol):
         changed: Callable[[EngineChannel], None],
         metric_values: Callable[[], bytes] = bytes,
     ) -> None:
-        """`max_rows` may be unanswered at once; `changed` hears of every new state; `metric_values` are
-        this process' metrics.
+        """`max_rows` may be unanswered at once; `changed` is called at every new state.
+
+        `metric_values` returns this process' metric values.
         """
         self.state: int | None = None
         self.lost = False
@@ -78,28 +81,28 @@ class EngineChannel(asyncio.Protocol):
 
     @property
     def broken(self) -> bool:
-        """True when the owner is gone, or its engine fails on every request."""
+        """True when the supervisor is gone, or its engine fails on every request."""
         return self.lost or self.state == frames.BROKEN
 
     @property
     def silent(self) -> bool:
-        """True while the owner has said nothing for so long that it hangs; it may come back."""
+        """True while the supervisor has sent nothing for so long that it probably hangs."""
         return self._silent_sweeps >= SILENT_SWEEPS
 
     @property
     def waiting(self) -> int:
-        """Rows that waited at the owner, when it last answered."""
+        """Rows in the supervisor's queue, as of its last answer."""
         return self._owner_waiting if self._pending else 0
 
     @property
     def unanswered(self) -> int:
-        """Rows of this process that the owner has and has not answered."""
+        """Rows of this process that the supervisor has not answered."""
         return self._rows
 
     def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays]:
-        """One array per output, rows in order; cancelling tells the owner.
+        """Send rows and return their answers to come; cancelling informs the supervisor.
 
         Raises QueueFull and Unavailable.
         """
@@ -116,7 +119,10 @@ class EngineChannel(asyncio.Protocol):
         return asked
 
     async def all_metric_values(self) -> bytes:
-        """The samples of the owner and every front, summed by the owner. Raises Unavailable."""
+        """Return the metric values of all processes, summed by the supervisor.
+
+        Raises Unavailable.
+        """
         if self.lost:
             raise Unavailable(GONE)
         self._last += 1
@@ -126,14 +132,12 @@ class EngineChannel(asyncio.Protocol):
         return await wanted
 
     def serve(self) -> None:
-        """Says that this process takes connections, and from now on, whenever the owner says what
-        it is, that it has heard.
-        """
+        """Report that this process takes connections, and acknowledge every state from now on."""
         self._serves = True
         self._acknowledge()
 
     def close(self) -> None:
-        """Says goodbye; the owner drops what is unanswered."""
+        """Close the channel; the supervisor drops unanswered requests."""
         self._flush()
         self._transport.close()
 
@@ -145,7 +149,7 @@ class EngineChannel(asyncio.Protocol):
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The owner is gone: every request fails at once."""
+        """Fail every request: the supervisor is gone."""
         self.lost = True
         self._sweeping.cancel()
         unanswered: list[asyncio.Future[Any]] = [*self._pending.values(), *self._wanted.values()]
@@ -157,15 +161,15 @@ class EngineChannel(asyncio.Protocol):
         self.state_received.set()
 
     def pause_writing(self) -> None:
-        """The owner reads too slowly."""
+        """Refuse requests: the supervisor reads too slowly."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The owner has read."""
+        """Send requests again."""
         self._paused = False
 
     def data_received(self, data: bytes) -> None:
-        """Hands every whole frame to whom it is for."""
+        """Process every whole frame."""
         self._silent_sweeps = 0
         try:
             for frame in self._frame_splitter.split(data):
@@ -180,7 +184,7 @@ class EngineChannel(asyncio.Protocol):
             self._transport.abort()
 
     def _receive(self, frame: Frame) -> None:
-        """Anything but an answer."""
+        """Process a frame that is no answer."""
         if frame.kind == frames.FAULT:
             asked = self._take(frame.id)
             if asked is not None:
@@ -211,11 +215,15 @@ class EngineChannel(asyncio.Protocol):
         if self.lost:
             raise Unavailable(GONE)
         if self._rows + rows > self._max_rows:
-            sentence = f"{self._rows} rows of this process are unanswered and at most {self._max_rows} may be"
+            sentence = (
+                f"{self._rows} rows of this process are unanswered and at most "
+                f"{self._max_rows} may be"
+            )
             raise QueueFull(f"{sentence}; try again in a second.")
         if self._paused:
             raise QueueFull(
-                "The engine's process takes requests more slowly than they come; try again in a second."
+                "The engine's process takes requests more slowly than they come; try again in a "
+                "second."
             )
 
     def _take(self, identity: int) -> _PendingRequest | None:
@@ -240,7 +248,7 @@ class EngineChannel(asyncio.Protocol):
         self._out.clear()
 
     def _sweep(self) -> None:
-        """Requests are kept in the order of their coming, and deadlines differ: all are looked at."""
+        """Fail requests whose deadline has passed; all are checked, since deadlines differ."""
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS

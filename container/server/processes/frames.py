@@ -1,9 +1,8 @@
-"""What an HTTP process and the engine's owner say to each other, as bytes: one header of 32 bytes,
-then arrays. Pure.
+"""Frames of the IPC channel between HTTP worker and supervisor.
 
-A frame is a multiple of 8 bytes long, and so is every array in it: both ends look at arrays where
-they lie, without a copy.
-Numbers are in the machine's own order, for both ends are one machine.
+A header of 32 bytes, then arrays. A frame is a multiple of 8 bytes long, and so is every array in
+it: both ends view arrays where they lie, without a copy. Numbers are in the machine's byte order,
+for both ends are one machine.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _INT32 = np.dtype(np.int32)
 
 
 class InvalidFrame(Exception):
-    """Bytes that are no frame: the other end is not ours, or not of this version."""
+    """Bytes that are no frame: the other end is another program, or another version."""
 
 
 class Frame(NamedTuple):
@@ -62,7 +61,7 @@ class Frame(NamedTuple):
 
 
 class FrameSplitter:
-    """Cuts what a socket gave into frames."""
+    """Splits a socket's bytes into frames."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -105,8 +104,9 @@ def signal_frame(kind: int, *, detail: int = 0, identity: int = 0, number: float
 
 
 def request_frame(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
-    """A request of at least one row, all of them texts' tokens or all tensors of one shape;
-    `seconds` are left to answer it.
+    """Return a request of at least one row; `seconds` are left to answer it.
+
+    All rows are tokens of texts, or all are tensors of one shape.
     """
     if isinstance(rows[0], Tokens):
         return _tokens_frame(identity, rows, seconds)
@@ -122,7 +122,7 @@ def request_rows(frame: Frame) -> Sequence[Any]:
 
 
 def response_frame(identity: int, arrays: Arrays, waiting: int) -> bytes:
-    """An answer, and how many rows wait at the owner. Raises TooLarge."""
+    """Return an answer, with the number of rows in the supervisor's queue. Raises TooLarge."""
     return _arrays_frame(ANSWER, 0, arrays, identity, waiting, 0)
 
 
@@ -136,7 +136,7 @@ def arrays_of(frame: Frame) -> Arrays:
 
 
 def fault_frame(identity: int, fault: RequestFault) -> bytes:
-    """A request that gets no answer, and the sentence for its client."""
+    """Return the fault of a request, with the sentence for its client."""
     return _text_frame(FAULT, identity, f"{type(fault).__name__}\n{fault}".encode())
 
 
@@ -147,7 +147,7 @@ def fault_of(frame: Frame) -> RequestFault:
 
 
 def snapshot_frame(identity: int, words: bytes) -> bytes:
-    """A process' samples, as its metrics write them."""
+    """Return a process' metric values."""
     return _text_frame(SNAPSHOT, identity, words)
 
 
@@ -207,7 +207,8 @@ def _arrays_frame(
             size += -nbytes % 8
     if size > MAX_FRAME_BYTES:
         raise TooLarge(
-            f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send it in parts."
+            f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send "
+            "it in parts."
         )
     pieces[0] = HEADER.pack(size, kind, detail, len(arrays), rows, identity, number)
     return b"".join(pieces)

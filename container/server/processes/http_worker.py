@@ -1,8 +1,7 @@
-"""One HTTP process before the engine's owner: `python -m container.server.processes.http_worker LINK
-DOOR`, two inherited sockets.
+"""One HTTP worker: `python -m container.server.processes.http_worker CHANNEL SOCKET`.
 
-Started by the owner, and never by hand. Exit codes: 0 drained; 1 the owner is gone; 3 the archive
-cannot be read.
+Started by the supervisor only; the arguments are the numbers of two inherited sockets. Exit codes:
+0 drained; 1 the supervisor is gone; 3 the archive cannot be read.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LAST_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code of one HTTP process."""
+    """Run one HTTP worker and return its exit code."""
     # A terminal's Ctrl-C and a supervisor's SIGTERM reach the whole group; only the owner says when
     # fronts drain.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _archive(settings: Settings) -> EngineArchive:
-    """The archive, whose every byte the owner has verified before it started this process."""
+    """Return the archive, which the supervisor verified before it started this process."""
     manifest = Manifest.from_bytes((settings.model_dir / MANIFEST_NAME).read_bytes())
     return EngineArchive(root=settings.model_dir, manifest=manifest)
 
@@ -68,7 +67,7 @@ def _no_engine() -> NoReturn:
 async def _serve(
     settings: Settings, model: Model, end: socket.socket, worker_socket: socket.socket
 ) -> int:
-    """Answers until the owner drains or ends."""
+    """Serve until the supervisor drains this worker or ends."""
     log = FailureLog(stderr, model=model.name)
     try:
         return await HttpWorker(settings=settings, model=model, log=log).serve(end, worker_socket)
@@ -77,7 +76,7 @@ async def _serve(
 
 
 class HttpWorker:
-    """The HTTP server of one process, whose engine is the owner's."""
+    """The HTTP server of one process; the supervisor has its engine."""
 
     def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
         self._settings, self._plane, self._log = settings, data_plane_of(model, settings), log
@@ -97,7 +96,7 @@ class HttpWorker:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def serve(self, end: socket.socket, worker_socket: socket.socket) -> int:
-        """The process' exit code, once the owner drains or ends."""
+        """Serve until the supervisor drains this worker or ends, and return the exit code."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._channel, sock=end)
         await self._channel.state_received.wait()
@@ -116,7 +115,7 @@ class HttpWorker:
         return SUPERVISOR_GONE if self._channel.lost else 0
 
     def _changed(self, channel: EngineChannel) -> None:
-        """The owner is something else than before, or gone."""
+        """Follow a new state of the supervisor."""
         if channel.state in (frames.OPENING, frames.READY):
             self._plane.open(channel)
         if channel.lost or channel.state == frames.DRAINING:
@@ -124,7 +123,7 @@ class HttpWorker:
             self._ending.set()
 
     def _take(self, worker_socket: socket.socket) -> None:
-        """Serves every connection that lies at the door."""
+        """Serve every connection that the supervisor has passed on."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -142,14 +141,12 @@ class HttpWorker:
             task.add_done_callback(self._taking.discard)
 
     async def _metrics(self) -> bytes:
-        """Of the owner and every HTTP process, summed."""
+        """Return the metrics of the supervisor and every worker, summed."""
         return exposition(await self._channel.all_metric_values())
 
 
 class _WorkerPlane:
-    """A data plane that is healthy once the owner says that every process answers, and while it
-    says anything.
-    """
+    """A data plane that is ready only while the supervisor responds and every worker answers."""
 
     def __init__(self, plane: DataPlane, channel: EngineChannel) -> None:
         self._plane, self._channel = plane, channel
@@ -161,7 +158,7 @@ class _WorkerPlane:
 
     @property
     def ready(self) -> bool:
-        """True when a request would be answered now, by whichever process it comes to."""
+        """True when a request would be answered now, by whichever worker receives it."""
         return (
             self._channel.state == frames.READY and not self._channel.silent and self._plane.ready
         )

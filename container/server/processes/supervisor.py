@@ -1,6 +1,4 @@
-"""The process that owns the engine: starts the HTTP processes, replaces those that die or hang,
-drains them.
-"""
+"""The supervisor: has the engine, starts the HTTP workers, restarts those that end or hang."""
 
 from __future__ import annotations
 
@@ -32,19 +30,20 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 
 class RestartPolicy:
-    """The deaths of the last minute."""
+    """Delays and limits restarts by the ends of the last minute."""
 
     def __init__(self) -> None:
         self._times: deque[tuple[float, int]] = deque()
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether replacing has become pointless."""
+        """True when more processes ended within the window than are restarted."""
         return len(self._times) > MOST
 
     def restart_delay_seconds(self, now: float, place: int) -> float:
-        """Counts a death at a place, and says how long its successor waits: twice as long after
-        each in the window.
+        """Count the end of a worker, and return its restart's delay.
+
+        Doubled for each in the window.
         """
         self._times.append((now, place))
         while self._times[0][0] < now - WINDOW_SECONDS:
@@ -68,8 +67,9 @@ WORKER = (sys.executable, "-m", "container.server.processes.http_worker")
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
-    """How HTTP processes are started and watched; the numbers of the two sockets, link and door,
-    follow the command.
+    """The HTTP workers' command and heartbeat.
+
+    The numbers of the two sockets, channel and connections, are appended to the command.
     """
 
     count: int
@@ -87,7 +87,7 @@ class _Worker:
 
 
 class Supervisor:
-    """All HTTP processes of one server."""
+    """All HTTP workers of one server."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Supervisor:
         metric_values: MetricValues,
         log: FailureLog,
     ) -> None:
-        """`listener` listens already; `metric_values` are the owner's own."""
+        """`listener` listens already; `metric_values` are the supervisor's own."""
         self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with one sentence, when HTTP processes die all the time."""
         self._spec, self._metric_values, self._log = workers, metric_values, log
@@ -123,7 +123,7 @@ class Supervisor:
         return sum(worker.session.running for worker in self._workers.values())
 
     def start(self) -> None:
-        """Starts every HTTP process; they say that the server loads until `open`."""
+        """Start every HTTP worker; they answer that the server is loading until `open`."""
         loop = asyncio.get_running_loop()
         self._keep_tasks = [
             loop.create_task(self._keep_alive(place)) for place in range(self._spec.count)
@@ -131,18 +131,16 @@ class Supervisor:
         self._heartbeat_timer = loop.call_later(self._spec.heartbeat_seconds, self._send_heartbeats)
 
     def open(self, backend: Backend) -> None:
-        """Begins to answer: the engine is loaded and warm.
+        """Start to answer: the engine is loaded and warm.
 
-        No process is healthy before all that serve would answer.
+        No worker is healthy before all that serve would answer.
         """
         self._backend = backend
         self._set_state(frames.OPENING)
         self._become_ready()
 
     async def drain(self, seconds: float) -> None:
-        """Stops accepting, has every HTTP process finish and end, and kills those that have not in
-        time.
-        """
+        """Stop accepting, let every worker finish, and kill those that have not in time."""
         self._acceptor.close()
         self._set_state(frames.DRAINING)
         self._leaving.set()
@@ -151,7 +149,7 @@ class Supervisor:
         await self.kill()
 
     async def kill(self) -> None:
-        """Ends whatever HTTP process is left, at once."""
+        """Kill the remaining workers."""
         self._acceptor.close()
         self._state, self._killing = frames.DRAINING, True
         self._leaving.set()
@@ -162,8 +160,9 @@ class Supervisor:
         await asyncio.gather(*self._keep_tasks)
 
     async def metric_values(self) -> bytes:
-        """The samples of the owner and every HTTP process, the dead ones' counters included,
-        summed.
+        """Return the values of the supervisor and all workers, ended ones' counters included.
+
+        Summed.
         """
         asks = [
             asyncio.ensure_future(worker.session.request_metric_values())
@@ -188,21 +187,19 @@ class Supervisor:
             worker.session.send_state(state, self._backend)
 
     def _acknowledged(self, worker_socket: socket.socket, state: int) -> None:
-        """A process that serves has heard what the owner is; it gets no connection before it knows
-        the present state.
-        """
+        """Give connections to a worker that knows the present state."""
         if state == self._state:
             self._acceptor.add(worker_socket)
         self._become_ready()
 
     def _become_ready(self) -> None:
-        """Once every process that serves answers requests, each may say so."""
+        """Become ready once every worker that serves has acknowledged OPENING."""
         known = {worker.session.known for worker in self._workers.values()}
         if self._state == frames.OPENING and known <= {None, frames.OPENING}:
             self._set_state(frames.READY)
 
     def _send_heartbeats(self) -> None:
-        """Asks every process for a sign of life, and kills those that have given none for too long."""
+        """Send every worker a heartbeat, and kill those that have missed too many."""
         self._heartbeat_timer = asyncio.get_running_loop().call_later(
             self._spec.heartbeat_seconds, self._send_heartbeats
         )
@@ -225,7 +222,7 @@ class Supervisor:
             worker.session.send_heartbeat()
 
     def _engine_broke(self) -> None:
-        """The engine fails on every request: no front is healthy any more."""
+        """Make every worker unhealthy: the engine fails on every request."""
         if self._state in (frames.OPENING, frames.READY):
             self._set_state(frames.BROKEN)
 
@@ -233,8 +230,9 @@ class Supervisor:
         self._log.report("request_failed", fault, stage="process", status=503)
 
     async def _keep_alive(self, place: int) -> None:
-        """Keeps one HTTP process alive until the server drains; never cancelled, so that no process
-        is left behind.
+        """Restart one worker until the server drains.
+
+        This task is never cancelled, so that no process is left behind.
         """
         while not self._leaving.is_set():
             await self._run_worker(place)
@@ -248,7 +246,7 @@ class Supervisor:
                 await asyncio.wait_for(self._leaving.wait(), pause)
 
     async def _run_worker(self, place: int) -> None:
-        """One HTTP process, from start to end."""
+        """Run one worker from start to end."""
         worker = await self._start_worker()
         self._workers[place] = worker
         worker.session.send_state(
@@ -270,7 +268,7 @@ class Supervisor:
             self._log.report("http_process_died", stage="process", exit_code=code, place=place)
 
     async def _start_worker(self) -> _Worker:
-        """A process with its ends of a link and a door; nothing connects to anything."""
+        """Start a worker with its channel and the socket that passes connections."""
         channel, child_channel = socket.socketpair()
         worker_socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sockets = (child_channel.fileno(), child_socket.fileno())
@@ -304,7 +302,8 @@ class Supervisor:
     def _give_up(self) -> None:
         if not self.gave_up.done():
             self.gave_up.set_result(
-                f"HTTP processes ended {MOST + 1} times within a minute; their own last lines above say why, "
+                f"HTTP processes ended {MOST + 1} times within a minute; their own last lines "
+                "above say why, "
                 "and ROUNDHOUSE_HTTP_PROCESSES=1 serves without them."
             )
 
@@ -320,11 +319,10 @@ async def supervise(
     log: FailureLog,
     say: Callable[[str], object],
 ) -> int:
-    """The exit code of a server of several processes: 0 drained, 5 its HTTP processes die. Raises
-    what `load` raises.
+    """Serve through several HTTP workers and return the exit code.
 
-    HTTP processes answer while `load` runs, as a server that loads. `stop`, set by the signals,
-    drains. `listener` is closed.
+    0 drained, 5 workers keep ending. Workers answer that the server is loading while `load` runs.
+    `stop`, set by signals, drains. `listener` is closed. Raises what `load` raises.
     """
     tune_interpreter()
     supervisor = Supervisor(
@@ -350,7 +348,10 @@ async def supervise(
 
 
 async def _exit_code(process: Process) -> int:
-    """Of a process whose link has ended; it is killed when it does not follow."""
+    """Return the exit code of a worker whose channel has closed.
+
+    A worker that does not end is killed.
+    """
     try:
         return await asyncio.wait_for(process.wait(), LAST_SECONDS)
     except TimeoutError:

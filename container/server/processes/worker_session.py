@@ -1,5 +1,6 @@
-"""The owner's end of a link: hands what one HTTP process asks to the engine's backend, and the
-answers back.
+"""The supervisor's end of a channel.
+
+Passes one worker's requests to the engine, and answers back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ INTERNAL_FAULT = "The server failed on this request; try again in a second."
 
 
 class WorkerSession(asyncio.Protocol):
-    """One HTTP process, as the owner sees it."""
+    """One HTTP worker as the supervisor sees it."""
 
     def __init__(
         self,
@@ -33,9 +34,10 @@ class WorkerSession(asyncio.Protocol):
         failed: Callable[[BaseException], None],
         all_metric_values: Callable[[], Awaitable[bytes]],
     ) -> None:
-        """`acknowledged` hears what the front knows the owner to be, again and again once it serves.
+        """`acknowledged` is called with each state that the worker acknowledges once it serves.
 
-        `engine_broke` is called when the backend turns out broken, `failed` with our own faults.
+        `engine_broke` is called when the backend turns out broken, `failed` with faults of this
+        server.
         """
         self.lost = asyncio.Event()
         """Set when the link has ended."""
@@ -65,17 +67,17 @@ class WorkerSession(asyncio.Protocol):
         return len(self._running)
 
     def send_state(self, state: int, backend: Backend | None) -> None:
-        """Tells the front what the owner is, and who answers from now on."""
+        """Send the worker the supervisor's state, and use this backend from now on."""
         self._state, self._backend = state, backend
         self._send(frames.signal_frame(frames.STATE, detail=state))
 
     def send_heartbeat(self) -> None:
-        """Has a front that serves say something, by telling it once more what the owner is."""
+        """Send the state once more; a worker that serves acknowledges it."""
         self.missed_heartbeats += 1
         self._send(frames.signal_frame(frames.STATE, detail=self._state))
 
     def abort(self) -> None:
-        """Ends the link, if it lives."""
+        """Close the channel."""
         self._transport.abort()
 
     async def request_metric_values(self) -> None:
@@ -86,13 +88,13 @@ class WorkerSession(asyncio.Protocol):
         await wanted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop; the front hears the state at once."""
+        """Send the state to the worker."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
         self._send(frames.signal_frame(frames.STATE, detail=self._state))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The front is gone: its rows leave the queue."""
+        """Cancel the worker's requests: it is gone."""
         self.known = None
         unfinished: list[asyncio.Future[Any]] = [
             *self._running.values(),
@@ -105,15 +107,15 @@ class WorkerSession(asyncio.Protocol):
         self.lost.set()
 
     def pause_writing(self) -> None:
-        """The front reads too slowly: it is not heard until it has."""
+        """Stop reading from a worker that reads too slowly."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The front has read."""
+        """Read from the worker again."""
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Serves every whole frame; bytes that are none end the link."""
+        """Process every whole frame; invalid bytes close the channel."""
         self.missed_heartbeats = 0
         try:
             for frame in self._frame_splitter.split(data):
@@ -163,7 +165,7 @@ class WorkerSession(asyncio.Protocol):
             self._engine_broke()
 
     def _receive(self, frame: Frame) -> None:
-        """Anything but a request."""
+        """Process a frame that is no request."""
         if frame.kind == frames.CANCEL:
             future = self._running.pop(frame.id, None)
             if future is not None:

@@ -1,4 +1,7 @@
-"""One JSON line per failure on stderr, few enough to read, written where no request waits for it."""
+"""One JSON line per failure on stderr, few enough to read.
+
+Written where no request waits for it.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,17 @@ CLIENT_PARTS = ("decode", "tokenize", "encode")
 
 
 def stderr(line: bytes) -> None:
-    """Writes a line to stderr in one piece, past Python's own buffer, which the event loop's prints
-    share.
+    """Writes a line to stderr in one piece, past Python's own buffer.
+
+    The event loop's prints share.
     """
     os.write(STDERR, line)
 
 
 class FailureLog:
-    """Lines of JSON with rate limits per event; `report` may be called in any thread and never
-    blocks.
+    """Lines of JSON with rate limits per event.
+
+    `report` may be called in any thread and never blocks.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class FailureLog:
         model: str | None = None,
         **numbers: float,
     ) -> None:
-        """One failure; `numbers` say how much (rows, seconds, exit codes)."""
+        """Log one failure; `numbers` are counts, seconds and exit codes."""
         with self._lock:
             window = self._windows.setdefault(event, _Window(self._clock()))
             if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
@@ -128,7 +133,7 @@ class FailureLog:
 
 
 class _Window:
-    """How often an event was told in this second."""
+    """The lines of an event within one second."""
 
     __slots__ = ("begin", "lines", "suppressed")
 
@@ -136,7 +141,7 @@ class _Window:
         self.begin, self.lines, self.suppressed = begin, 0, 0
 
     def over(self, now: float) -> bool:
-        """Whether the second has passed."""
+        """True when the second has passed."""
         return now - self.begin >= 1
 
     def admits(self, now: float) -> bool:

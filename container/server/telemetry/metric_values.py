@@ -1,9 +1,8 @@
-"""Numbers that grow: counters, histograms and gauges of one process, their snapshots, and the sum
-of several processes'.
+"""Counters, histograms and gauges of one process, their snapshots.
 
-A request's six observations cost 1.3 microseconds together; prometheus_client's own histogram takes
-0.8 for each, behind a lock.
-Not locked: observed on the event loop only.
+The sum of several processes. A request's six observations cost 1.3 microseconds together;
+prometheus_client's own histogram takes 0.8 for each, behind a lock. Not locked: observed on the
+event loop only.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class Counter:
         self.value += amount
 
     def values(self) -> list[float]:
-        """As a snapshot has it."""
+        """Return the value as a snapshot stores it."""
         return [self.value]
 
 
 class Histogram:
-    """How many observations were at most each bound."""
+    """Counts observations by upper bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -55,12 +54,12 @@ class Histogram:
         self.total += value
 
     def values(self) -> list[float]:
-        """As a snapshot has it; a bucket's count is its own alone."""
+        """Return the counts as a snapshot stores them; a bucket's count is its own alone."""
         return [*self.counts, self.total]
 
 
 class MetricValues:
-    """The samples of one process."""
+    """The metric values of one process."""
 
     def __init__(self) -> None:
         self._counters: dict[Key, Counter] = {}
@@ -70,7 +69,7 @@ class MetricValues:
         """How often samples were dropped."""
 
     def counter(self, name: str, *labels: str) -> Counter:
-        """The counter of these labels; whoever counts often keeps it."""
+        """Return the counter of these labels; a frequent caller keeps it."""
         return self._counters.setdefault((name, labels), Counter())
 
     def histogram(self, name: str, bounds: Sequence[float], *labels: str) -> Histogram:
@@ -78,12 +77,13 @@ class MetricValues:
         return self._histograms.setdefault((name, labels), Histogram(bounds))
 
     def gauge(self, name: str, value: Callable[[], float], *labels: str) -> None:
-        """Has a value read whenever samples are taken."""
+        """Read a value whenever a snapshot is taken."""
         self._gauges[name, labels] = value
 
     def forget(self, gone: Callable[[str, tuple[str, ...]], bool]) -> None:
-        """Drops every sample whose family and labels are `gone`; whoever keeps one counts for
-        nobody.
+        """Drop every value whose family and labels are `gone`.
+
+        Counters kept by callers are detached.
         """
         self._counters = {key: value for key, value in self._counters.items() if not gone(*key)}
         self._histograms = {key: value for key, value in self._histograms.items() if not gone(*key)}

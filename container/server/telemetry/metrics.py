@@ -51,7 +51,8 @@ FAMILIES = {
     ),
     "roundhouse_stage_seconds": Family(
         kind="histogram",
-        help="Seconds of an inference request's stages; wait: for queue, engine and the way to them.",
+        help="Seconds of an inference request's stages; wait: for queue, engine and the way to "
+        "them.",
         labels=("stage",),
         bounds=SECONDS,
     ),
@@ -96,7 +97,7 @@ GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "
 
 
 class BatchMetrics:
-    """The samples of one model's batches, each looked up once: what its batcher tells."""
+    """The metrics of one model's batches; each value is looked up once."""
 
     def __init__(
         self, metric_values: MetricValues, model: str, *, log: FailureLog | None = None
@@ -146,18 +147,19 @@ class BatchMetrics:
             self._log.report("engine_failed", fault, stage="engine", model=self._model, rows=rows)
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
-        """Has the queue's length read with the samples."""
+        """Read the queue's length at every snapshot."""
         gauge(self._metric_values, "roundhouse_queue_rows", waiting, self._model)
 
 
 class RequestMetrics:
-    """The samples of one process' HTTP requests: what its routes tell."""
+    """The metrics of one process' HTTP requests."""
 
     def __init__(
         self, metric_values: MetricValues, *, model: str = "", log: FailureLog | None = None
     ) -> None:
-        """`model`: the only one; `log` gets a line for every request that this server cannot answer
-        now.
+        """`model`: the only one.
+
+        `log` gets a line for every request that this server cannot answer now.
         """
         self._metric_values, self._model, self._log = metric_values, model, log
         self._seconds = histogram(metric_values, "roundhouse_request_seconds")
@@ -211,16 +213,15 @@ def histogram(metric_values: MetricValues, name: str, *labels: str) -> Histogram
 
 
 def gauge(metric_values: MetricValues, name: str, value: Callable[[], float], *labels: str) -> None:
-    """Has a gauge of a known family read with the samples."""
+    """Register a gauge of a known family."""
     _refuse_unknown(name, "gauge", labels)
     metric_values.gauge(name, value, *labels)
 
 
 def forget_model(metric_values: MetricValues, model: str) -> None:
-    """Drops the series of a model that is unloaded: a server through which thousands pass tells
-    those that it has.
+    """Drop the series of an unloaded model, so that they do not accumulate.
 
-    Loaded again, a model begins at zero, which Prometheus knows as a reset.
+    Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
     """
 
     def gone(name: str, labels: tuple[str, ...]) -> bool:

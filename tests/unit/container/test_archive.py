@@ -1,5 +1,6 @@
-"""What a server does with an archive that is not exactly the one that was built for it: one
-sentence and no engine.
+"""What a server does with an archive that is not exactly the one that was built for it.
+
+One sentence and no engine.
 """
 
 from __future__ import annotations

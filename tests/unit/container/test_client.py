@@ -136,8 +136,9 @@ def test_tritons_full_queue_is_asked_again_though_it_says_400():
 
 
 def sentences_of(kind: str) -> list[str]:
-    """What faults of a kind say in the Python server, as far as it is written down where they are
-    raised.
+    """What faults of a kind say in the Python server.
+
+    As far as it is written down where they are raised.
     """
     found = []
     for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
@@ -267,8 +268,9 @@ def test_large_bodies_are_compressed_when_asked(limit, compressed):
 
 
 class Compressing(Runtime):
-    """A client of boto3 as far as its events go: what is registered sees each request before it is
-    signed.
+    """A client of boto3 as far as its events go.
+
+    What is registered sees each request before it is signed.
     """
 
     def __init__(self):

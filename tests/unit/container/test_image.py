@@ -1,5 +1,6 @@
-"""The Python serving images, as far as they can be judged without Docker: what they copy is all
-that the server imports.
+"""The Python serving images, as far as they can be judged without Docker.
+
+What they copy is all that the server imports.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def test_image_runs_as_an_unprivileged_user_with_hashed_requirements(dockerfile)
 
 
 def test_gpu_image_keeps_nvidias_entry_point_and_proves_its_imports_behind_it():
-    """It sets the libraries' paths and CUDA's forward compatibility; the server is what it becomes."""
+    """It sets the libraries' paths and CUDA's forward compatibility.
+
+    The server is what it becomes.
+    """
     text = re.sub(r"\\\n\s*", "", DOCKERFILES[1].read_text())
     (entry,) = (
         json.loads(line.removeprefix("ENTRYPOINT "))

@@ -48,7 +48,10 @@ def test_exit_code_stands_whoever_reads_the_streams(closed):
 
 
 def test_server_speaks_on_without_a_reader():
-    program = "from container.server.app import _print_line; import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); _print_line('a')"
+    program = (
+        "from container.server.app import _print_line; import os; r, w = os.pipe(); "
+        "os.close(r); os.dup2(w, 1); _print_line('a')"
+    )
     done = run(f"{program}; from container.server.process import end; end(7)")
     assert (done.returncode, done.stderr) == (7, "")
 
@@ -85,8 +88,9 @@ def _is_caught(pid: int, number: int) -> bool:
 
 
 def test_signal_after_the_event_loop_ended_changes_nothing():
-    """Python gives up its own handlers while it ends, and a second SIGTERM would then be the exit
-    code; ignoring stays.
+    """Python gives up its own handlers while it ends.
+
+    A second SIGTERM would then be the exit code; ignoring stays.
     """
     program = """
 import os, signal

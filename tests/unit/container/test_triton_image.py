@@ -1,5 +1,6 @@
-"""The Triton image, as far as it can be judged without Docker: what it sets, its user, and how
-`serve` becomes the server.
+"""The Triton image, as far as it can be judged without Docker.
+
+What it sets, its user, and how `serve` becomes the server.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import pytest
 from onboarding.serve_environment import LOG_VERBOSE, PING_MODE, serve_environment
 
 DOCKERFILE = (Path(__file__).parents[3] / "container" / "triton" / "Dockerfile").read_text()
-LAST_LINE = "tritonserver --allow-sagemaker=true --allow-http=false --model-control-mode=explicit $SAGEMAKER_ARGS\n"
+LAST_LINE = (
+    "tritonserver --allow-sagemaker=true --allow-http=false "
+    "--model-control-mode=explicit $SAGEMAKER_ARGS\n"
+)
 """Of NVIDIA's docker/sagemaker/serve."""
 
 

@@ -1,4 +1,7 @@
-"""The client's side of the wire: what it writes the server's codecs read, and the other way round."""
+"""The client's side of the wire.
+
+What it writes the server's codecs read, and the other way round.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A batcher whose engine runs when the test says so, on an event loop whose clock the test turns."""
+"""A batcher whose engine runs when the test says so.
+
+On an event loop whose clock the test turns.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +79,9 @@ class HeldThread:
 
 
 class HeldEngine:
-    """Answers each row's identity and length; raises for a batch that holds poison; `dead` raises
-    for all.
+    """Answers each row's identity and length; raises for a batch that holds poison.
+
+    `dead` raises for all.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""Requests that end without an answer though the engine is sound: cancelled, refused, out of time,
-and at the close.
+"""Requests that end without an answer though the engine is sound.
+
+Cancelled, refused, out of time, and at the close.
 """
 
 from __future__ import annotations
@@ -121,7 +122,10 @@ async def test_refuses_a_request_whose_deadline_has_passed_before():
 
 @scenario
 async def test_finished_requests_leave_nothing_behind():
-    """Whether they were answered, cancelled or refused, and however far away their deadlines are."""
+    """Whether they were answered, cancelled or refused.
+
+    However far away their deadlines are.
+    """
     bench = Bench(queue_rows=2000)
     asked = [
         await bench.asked(number, [1] * 5, deadline=9000.0, poison=3 if number % 7 == 0 else None)

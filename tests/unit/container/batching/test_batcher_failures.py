@@ -1,4 +1,7 @@
-"""An engine that fails: who is blamed, who is answered all the same, and when the batcher gives up."""
+"""An engine that fails.
+
+Who is blamed, who is answered all the same, and when the batcher gives up.
+"""
 
 from __future__ import annotations
 

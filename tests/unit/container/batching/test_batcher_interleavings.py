@@ -1,5 +1,6 @@
-"""The batcher under every interleaving that hypothesis finds: slots, kinds, buckets, failures,
-cancellations, deadlines.
+"""The batcher under every interleaving that hypothesis finds.
+
+Slots, kinds, buckets, failures, cancellations, deadlines.
 """
 
 from __future__ import annotations
@@ -199,7 +200,10 @@ class Trial:
     async def release(
         self, slot: int, cancelled: int | None, coming: Sequence[tuple[Any, ...]] = ()
     ) -> None:
-        """Runs a batch, not for nobody, and cancels a request, or has others come, before it lands."""
+        """Runs a batch, not for nobody.
+
+        Cancels a request, or has others come, before it lands.
+        """
         alive = {number for number, asked in enumerate(self.asked) if not asked.future.done()}
         before, thread = len(self.bench.engine.ran), self.bench.threads[slot]
         if thread.works:
@@ -249,8 +253,9 @@ class Trial:
             assert read(asked.future) == expected(number, [len(row) for row in asked.rows])
 
     def check_runs(self) -> None:
-        """No row runs twice, but alone after its batch failed; none leaves the queue after its
-        request was cancelled.
+        """No row runs twice, but alone after its batch failed.
+
+        None leaves the queue after its request was cancelled.
         """
         runs = Counter(
             row.identity

@@ -1,5 +1,6 @@
-"""The batcher beside a model of it, while engines fail in every way, memory is short, and servers
-close in mid-flight.
+"""The batcher beside a model of it, while engines fail in every way, memory is short.
+
+Servers close in mid-flight.
 """
 
 from __future__ import annotations

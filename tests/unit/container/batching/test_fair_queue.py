@@ -1,5 +1,6 @@
-"""Whose turn it is: nothing starves, large requests hold nobody up, the counts are exact, the dead
-take no room.
+"""Whose turn it is: nothing starves, large requests hold nobody up, the counts are exact.
+
+The dead take no room.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=20)
     st.sampled_from([[7], [30], [7, 30], [1, 60, 7, 7, 7]]),
 )
 def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths):
-    """Newcomers come as fast as batches leave; all that waited before them is gone within a bound."""
+    """Newcomers come as fast as batches leave.
+
+    All that waited before them is gone within a bound.
+    """
 
     async def scenario() -> None:
         line = Line()
@@ -95,8 +99,9 @@ def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths):
 
 
 def test_newcomers_do_not_keep_a_large_request_from_its_turns():
-    """Two full batches of single rows wait always; a request of ten batches gets its share of all
-    that run.
+    """Two full batches of single rows wait always.
+
+    A request of ten batches gets its share of all that run.
     """
 
     async def scenario() -> None:
@@ -246,7 +251,10 @@ def test_whose_turn_it_is_takes_no_longer_however_many_kinds_wait(cancelled):
 
 
 def test_turn_stands_after_a_sweep():
-    """The lanes' order is not their first rows': the oldest lane begins with a newer row by then."""
+    """The lanes' order is not their first rows'.
+
+    The oldest lane begins with a newer row by then.
+    """
 
     async def scenario() -> None:
         line = Line(BatchLimits(max_rows=1, max_tokens=100))

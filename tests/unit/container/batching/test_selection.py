@@ -1,5 +1,6 @@
-"""Which rows run together: within the limits, with the row whose turn it is, and never dearer than
-need be.
+"""Which rows run together.
+
+Within the limits, with the row whose turn it is, and never dearer than need be.
 """
 
 from __future__ import annotations

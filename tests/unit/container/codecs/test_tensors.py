@@ -1,5 +1,6 @@
-"""Tensors as bytes: what is written is read back in every datatype, and nothing malformed gets past
-as anything but a fault.
+"""Tensors as bytes: what is written is read back in every datatype.
+
+Nothing malformed gets past as anything but a fault.
 """
 
 from __future__ import annotations
@@ -187,7 +188,8 @@ def test_refuses_malformed_json(data, sentence):
     [
         (
             {"sizes": [17, 8]},
-            "has 17 bytes, no whole number of FP32 values|binary_data_size 8 but the body carries 7",
+            "has 17 bytes, no whole number of FP32 values|binary_data_size 8 but the body "
+            "carries 7",
         ),
         (
             {"sizes": [12, 8]},

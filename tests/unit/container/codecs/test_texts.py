@@ -1,5 +1,6 @@
-"""Requests and answers as bytes: what is written is read back, and nothing malformed gets past as
-anything but a RequestFault.
+"""Requests and answers as bytes.
+
+What is written is read back, and nothing malformed gets past as anything but a RequestFault.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Archives of recorded plans, what a GPU machine with stand-in bindings opens of them, and what its
-engines should answer.
+"""Archives of recorded plans, what a GPU machine with stand-in bindings opens of them.
+
+What its engines should answer.
 """
 
 from __future__ import annotations

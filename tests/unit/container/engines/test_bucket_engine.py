@@ -29,8 +29,9 @@ class Clock:
 
 
 class Recorder:
-    """Sums each row's ids; a run takes a second a row, and another second when somebody disturbs
-    it.
+    """Sums each row's ids; a run takes a second a row.
+
+    Another second when somebody disturbs it.
     """
 
     slots = 2

@@ -1,5 +1,6 @@
-"""Sizes between a profile's own: few, none that a profile refuses, and each batch in the smallest
-that takes it.
+"""Sizes between a profile's own.
+
+Few, none that a profile refuses, and each batch in the smallest that takes it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The engine of ONNX Runtime on GPUs, its arrays on the CPU: binding, buckets and answers really
-run; graphs need a GPU.
+"""The engine of ONNX Runtime on GPUs, its arrays on the CPU.
+
+Binding, buckets and answers really run; graphs need a GPU.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_pat
         wanted.append(providers[0][1])
         if "enable_cuda_graph" in providers[0][1]:
             raise RuntimeError(
-                "This session cannot use the graph capture feature: nodes have not been partitioned to CUDA"
+                "This session cannot use the graph capture feature: nodes have not been "
+                "partitioned to CUDA"
             )
         return gpu_session(path)
 

@@ -1,5 +1,6 @@
-"""Plans as the server runs them, on recorded stand-ins: wrong addresses, shapes, profiles or slots
-give wrong answers.
+"""Plans as the server runs them, on recorded stand-ins.
+
+Wrong addresses, shapes, profiles or slots give wrong answers.
 """
 
 from __future__ import annotations

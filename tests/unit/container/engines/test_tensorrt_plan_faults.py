@@ -1,4 +1,7 @@
-"""Plans that do not fit, do not run, or are asked what they cannot answer; nothing is left behind."""
+"""Plans that do not fit, do not run, or are asked what they cannot answer.
+
+Nothing is left behind.
+"""
 
 from __future__ import annotations
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from container.server.engines.tokens import LISTED_TEXTS, PROBE, TextEncoder, over_long_texts
 from container.server.types import RequestFault
@@ -56,14 +59,16 @@ def test_longer_texts_are_refused_by_place_tokens_and_limit():
         encoder(truncates=False).encode(["a", LONGER, FITS, "cat " * 500])
     assert fault.value.status == 400
     assert str(fault.value) == (
-        "The request holds text of more than the 8 tokens that the model takes, special tokens included: "
+        "The request holds text of more than the 8 tokens that the model takes, special tokens "
+        "included: "
         "text[1] has 9, text[3] has 502; shorten or split what is longer."
     )
 
 
 def test_without_a_limit_no_text_is_too_long():
-    """The tokenizer's file has a limit of its own, at 128 tokens, which only a tokenizer that cuts
-    obeys.
+    """The tokenizer's file has a limit of its own, at 128 tokens.
+
+    Only a tokenizer that cuts obeys.
     """
     assert lengths(encoder(max_tokens=None, truncates=False).encode(["cat " * 500])) == [502]
     encoded = encoder(max_tokens=None).encode(["cat " * 500, "cat " * 126])
@@ -91,3 +96,54 @@ def test_both_servers_say_the_same_of_the_same_texts(found, most):
 def test_only_the_first_of_many_are_told_one_by_one():
     sentence = over_long_texts([9] * 100, LONGEST)
     assert sentence.count("text[") == LISTED_TEXTS and " and 95 more are too long;" in sentence
+
+
+LONG_TEXTS = {
+    "words": "cat dog " * 20_000,
+    "one word": "c" * 150_000,
+    "spaces": " " * 150_000 + "cat",
+    "punctuation": "!" * 150_000,
+    "late words": "c" * 90_000 + " cat" * 500,
+}
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_long_text_is_cut_to_the_tokens_of_the_whole(name):
+    text, short = LONG_TEXTS[name], "a cat"
+    tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=LONGEST)
+    encoded = encoder().encode([short, text, short])
+    expected = tokenizer.encode_batch_fast([short, text, short])
+    assert [row.ids.tolist() for row in encoded.rows] == [found.ids for found in expected]
+    assert encoded.truncated == sum(bool(found.overflowing) for found in expected)
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_tokens_of_a_long_text_are_counted_as_a_whole(name):
+    tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    count = len(tokenizer.encode(LONG_TEXTS[name]))
+    refusing = encoder(truncates=False)
+    if count <= LONGEST:
+        assert lengths(refusing.encode([LONG_TEXTS[name]])) == [count]
+        return
+    with pytest.raises(RequestFault, match=rf"text\[1\] has {count};"):
+        refusing.encode(["a cat", LONG_TEXTS[name]])
+
+
+def test_large_request_is_tokenized_in_parts_and_takes_little_memory():
+    """Six million characters of punctuation took 2.6 GB."""
+    program = f"""
+import resource
+from pathlib import Path
+from container.server.engines.tokens import TextEncoder
+encoder = TextEncoder(Path({str(HERE / "tokenizer.json")!r}), max_tokens=256)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for texts in (["! " * 3_000_000], ["! " * 2_900] * 1024, ["! ? " * 1_500_000]):
+    encoder.encode(texts)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert int(done.stdout) < 200

@@ -1,5 +1,6 @@
-"""A connection without a socket: what its client sends, what it reads, and a clock that is set by
-hand.
+"""A connection without a socket.
+
+What its client sends, what it reads, and a clock that is set by hand.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class Clock:
 
 @dataclass
 class Office:
-    """Answers with what was asked, as soon as it may; remembers what was asked and what was
-    cancelled.
+    """Answers with what was asked, as soon as it may.
+
+    Remembers what was asked and what was cancelled.
     """
 
     open: asyncio.Event = field(default_factory=asyncio.Event)

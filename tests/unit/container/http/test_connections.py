@@ -1,5 +1,6 @@
-"""Connections: what is answered, in which order, within which limits; and that nothing is left
-behind.
+"""Connections: what is answered, in which order, within which limits.
+
+And that nothing is left behind.
 """
 
 from __future__ import annotations

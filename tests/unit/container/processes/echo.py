@@ -1,5 +1,6 @@
-"""An engine that answers every text with the sum of its tokens, or waits until it is told; and HTTP
-clients without a library.
+"""An engine that answers every text with the sum of its tokens, or waits until it is told.
+
+And HTTP clients without a library.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A server of several real HTTP processes before an echo engine, in this process or (as a program)
-in one that can be killed.
+"""A server of several real HTTP processes before an echo engine.
+
+In this process or (as a program) in one that can be killed.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ class Server:
         return self.backend
 
     async def clients(self, count: int) -> list[Client]:
-        """Clients of a server that answers, its processes having the same number of them, or one
-        more.
+        """Clients of a server that answers, its processes having the same number of them.
+
+        Or one more.
         """
         client = await Client.connected(self.port)
         while (await client.request("GET", "/ping")).status != 200:

@@ -1,4 +1,7 @@
-"""Real HTTP processes before an owner: when they are healthy, and what becomes of one that hangs."""
+"""Real HTTP processes before an owner.
+
+When they are healthy, and what becomes of one that hangs.
+"""
 
 from __future__ import annotations
 
@@ -160,8 +163,9 @@ def test_engine_that_breaks_while_nobody_waits_makes_every_process_unhealthy(arc
 
 
 async def healthy(client: Client, *, is_so: bool) -> None:
-    """Until /ping says so; no timeout around it would do, for Python 3.11 loses cancellations where
-    answers are quick.
+    """Until /ping says so; no timeout around it would do.
+
+    For Python 3.11 loses cancellations where answers are quick.
     """
     latest = time.monotonic() + SECONDS / 2
     while ((await client.request("GET", "/ping")).status == 200) is not is_so:

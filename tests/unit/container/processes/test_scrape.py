@@ -19,8 +19,9 @@ REQUESTS = ("roundhouse_requests", ("infer", "m", "200"))
 
 
 def test_process_that_dies_during_a_scrape_counts_once():
-    """Two processes say nothing, so that the scrape waits; one of them, which has told three
-    requests before, dies meanwhile.
+    """Two processes say nothing, so that the scrape waits.
+
+    One of them, which has told three requests before, dies meanwhile.
     """
 
     async def run() -> None:

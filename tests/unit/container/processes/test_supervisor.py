@@ -1,4 +1,7 @@
-"""Real HTTP processes before an owner with an echo engine: what clients see when either side ends."""
+"""Real HTTP processes before an owner with an echo engine.
+
+What clients see when either side ends.
+"""
 
 from __future__ import annotations
 
