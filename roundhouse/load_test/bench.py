@@ -22,9 +22,10 @@ from roundhouse.errors import RoundhouseError, WrongAnswerError
 from roundhouse.load_test.load_test import LoadTest, Measured, Runner
 from roundhouse.load_test.measurement import Measurement
 from roundhouse.load_test.options import LoadOptions, Loop
-from roundhouse.load_test.result import LoadResult, circumstances, load_result
+from roundhouse.load_test.result import LoadResult, circumstances
 from roundhouse.load_test.saturation import Outcome, Verdict
 from roundhouse.load_test.subject import load_test, require_answer
+from roundhouse.load_test.summary import load_result
 from roundhouse.paths import Paths
 from roundhouse.report import Report, Step
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from engine_build.card.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.result import LoadResult, PhaseResult, SecondResult, percentiles_text
+from roundhouse.load_test.headline import percentiles_text
+from roundhouse.load_test.result import LoadResult, PhaseResult, SecondResult
 from roundhouse.text import quantity
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from engine_build.card import page as card_text
+from engine_build.card import formats as card_text
 from engine_build.card.charts import element, scale
 from engine_build.card.facts import card_data
 from engine_build.card.files import card_files
-from engine_build.card.page import card_page, source_pin
+from engine_build.card.formats import source_pin
+from engine_build.card.page import card_page
 from engine_build.card.render import milliseconds, per_second
 from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
 from engine_build.store import FolderStore

@@ -9,8 +9,9 @@ from roundhouse.load_test.inputs import Body, Inputs
 from roundhouse.load_test.load_test import LoadTest, Measured
 from roundhouse.load_test.measurement import Measurement
 from roundhouse.load_test.options import LoadOptions, Loop, Phase
-from roundhouse.load_test.result import Circumstances, load_result
+from roundhouse.load_test.result import Circumstances
 from roundhouse.load_test.saturation import Step, verdict
+from roundhouse.load_test.summary import load_result
 
 HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
 INPUTS = Inputs(

@@ -12,7 +12,7 @@ import pytest
 from engine_build.card.charts import Line, axis, line_chart, scale
 from roundhouse.load_test.load_test import Measured
 from roundhouse.load_test.options import Loop
-from roundhouse.load_test.result import load_result
+from roundhouse.load_test.summary import load_result
 from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
