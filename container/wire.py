@@ -162,13 +162,13 @@ def _texts(array: Array) -> Iterator[bytes]:
     for place, text in enumerate(array.reshape(-1)):
         if not isinstance(text, str | bytes):
             raise InputFault(
-                f"Text {place} is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str."
+                f"text[{place}] is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str."
             )
         try:
             yield text.encode() if isinstance(text, str) else text.decode().encode()
         except (UnicodeEncodeError, UnicodeDecodeError) as fault:
             raise InputFault(
-                f"Text {place} is no Unicode ({fault.reason}); send only what UTF-8 can write."
+                f"text[{place}] is no Unicode ({fault.reason}); send only what UTF-8 can write."
             ) from fault
 
 

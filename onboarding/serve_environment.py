@@ -77,3 +77,21 @@ def serve_environment(
     arguments = " ".join(argument for wanted, argument in options if wanted)
     single = {} if model is None else {DEFAULT_MODEL: model}
     return {**single, LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}
+
+
+ASYNCHRONOUS_PYTHON_SERVER = {
+    "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
+    "ROUNDHOUSE_MAX_REQUEST_ROWS": "100000",
+    "ROUNDHOUSE_QUEUE_ROWS": "200000",
+    "ROUNDHOUSE_DEADLINE_SECONDS": "900",
+}
+"""Limits of the Python server behind an asynchronous endpoint.
+
+InvokeEndpointAsync takes a payload of 1 GB and waits 900 s where the caller names no time; the
+server's defaults are InvokeEndpoint's 6 MiB and 60 s.
+"""
+
+
+def python_server_environment(*, asynchronous: bool) -> dict[str, str]:
+    """The variables of one container of the Python server."""
+    return dict(ASYNCHRONOUS_PYTHON_SERVER) if asynchronous else {}

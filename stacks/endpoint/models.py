@@ -10,7 +10,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
-from onboarding.serve_environment import serve_environment
+from onboarding.serve_environment import python_server_environment, serve_environment
 from stacks.content_name import content_name
 from stacks.images.serving import serving_image
 from stacks.scaling.variants import variant_id
@@ -95,7 +95,7 @@ def _single_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[st
         "Image": image_uri,
         "Mode": "SingleModel",
         "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}",
-        "Environment": {**pinned, **_triton(deployment, pool, target.model.name)},
+        "Environment": {**pinned, **_environment(deployment, pool, target.model.name)},
     }
 
 
@@ -104,14 +104,15 @@ def _multi_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[str
         "Image": image_uri,
         "Mode": "MultiModel",
         "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/",
-        "Environment": _triton(deployment, pool, None),
+        "Environment": _environment(deployment, pool, None),
     }
 
 
-def _triton(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, str]:
-    """What Triton's `serve` is told; no model is a multi-model endpoint."""
+def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, str]:
+    """The variables of the server; no model is a multi-model endpoint."""
     if deployment.server != "triton":
-        return {}
+        asynchronous = deployment.endpoint.asynchronous is not None
+        return python_server_environment(asynchronous=asynchronous)
     models = [target.model for target in pool.targets]
     return serve_environment(
         model,

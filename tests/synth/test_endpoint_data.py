@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from onboarding.serve_environment import python_server_environment
 from stacks.endpoint.template import endpoint_template
 from tests.synth.endpoint_cases import (
     BESIDE,
@@ -83,6 +84,22 @@ def test_queue_that_scales_to_none_begins_with_one_instance(tmp_path):
     found = template(tmp_path, {MODEL: wishes("asynchronous: {}", **{"min: 1": "min: 0"})})
     assert variants(found)["AllTraffic"]["InitialInstanceCount"] == 1
     assert of_type(found, TARGET)["ScalableTarget"]["MinCapacity"] == 0
+
+
+def test_python_server_of_a_queue_takes_large_requests(tmp_path):
+    python = {"server: triton": "server: python"}
+    queued, direct = (
+        of_type(
+            template(tmp_path / name, {MODEL: wishes(*lines, **python)}), "AWS::SageMaker::Model"
+        )
+        for name, lines in (("queued", ("asynchronous: {}",)), ("direct", ()))
+    )
+    limits = python_server_environment(asynchronous=True)
+    (queued,), (direct,) = (
+        [model["PrimaryContainer"]["Environment"] for model in models.values()]
+        for models in (queued, direct)
+    )
+    assert limits.items() <= queued.items() and not limits.keys() & direct.keys()
 
 
 def test_role_makes_data_keys_only_where_it_writes(tmp_path):

@@ -215,7 +215,7 @@ class Supervisor:
                 self._log.report(
                     "http_process_hangs",
                     stage="process",
-                    place=place,
+                    worker=place,
                     seconds=missed * self._spec.heartbeat_seconds,
                 )
                 _kill(worker.process)
@@ -265,7 +265,7 @@ class Supervisor:
         )
         if not self._leaving.is_set():
             self._worker_deaths.add()
-            self._log.report("http_process_died", stage="process", exit_code=code, place=place)
+            self._log.report("http_process_died", stage="process", exit_code=code, worker=place)
 
     async def _start_worker(self) -> _Worker:
         """Start a worker with its channel and the socket that passes connections."""

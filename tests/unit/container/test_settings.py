@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from container.server.settings import VARIABLES, Settings, SettingsFault, read_settings
+from onboarding.serve_environment import python_server_environment
 
 
 def test_settings_default_to_what_sagemaker_needs():
@@ -136,3 +137,9 @@ def test_refuses_a_count_that_nothing_can_hold(name, text):
         SettingsFault, match=rf"{name} is '{text[:40]}'; it must be a whole number from 1 to \d+"
     ):
         read_settings({name: text})
+
+
+def test_settings_of_an_asynchronous_endpoint_are_taken():
+    settings = read_settings(python_server_environment(asynchronous=True))
+    assert (settings.max_body_bytes, settings.max_request_rows) == (2**30, 100_000)
+    assert (settings.queue_rows, settings.deadline_seconds) == (200_000, 900)

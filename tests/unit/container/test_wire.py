@@ -132,10 +132,10 @@ def test_a_refusal_is_one_sentence():
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [
-        (["a", None], "Text 1 is 'None', a NoneType"),
-        ([3.5], "Text 0 is '3.5', a float"),
-        (["a\udcff"], "Text 0 is no Unicode"),
-        ([b"\xff"], "Text 0 is no Unicode"),
+        (["a", None], r"text\[1\] is 'None', a NoneType"),
+        ([3.5], r"text\[0\] is '3.5', a float"),
+        (["a\udcff"], r"text\[0\] is no Unicode"),
+        ([b"\xff"], r"text\[0\] is no Unicode"),
     ],
 )
 def test_refuses_to_send_what_is_no_text(texts, sentence, binary):

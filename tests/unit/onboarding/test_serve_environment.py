@@ -6,6 +6,7 @@ from onboarding.serve_environment import (
     ADDITIONAL_ARGS,
     DEFAULT_MODEL,
     VARIABLES,
+    python_server_environment,
     serve_environment,
 )
 
@@ -34,3 +35,10 @@ def test_wishes_of_models_become_arguments():
 def test_every_variable_has_its_reason():
     told = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
     assert told == set(serve_environment("embedder"))
+
+
+def test_asynchronous_python_server_takes_what_sagemaker_passes_on():
+    variables = python_server_environment(asynchronous=True)
+    assert int(variables["ROUNDHOUSE_MAX_BODY_BYTES"]) >= 10**9
+    assert int(variables["ROUNDHOUSE_MAX_REQUEST_ROWS"]) <= int(variables["ROUNDHOUSE_QUEUE_ROWS"])
+    assert python_server_environment(asynchronous=False) == {}
