@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from template_rules.values import MARK, fields, is_known, is_wholly_unknown, items, objects
+from template_rules.values import MARK, fields, is_known, is_unknown, items, objects
 
 SEARCH = re.compile(r"SEARCH\(\s*'(?P<search>[^']*)'\s*,\s*'(?P<statistic>[^']*)'")
 SCHEMA = re.compile(r"\{\s*\"?(?P<namespace>[^,}\"]+)\"?\s*(?P<dimensions>,[^}]*)?\}")
@@ -46,7 +46,7 @@ class Widget:
 
 def body_of(value: Any) -> tuple[Any, str | None]:
     """A parsed body and why it could not be parsed; (None, None) when a deployment alone knows it."""
-    if value is None or is_wholly_unknown(value):
+    if value is None or is_unknown(value):
         return None, None
     if isinstance(value, dict):
         return value, None
@@ -165,3 +165,28 @@ def _searched(expression: str, path: str, options: Mapping[str, Any]) -> Iterato
                 statistic=match["statistic"],
                 options=options,
             )
+
+
+def alarm_arns(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the ARN of each alarm that a body shows, for every value of its pattern variables."""
+    body, _ = body_of(value)
+    choices = [
+        (
+            str(variable["pattern"]),
+            [str(fields(item).get("value")) for item in items(variable.get("values"))],
+        )
+        for _, variable in objects(fields(body).get("variables"))
+        if variable.get("type") == "pattern" and "pattern" in variable
+    ]
+    for _, widget in objects(fields(body).get("widgets")):
+        properties = fields(widget.get("properties"))
+        for holder in (properties, fields(properties.get("annotations"))):
+            for arn in items(holder.get("alarms")):
+                found = [str(arn)]
+                for pattern, values in choices:
+                    found = [
+                        text.replace(pattern, item)
+                        for text in found
+                        for item in values or [pattern]
+                    ]
+                yield tuple(found)

@@ -1,10 +1,25 @@
-"""Findings of all templates of a folder."""
+"""Findings of all templates of a folder: by cfn-lint, our rules in it, and assembly checks."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any
+
+from template_rules.read import TemplateFiles, read_templates
+from template_rules.templates import Assembly, Problem, Severity, Template
+from template_rules.values import at, items
+
+RULES = Path(__file__).parent / "rules"
+UNREADABLE = "E9000"
+PROMOTED = {
+    "W3037": "an action that IAM does not have allows nothing",
+    "W1020": "a substitution that is not there",
+}
+"""Warnings of cfn-lint that refuse a deployment here, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +27,7 @@ class Finding:
     """One fault of a template; `message` holds the value, the allowed values and the way out."""
 
     rule: str
-    severity: Literal["error", "warning"]
+    severity: Severity
     template: str
     resource: str | None
     path: str
@@ -21,27 +36,154 @@ class Finding:
 
     def __str__(self) -> str:
         line = "" if self.line is None else f":{self.line}"
-        at = ".".join(part for part in (self.resource, self.path) if part)
-        return f"{self.template}{line}: {self.rule} {at}: {self.message}"
+        return f"{self.template}{line}: {self.rule} {self.place}: {self.message}"
+
+    @property
+    def place(self) -> str:
+        """Return the resource and the path in it."""
+        return ".".join(part for part in (self.resource, self.path) if part) or "template"
 
 
-def check(folder: Path) -> tuple[Finding, ...]:
-    """Return the findings of a cloud assembly, or of any folder of templates.
+def check(
+    folder: Path, *, previous: Path | None = None, region: str | None = None
+) -> tuple[Finding, ...]:
+    """Return the findings of a cloud assembly, or of any folder of templates, in order.
 
-    Raises `FileNotFoundError` when there is no such folder.
+    `previous` is the version that is deployed now; `region` is for stacks that name none.
+    Raises `FileNotFoundError` when there is no such folder, and `ValueError` when the previous
+    version has no readable template.
     """
-    from template_rules.checking import checked
-    from template_rules.files import template_files
+    files = read_templates(folder, region=region)
+    before = None if previous is None else read_previous(previous, region=region)
+    return check_files(files, before)
 
-    files = template_files(folder)
-    return tuple(
-        Finding(
-            rule=finding.rule,
-            severity=finding.severity,
-            template=finding.file,
-            resource=finding.resource,
-            path=finding.path,
-            message=str(finding),
+
+def read_previous(folder: Path, *, region: str | None = None) -> TemplateFiles:
+    """Return the templates of the deployed version; without one, every change would seem sound."""
+    files = read_templates(folder, region=region)
+    if files.faults or not files.templates:
+        faults = "; ".join(f"{name}: {fault}" for name, fault in files.faults)
+        raise ValueError(
+            f"--previous {folder}: {faults or 'there is no CloudFormation template here'}; "
+            "name the folder of the version that is deployed now."
         )
-        for finding in (*files.findings, *checked(files.templates).findings)
+    return files
+
+
+def check_files(files: TemplateFiles, before: TemplateFiles | None = None) -> tuple[Finding, ...]:
+    """Return the findings of templates that are read already."""
+    found = {
+        Finding(
+            rule=UNREADABLE,
+            severity="error",
+            template=name,
+            resource=None,
+            path="",
+            message=f"{fault}; mend the file, or leave it out of the folder",
+        )
+        for name, fault in files.faults
+    }
+    for template in files.templates:
+        found |= set(_linted(template))
+    found |= set(assembly_findings(files.templates, () if before is None else before.templates))
+    return tuple(sorted(found, key=lambda item: (item.template, item.line or 0, str(item))))
+
+
+def assembly_findings(
+    templates: Sequence[Template], before: Sequence[Template] = ()
+) -> Iterator[Finding]:
+    """Yield the findings of the assembly checks, and of the changes against a previous version."""
+    from template_rules.assembly import alarms, names, roles
+    from template_rules.changes import change_problems
+
+    assembly = Assembly(templates)
+    for check in (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS):
+        for problem in check.problems(assembly):
+            yield from _unless_suppressed(check.id, problem)
+    if before:
+        for rule, problem in change_problems(assembly, Assembly(before)):
+            yield from _unless_suppressed(rule, problem)
+
+
+def rule_sentences() -> dict[str, str]:
+    """Return every rule of ours by id, with its sentence."""
+    from template_rules.assembly import alarms, names, roles
+
+    checks = (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS)
+    own = {
+        name: str(rule.__doc__).splitlines()[0]
+        for name, rule in _rules().items()
+        if re.fullmatch(r"[EW]9\d{3}", name)
+    }
+    return dict(sorted({**own, **{check.id: f"{check.shortdesc}." for check in checks}}.items()))
+
+
+@cache
+def _rules() -> Any:
+    """Return cfn-lint's rules and ours, loaded once."""
+    from cfnlint.config import ConfigMixIn
+    from cfnlint.runner import Runner
+
+    return Runner(ConfigMixIn(append_rules=[str(RULES)], regions=["us-east-1"])).rules
+
+
+def _linted(template: Template) -> Iterator[Finding]:
+    from cfnlint.config import ConfigMixIn
+    from cfnlint.runner.template.runner import run_template_by_data
+
+    config = ConfigMixIn(regions=[template.stack.region or "us-east-1"])
+    for match in run_template_by_data(dict_of(template), config, _rules()):
+        path = [str(key) for key in getattr(match, "path", None) or ()]
+        in_resource = len(path) > 1 and path[0] == "Resources"
+        rule = match.rule.id
+        reason = f"; {PROMOTED[rule]}" if rule in PROMOTED else ""
+        yield Finding(
+            rule=rule,
+            severity="error" if rule[0] == "E" or rule in PROMOTED else "warning",
+            template=template.file,
+            resource=path[1] if in_resource else None,
+            path=".".join(path[2:] if in_resource else path),
+            message=f"{match.message}{reason}",
+            line=match.linenumber,
+        )
+
+
+def dict_of(template: Template) -> dict[str, Any]:
+    """Return the document of a template as cfn-lint takes it."""
+    document: Any = template.document
+    return document if isinstance(document, dict) else dict(document)
+
+
+def _unless_suppressed(rule: str, problem: Problem) -> Iterator[Finding]:
+    """Yield a finding, unless the cfn-lint metadata of the resource or template ignores the rule."""
+    resource = problem.resource
+    holders = (resource.raw, resource.template.document)
+    ignored = [at(holder, "Metadata", "cfn-lint", "config", "ignore_checks") for holder in holders]
+    if any(rule in items(given) for given in ignored):
+        return
+    yield Finding(
+        rule=rule,
+        severity="error",
+        template=resource.template.file,
+        resource=resource.logical_id,
+        path=problem.path,
+        message=problem.message,
+        line=_line(resource.template.document, problem.keys),
     )
+
+
+def _line(document: Any, keys: list[str | int]) -> int | None:
+    """Return the line of the innermost key that the template has; None without positions."""
+    line = None
+    for key in keys:
+        if isinstance(document, dict):
+            own = next((name for name in document if name == key), None)
+            mark = getattr(own, "start_mark", None)
+            document = document.get(key)
+        elif isinstance(document, list) and isinstance(key, int) and key < len(document):
+            document = document[key]
+            mark = getattr(document, "start_mark", None)
+        else:
+            break
+        line = mark.line + 1 if mark is not None else line
+    return line

@@ -1,6 +1,4 @@
-"""Endpoints of a template as SageMaker sees them: which config, which variants, which models, on
-what.
-"""
+"""Endpoints as SageMaker sees them: their configs, variants, models, and scaled variants."""
 
 from __future__ import annotations
 
@@ -10,18 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding.platform import InstanceType, instance_types
-from template_rules.template import Resource, Template
-from template_rules.values import at, fields, is_known, objects, text
+from template_rules.templates import Assembly, Resource
+from template_rules.values import fields, known_text, objects
 
 ENDPOINT = "AWS::SageMaker::Endpoint"
 ENDPOINT_CONFIG = "AWS::SageMaker::EndpointConfig"
 MODEL = "AWS::SageMaker::Model"
+TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
+POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
+ALARM, COMPOSITE = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"
+INSTANCE_COUNT = "sagemaker:variant:DesiredInstanceCount"
+VARIANT_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
 GPU_FAMILY = re.compile(r"ml\.(g\d|gr\d|p\d)")
 
 
 @dataclass(frozen=True, eq=False)
-class VariantView:
-    """One production or shadow variant of an endpoint config; `path` is where it stands."""
+class Variant:
+    """One production or shadow variant of an endpoint config; `path` is its place there."""
 
     config: Resource
     path: str
@@ -30,132 +33,143 @@ class VariantView:
 
     @property
     def name(self) -> Any:
-        """Its name, perhaps a marked text; None when it has none."""
+        """Return its name, perhaps a marked text; None when it has none."""
         return self.properties.get("VariantName")
 
     @property
-    def instance_types(self) -> tuple[tuple[str, str], ...]:
-        """(path, type) of its own instance type and of each of its pools'; unknown ones are left
-        out.
-        """
-        own = [(f"{self.path}.InstanceType", self.properties.get("InstanceType"))]
-        pools = objects(self.properties.get("InstancePools"))
-        own += [
-            (f"{self.path}.InstancePools[{index}].InstanceType", pool.get("InstanceType"))
-            for index, pool in pools
-        ]
-        return tuple((path, each) for path, each in own if isinstance(each, str) and is_known(each))
+    def instance_types(self) -> tuple[str, ...]:
+        """Return the known instance types of the variant and of its pools."""
+        pools = (pool.get("InstanceType") for _, pool in objects(self._pools))
+        known = map(known_text, (self.properties.get("InstanceType"), *pools))
+        return tuple(name for name in known if name is not None)
 
     @property
     def model_names(self) -> tuple[tuple[str, Any], ...]:
-        """(path, name) of its model and of each pool's override."""
-        own = [(f"{self.path}.ModelName", self.properties.get("ModelName"))]
-        pools = objects(self.properties.get("InstancePools"))
-        own += [
-            (f"{self.path}.InstancePools[{index}].ModelNameOverride", pool.get("ModelNameOverride"))
-            for index, pool in pools
-        ]
-        return tuple((path, name) for path, name in own if name is not None)
+        """Return (path, name) of the variant's model and of its pools' models."""
+        found = [(f"{self.path}.ModelName", self.properties.get("ModelName"))]
+        for index, pool in objects(self._pools):
+            path = f"{self.path}.InstancePools[{index}].ModelNameOverride"
+            found.append((path, pool.get("ModelNameOverride")))
+        return tuple((path, name) for path, name in found if name is not None)
 
     @property
-    def is_serverless(self) -> bool:
-        """True for a variant without instances."""
-        return "ServerlessConfig" in self.properties
+    def _pools(self) -> Any:
+        return self.properties.get("InstancePools")
 
 
-def variants(config: Resource) -> tuple[VariantView, ...]:
-    """Production variants, then shadow variants."""
-    found = [
-        VariantView(config, f"{key}[{index}]", each, key == "ShadowProductionVariants")
+def variants(config: Resource | None) -> tuple[Variant, ...]:
+    """Return the production variants, then the shadow variants of an endpoint config."""
+    if config is None:
+        return ()
+    return tuple(
+        Variant(config, f"{key}[{index}]", variant, key == "ShadowProductionVariants")
         for key in ("ProductionVariants", "ShadowProductionVariants")
-        for index, each in objects(config.properties.get(key))
-    ]
-    return tuple(found)
+        for index, variant in objects(config.properties.get(key))
+    )
 
 
-def all_variants(template: Template) -> Iterator[VariantView]:
-    """Variants of every endpoint config of a template."""
-    for config in template.of_type(ENDPOINT_CONFIG):
+def all_variants(assembly: Assembly) -> Iterator[Variant]:
+    """Yield the variants of every endpoint config."""
+    for config in assembly.of_type(ENDPOINT_CONFIG):
         yield from variants(config)
 
 
-def config_of(template: Template, endpoint: Resource) -> Resource | None:
-    """The endpoint config that an endpoint names, if it is in the template."""
-    return template.named(endpoint.properties.get("EndpointConfigName"), ENDPOINT_CONFIG)
+def config_of(assembly: Assembly, endpoint: Resource | None) -> Resource | None:
+    """Return the endpoint config of an endpoint, if a template has it."""
+    if endpoint is None:
+        return None
+    return assembly.find(endpoint.properties.get("EndpointConfigName"), ENDPOINT_CONFIG)
 
 
-def endpoint_named(template: Template, name: Any) -> Resource | None:
-    """The endpoint of a name."""
-    return template.named(name, ENDPOINT)
-
-
-def knows_every_endpoint(template: Template) -> bool:
-    """True when a template has endpoints and every one has a name that is known, so that another
-    name is none of theirs.
-    """
-    names = template.names(ENDPOINT)
-    return bool(names) and all(is_known(name) for name in names)
-
-
-def variant_named(template: Template, endpoint_name: Any, variant_name: Any) -> VariantView | None:
-    """The variant behind an endpoint's name and its own; None when either is not there or not
-    known.
-    """
-    endpoint = endpoint_named(template, endpoint_name)
-    config = None if endpoint is None else config_of(template, endpoint)
-    found = () if config is None else variants(config)
-    return next((each for each in found if each.name == variant_name), None)
+def variant_named(assembly: Assembly, endpoint: Any, variant: Any) -> Variant | None:
+    """Return the variant of an endpoint's name and its own; None when either is not there."""
+    config = config_of(assembly, assembly.find(endpoint, ENDPOINT))
+    return next((found for found in variants(config) if found.name == variant), None)
 
 
 def containers(model: Resource) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, container) of every container of a model."""
+    """Yield (path, container) of a model's containers."""
     primary = model.properties.get("PrimaryContainer")
     if isinstance(primary, dict):
         yield "PrimaryContainer", primary
-    for index, each in objects(model.properties.get("Containers")):
-        yield f"Containers[{index}]", each
+    for index, container in objects(model.properties.get("Containers")):
+        yield f"Containers[{index}]", container
 
 
-def models_of(template: Template, variant: VariantView) -> tuple[Resource, ...]:
-    """The models of a variant that are in the template."""
-    found = (template.named(name, MODEL) for _, name in variant.model_names)
-    return tuple(each for each in found if each is not None)
+def models_of(assembly: Assembly, variant: Variant) -> tuple[Resource, ...]:
+    """Return the models of a variant that a template has."""
+    found = (assembly.find(name, MODEL) for _, name in variant.model_names)
+    return tuple(model for model in found if model is not None)
+
+
+def endpoints_of(assembly: Assembly, model: Resource) -> tuple[Resource, ...]:
+    """Return the endpoints that serve a model."""
+    return tuple(
+        endpoint
+        for endpoint in assembly.of_type(ENDPOINT)
+        for variant in variants(config_of(assembly, endpoint))
+        if model in models_of(assembly, variant)
+    )
+
+
+def is_multi_model(model: Resource) -> bool:
+    """Return True when a container of a model has the mode MultiModel."""
+    return any(container.get("Mode") == "MultiModel" for _, container in containers(model))
 
 
 def instance_facts(name: str) -> InstanceType | None:
-    """What the platform data says of an instance type."""
+    """Return the platform data of an instance type."""
     return instance_types().get(name)
 
 
 def is_gpu(name: str) -> bool:
-    """True for a type with NVIDIA GPUs, by the platform data or by its family."""
+    """Return True for a type with NVIDIA GPUs, by the platform data or by its family."""
     facts = instance_facts(name)
     return GPU_FAMILY.match(name) is not None if facts is None else facts.is_gpu
 
 
-def local_storage(name: str) -> bool:
-    """True for a type with local NVMe storage, whose host volume refuses a KMS key: GPU families,
-    and those with a `d`.
-    """
-    facts = instance_facts(name)
-    family = name.split(".")[1] if name.count(".") > 1 else ""
-    return (facts is not None and facts.local_nvme) or re.fullmatch(
-        r"[a-z]+\d+[a-z]*d[a-z]*|trn\d.*", family
-    ) is not None
+def scaled_variant(resource: Resource) -> re.Match[str] | None:
+    """Return endpoint and variant of a ResourceId; None for another resource."""
+    identifier = resource.properties.get("ResourceId")
+    return VARIANT_ID.fullmatch(identifier) if isinstance(identifier, str) else None
 
 
-def is_asynchronous(template: Template, endpoint: Resource) -> bool | None:
-    """Whether an endpoint answers asynchronously; None when its config is not here."""
-    config = config_of(template, endpoint)
-    return None if config is None else "AsyncInferenceConfig" in config.properties
+def scaled_endpoint(assembly: Assembly, target: Resource) -> Resource | None:
+    """Return the endpoint of a scalable target or policy, if a template has it."""
+    match = scaled_variant(target)
+    return None if match is None else assembly.find(match["endpoint"], ENDPOINT)
 
 
-def roundhouse_metadata(holder: Any) -> dict[str, Any]:
-    """Our own metadata of a resource or of a template: `Metadata: {Roundhouse: {...}}`."""
-    return fields(at(holder, "Metadata", "Roundhouse"))
+def rollback_alarms(endpoint: Resource) -> list[tuple[str, Any]]:
+    """Return (path, name) of the alarms that roll an endpoint's deployment back."""
+    path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
+    alarms = objects(endpoint.at(path))
+    return [(f"{path}[{index}].AlarmName", alarm.get("AlarmName")) for index, alarm in alarms]
 
 
-def mode_of(model: Resource) -> str:
-    """MultiModel when a container says so, else SingleModel."""
-    modes = {text(container.get("Mode")) for _, container in containers(model)}
-    return "MultiModel" if "MultiModel" in modes else "SingleModel"
+def watched_endpoints(assembly: Assembly, alarm: Resource) -> set[Any]:
+    """Return the endpoint names in the dimensions of an alarm, or of a composite's alarms."""
+    if alarm.type == COMPOSITE:
+        members = (assembly.find(name, ALARM) for name in composite_members(alarm))
+        return {
+            name
+            for member in members
+            if member is not None
+            for name in watched_endpoints(assembly, member)
+        }
+    metrics = [alarm.properties]
+    for _, query in objects(alarm.properties.get("Metrics")):
+        metrics.append(fields(fields(query.get("MetricStat")).get("Metric")))
+    found = (
+        dimension.get("Value")
+        for metric in metrics
+        for _, dimension in objects(metric.get("Dimensions"))
+        if dimension.get("Name") == "EndpointName"
+    )
+    return set(found)
+
+
+def composite_members(alarm: Resource) -> list[str]:
+    """Return the alarm names or ARNs in the rule of a composite alarm."""
+    rule = str(alarm.properties.get("AlarmRule"))
+    return re.findall(r"(?:ALARM|OK|INSUFFICIENT_DATA)\(\s*[\"']?([^\"')]+?)[\"']?\s*\)", rule)

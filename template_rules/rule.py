@@ -1,67 +1,36 @@
-"""A rule: an id, one sentence that a sound template keeps, and the pure function that finds where
-it does not.
-"""
+"""The base class of our cfn-lint rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
-from template_rules.finding import Problem, Severity
-from template_rules.template import Template
+from cfnlint.rules import CloudFormationLintRule, RuleMatch
+from cfnlint.template import Template as LintedTemplate
 
-Check = Callable[[Template], Iterable[Problem]]
-ChangeCheck = Callable[[Template, Template], Iterable[Problem]]
-TogetherCheck = Callable[[Sequence[Template]], Iterable[tuple[Template, Problem]]]
+from template_rules.intrinsics import Stack
+from template_rules.templates import Assembly, Problem, Template
 
-
-@dataclass(frozen=True, kw_only=True)
-class RuleFacts:
-    """What every rule has: its sentence says what holds, not what is broken."""
-
-    id: str
-    sentence: str
-    severity: Severity
+_assemblies: WeakKeyDictionary[Any, Assembly] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule(RuleFacts):
-    """A rule of one template."""
+class TemplateRule(CloudFormationLintRule):
+    """A cfn-lint rule on one template with resolved values."""
 
-    check: Check
+    source_url = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
+    tags: ClassVar[list[str]] = ["sagemaker"]
 
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        """Yield the faults of a template, which is an assembly of one."""
+        raise NotImplementedError
 
-@dataclass(frozen=True, kw_only=True)
-class ChangeRule(RuleFacts):
-    """A rule of a template and its next version: called with the previous one first."""
-
-    check: ChangeCheck
-
-
-@dataclass(frozen=True, kw_only=True)
-class TogetherRule(RuleFacts):
-    """A rule of all templates of one run."""
-
-    check: TogetherCheck
-
-
-AnyRule = Rule | ChangeRule | TogetherRule
-
-
-def rule(id: str, sentence: str, severity: Severity = "error") -> Callable[[Check], Rule]:
-    """Makes a rule of a function of one template."""
-    return lambda check: Rule(id=id, sentence=sentence, severity=severity, check=check)
-
-
-def change_rule(
-    id: str, sentence: str, severity: Severity = "error"
-) -> Callable[[ChangeCheck], ChangeRule]:
-    """Makes a rule of a function of the previous template and its next version."""
-    return lambda check: ChangeRule(id=id, sentence=sentence, severity=severity, check=check)
-
-
-def together_rule(
-    id: str, sentence: str, severity: Severity = "error"
-) -> Callable[[TogetherCheck], TogetherRule]:
-    """Makes a rule of a function of all templates of one run."""
-    return lambda check: TogetherRule(id=id, sentence=sentence, severity=severity, check=check)
+    def match(self, cfn: LintedTemplate) -> list[RuleMatch]:
+        """Return the faults as cfn-lint takes them."""
+        if cfn not in _assemblies:
+            region = cfn.regions[0] if len(cfn.regions) == 1 else None
+            document = cfn.template if isinstance(cfn.template, dict) else {}
+            template = Template(str(cfn.filename), document, stack=Stack(region=region))
+            _assemblies[cfn] = Assembly([template])
+        found = self.problems(_assemblies[cfn])
+        return [RuleMatch(problem.keys, problem.message) for problem in found]

@@ -1,70 +1,133 @@
-"""A Step Functions definition as a graph: states, where each goes, and whether it can end."""
+"""Step Functions definitions: their states, and the AWS API calls of their tasks."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from template_rules.values import MARK, fields, objects
+from template_rules.templates import Assembly, Resource
+from template_rules.values import fields, objects
 
-KINDS = ("Task", "Pass", "Choice", "Wait", "Succeed", "Fail", "Parallel", "Map")
-ENDS = ("Succeed", "Fail")
+MACHINE = "AWS::StepFunctions::StateMachine"
+SDK = re.compile(r"arn:[^:]*:states:::aws-sdk:(?P<service>[^:]+):(?P<action>[^.]+)(?P<wait>\..*)?")
+OPTIMIZED = re.compile(r"arn:[^:]*:states:::(?P<service>[^:]+):(?P<action>[^.]+)(?P<wait>\..*)?")
+DYNAMIC = re.compile(r"^\{%(.*)%\}$", re.S)
+LITERAL = re.compile(r'^\s*"((?:[^"\\]|\\.)*)"\s*&')
 
 
-@dataclass(frozen=True, eq=False)
-class Level:
-    """The states of one level: the machine's own, a branch of a Parallel, or what a Map repeats."""
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One API call of a task: `service` and `action` as the task's resource names them."""
 
-    path: str
-    content: dict[str, Any]
+    machine: Resource
+    state: str
+    service: str
+    action: str
+    arguments: dict[str, Any]
+    waits: bool
+    integration: str
 
     @property
-    def states(self) -> dict[str, Any]:
-        """States by name."""
-        return fields(self.content.get("States"))
+    def operation(self) -> str:
+        """Return the name of the API operation, such as StartBuild."""
+        return self.action[:1].upper() + self.action[1:]
 
 
-def levels(definition: Any, path: str = "") -> Iterator[Level]:
-    """The outer level, and every level inside of it."""
-    if not isinstance(definition, dict):
-        return
-    level = Level(path, definition)
-    yield level
-    for name, state in level.states.items():
-        here = f"{path}{'.' if path else ''}States.{name}"
-        for index, branch in objects(fields(state).get("Branches")):
-            yield from levels(branch, f"{here}.Branches[{index}]")
+def definition(machine: Resource) -> dict[str, Any]:
+    """Return the definition of a state machine; empty when it cannot be read."""
+    given = machine.properties.get("Definition", machine.properties.get("DefinitionString"))
+    if isinstance(given, dict):
+        return given
+    text = str(given)
+    for key, value in fields(machine.properties.get("DefinitionSubstitutions")).items():
+        text = text.replace(f"${{{key}}}", str(value))
+    try:
+        return fields(json.loads(text, strict=False))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def states(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name, state) of a definition, of its branches and of what its maps repeat."""
+    for name, state in fields(fields(content).get("States")).items():
+        yield name, fields(state)
+        for _, branch in objects(fields(state).get("Branches")):
+            yield from states(branch)
         for key in ("Iterator", "ItemProcessor"):
-            if key in fields(state):
-                yield from levels(state[key], f"{here}.{key}")
+            yield from states(fields(state).get(key))
 
 
-def targets(state: Any) -> Iterator[tuple[str, str]]:
-    """(path, state) of everywhere that a state may go."""
-    state = fields(state)
-    for key in ("Next", "Default"):
-        if isinstance(state.get(key), str):
-            yield key, state[key]
-    for key in ("Choices", "Catch"):
-        for index, each in objects(state.get(key)):
-            if isinstance(each.get("Next"), str):
-                yield f"{key}[{index}].Next", each["Next"]
+def calls(assembly: Assembly) -> Iterator[Call]:
+    """Yield the API calls of every state machine's tasks."""
+    for machine in assembly.of_type(MACHINE):
+        for name, state in states(definition(machine)):
+            resource = str(state.get("Resource", ""))
+            match = SDK.fullmatch(resource) or OPTIMIZED.fullmatch(resource)
+            if state.get("Type") == "Task" and match is not None:
+                arguments = state.get("Arguments", state.get("Parameters"))
+                yield Call(
+                    machine=machine,
+                    state=name,
+                    service=match["service"],
+                    action=match["action"],
+                    arguments=fields(arguments),
+                    waits=match["wait"] is not None,
+                    integration="aws-sdk" if SDK.fullmatch(resource) else "optimized",
+                )
 
 
-def reachable(level: Level) -> set[str]:
-    """States that a run may come to."""
-    start = level.content.get("StartAt")
-    ahead = [start] if isinstance(start, str) and start in level.states else []
-    seen: set[str] = set(ahead)
-    while ahead:
-        for _, target in targets(level.states[ahead.pop()]):
-            if target in level.states and target not in seen:
-                seen.add(target)
-                ahead.append(target)
-    return seen
+def sample(value: Any) -> str | None:
+    """Return a text that an expression may give: its literal start with a tail; None if open."""
+    if not isinstance(value, str):
+        return None
+    match = DYNAMIC.match(value)
+    if match is None:
+        return value
+    start = LITERAL.match(match.group(1))
+    return None if start is None else f"{start.group(1)}*"
 
 
-def is_open(text: str) -> bool:
-    """True for a name that a deployment puts in."""
-    return MARK in text or text.startswith("${")
+@cache
+def operations(service: str) -> dict[str, Any]:
+    """Return the API operations of a service by name, with botocore's shapes; empty if unknown."""
+    from botocore.exceptions import UnknownServiceError
+    from botocore.session import get_session
+
+    names = {"sfn": "stepfunctions", "cloudwatchlogs": "logs", "ssm": "ssm"}
+    try:
+        model = get_session().get_service_model(names.get(service, service))
+    except UnknownServiceError:
+        return {}
+    return {name: model.operation_model(name) for name in model.operation_names}
+
+
+def argument_faults(shape: Any, arguments: Any, path: str = "Arguments") -> Iterator[str]:
+    """Yield the arguments that an API operation does not have, or does not have so."""
+    if shape is None or shape.type_name != "structure" or not isinstance(arguments, dict):
+        if shape is not None and shape.type_name == "list" and isinstance(arguments, list):
+            for index, item in enumerate(arguments):
+                yield from argument_faults(shape.member, item, f"{path}[{index}]")
+        allowed = getattr(shape, "enum", None)
+        if (
+            allowed
+            and isinstance(arguments, str)
+            and arguments.isupper()
+            and arguments not in allowed
+        ):
+            yield f"{path} is {arguments} (allowed: {', '.join(allowed[:8])})"
+        return
+    members = {name[:1].upper() + name[1:]: member for name, member in shape.members.items()}
+    for key, value in arguments.items():
+        name = key.removesuffix(".$")
+        if name not in members:
+            yield f"{path} has no {name} (allowed: {', '.join(sorted(members)[:40])})"
+        elif not key.endswith(".$"):
+            yield from argument_faults(members[name], value, f"{path}.{name}")
+    given = {key.removesuffix(".$") for key in arguments}
+    for name in shape.required_members:
+        if name[:1].upper() + name[1:] not in given:
+            yield f"{path} lacks the required {name[:1].upper() + name[1:]}"

@@ -1,6 +1,6 @@
-"""Values of a template once resolved.
+"""Values of a template after its intrinsic functions are resolved.
 
-What only a deployment knows is a marked text: equal to itself, and known to be unknown.
+What only a deployment knows is a marked text: equal to itself, and recognisable as unknown.
 """
 
 from __future__ import annotations
@@ -13,46 +13,42 @@ from typing import Any
 MARK = "\0"
 _MARKED = re.compile(f"{MARK}([^{MARK}]*){MARK}")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_CONDITIONAL = f'{MARK}{{"Fn::If"'
 
 
 def unknown(label: str) -> str:
-    """A text that stands for what a deployment will say, such as `Endpoint.EndpointName`."""
+    """Return the text that stands for what a deployment decides, such as `Endpoint.Arn`."""
     return f"{MARK}{label}{MARK}"
 
 
 def is_known(value: Any) -> bool:
-    """False for a text that is, or holds, something unknown."""
+    """Return False for a text that is, or holds, something unknown."""
     return not (isinstance(value, str) and MARK in value)
 
 
-def is_wholly_unknown(value: Any) -> bool:
-    """True for a value of which nothing is known, not even its type."""
+def is_unknown(value: Any) -> bool:
+    """Return True for a value of which nothing is known, not even its type."""
     return isinstance(value, str) and _MARKED.fullmatch(value) is not None
 
 
-def labels(value: Any) -> tuple[str, ...]:
-    """What a text's unknown parts stand for."""
-    return tuple(_MARKED.findall(value)) if isinstance(value, str) else ()
+def is_conditional(value: Any) -> bool:
+    """Return True for a value that a condition chooses."""
+    return is_unknown(value) and value.startswith(_CONDITIONAL)
 
 
-def masked(value: str) -> str:
-    """A text with a letter in the place of each unknown part, for patterns."""
-    return _MARKED.sub("x", value)
-
-
-def shown(value: Any) -> str:
-    """A value for a person; unknown parts as `${Endpoint.EndpointName}`."""
+def display(value: Any) -> str:
+    """Return a value for a message; unknown parts as `${Endpoint.Arn}`, at most 160 characters."""
     text = _MARKED.sub(r"${\1}", value if isinstance(value, str) else str(value))
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
-def text(value: Any) -> str | None:
-    """A known text; None for anything else."""
+def known_text(value: Any) -> str | None:
+    """Return a text that is wholly known; None for anything else."""
     return value if isinstance(value, str) and MARK not in value else None
 
 
 def number(value: Any) -> float | None:
-    """A number, or a text that CloudFormation reads as one; None for anything else."""
+    """Return a number, or a text that CloudFormation reads as one; None for anything else."""
     if isinstance(value, bool) or not (
         isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value))
     ):
@@ -65,50 +61,45 @@ def number(value: Any) -> float | None:
 
 
 def boolean(value: Any) -> bool | None:
-    """A boolean, or a text that CloudFormation reads as one; None for anything else."""
+    """Return a boolean, or a text that CloudFormation reads as one; None for anything else."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
 
 
 def fields(value: Any) -> dict[str, Any]:
-    """An object; empty for anything else."""
+    """Return an object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def surely_has(holder: Any, name: str) -> bool:
-    """True for a property that is there in every deployment: not one that a condition may leave
-    out.
-    """
-    return name in fields(holder) and not is_conditional(holder[name])
-
-
-def is_conditional(value: Any) -> bool:
-    """True for a value that a condition chooses."""
-    return is_wholly_unknown(value) and value[1:].startswith('{"Fn::If"')
-
-
 def items(value: Any) -> list[Any]:
-    """A list, or the one thing that stands in a list's place; empty for nothing and for the
-    unknown.
-    """
+    """Return a list, or the one thing in a list's place; nothing for None and the unknown."""
     if isinstance(value, list):
         return value
-    return [] if value is None or is_wholly_unknown(value) else [value]
+    return [] if value is None or is_unknown(value) else [value]
+
+
+def texts(value: Any) -> list[str]:
+    """Return the texts of a list, or the one text in its place; unknown ones are marked."""
+    return [item for item in (value if isinstance(value, list) else [value]) if _is_text(item)]
 
 
 def objects(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a list, each with its place."""
-    return ((index, each) for index, each in enumerate(items(value)) if isinstance(each, dict))
+    """Yield the objects of a list with their positions."""
+    return ((index, item) for index, item in enumerate(items(value)) if isinstance(item, dict))
 
 
 def dimensions(value: Any) -> dict[str, Any]:
-    """A list of CloudWatch dimensions as names and values."""
-    return {str(each.get("Name")): each.get("Value") for _, each in objects(value)}
+    """Return a list of CloudWatch dimensions as names and values."""
+    return {str(item.get("Name")): item.get("Value") for _, item in objects(value)}
 
 
 def at(value: Any, *path: str) -> Any:
-    """What lies at a path of keys; None when a step is missing or unknown."""
+    """Return what lies at a path of keys; None when a key is missing or unknown."""
     for key in path:
         value = fields(value).get(key)
     return value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

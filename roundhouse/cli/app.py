@@ -12,6 +12,7 @@ from roundhouse.cli import (
     build,
     card,
     check,
+    check_templates,
     demo,
     deploy,
     images,
@@ -22,7 +23,6 @@ from roundhouse.cli import (
     status,
 )
 from roundhouse.errors import RoundhouseError
-from roundhouse.templates import command as template_command
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not "
@@ -56,7 +56,7 @@ for function, example in (
     (status.status, status.EXAMPLE),
     (images.images, images.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
-    (template_command.check_templates, template_command.EXAMPLE),
+    (check_templates.check_templates, check_templates.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)

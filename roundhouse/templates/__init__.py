@@ -1,1 +1,0 @@
-"""Template rules, run on folders of templates."""

@@ -1,0 +1,24 @@
+"""An assembly check: a rule that needs every template of a cloud assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from template_rules.templates import Assembly, Problem
+
+Problems = Callable[[Assembly], Iterator[Problem]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssemblyCheck:
+    """A check with an id and one sentence that a sound assembly keeps."""
+
+    id: str
+    shortdesc: str
+    problems: Problems
+
+
+def assembly_check(id: str, shortdesc: str) -> Callable[[Problems], AssemblyCheck]:
+    """Return a decorator that makes a check of a function."""
+    return lambda problems: AssemblyCheck(id=id, shortdesc=shortdesc, problems=problems)

@@ -1,3 +1,0 @@
-"""What AWS takes, as data: written by `python -m roundhouse.templates.data --write` from AWS's own
-schemas, never by hand.
-"""

@@ -1,0 +1,337 @@
+"""Rules of CloudWatch alarms: statistic, threshold, comparison, missing data, metric math."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from template_rules.hosting import ALARM, config_of, variant_named, variants
+from template_rules.metrics import (
+    COUNT,
+    MICROSECONDS,
+    PERCENT,
+    PRESENCE,
+    RATIO,
+    SECONDS,
+    MetricMath,
+    MetricUse,
+    alarm_metrics,
+    compared_quantities,
+    is_of_sagemaker,
+)
+from template_rules.rule import TemplateRule
+from template_rules.rules.scaling import utilization_fault
+from template_rules.templates import Assembly, Problem, Resource, metadata
+from template_rules.values import (
+    at,
+    boolean,
+    is_known,
+    known_text,
+    number,
+    objects,
+    texts,
+)
+
+SHORT_PERIODS = (10, 20, 30)
+DAY_SECONDS = 86_400
+SHORTEST_MICROSECONDS, LONGEST_MICROSECONDS = 5_000, 60_000_000
+"""A latency promise of 5 ms or less is rarer than a value in ms; SageMaker waits 60 s."""
+QUANTITY = re.compile(
+    r"(\d+(?:,\d{3})*(?:\.\d+)?)\s*(ms|milliseconds?|microseconds?|s|seconds?|minutes?|%|x)(?![\w/])"
+)
+SCALES = {
+    MICROSECONDS: {"ms": 1e3, "mi": 1.0, "s": 1e6, "se": 1e6},
+    SECONDS: {"s": 1.0, "se": 1.0, "ms": 1e-3, "min": 60.0},
+    PERCENT: {"%": 1.0},
+    RATIO: {"%": 0.01},
+}
+"""Quantity -> unit in a description -> factor to the metric's own unit."""
+
+
+class AlarmPeriods(TemplateRule):
+    """An alarm's period is one that CloudWatch has and SageMaker publishes, for a day at most."""
+
+    id = "E9190"
+    shortdesc = "Period or evaluation range that CloudWatch refuses, or that has no data"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            count = number(alarm.properties.get("EvaluationPeriods"))
+            points = number(alarm.properties.get("DatapointsToAlarm"))
+            if points is not None and count is not None and points > count:
+                what = "more data points are needed than there are periods"
+                yield alarm.problem("DatapointsToAlarm", what, f"at most {count:g}", value=points)
+            for use in alarm_metrics(alarm):
+                period = number(use.period)
+                path = f"{use.path}.Period" if use.path else "Period"
+                if period is None:
+                    continue
+                if period not in SHORT_PERIODS and (period < 60 or period % 60):
+                    what, allowed = "CloudWatch has no such period", "10, 20, 30 or n x 60"
+                    yield alarm.problem(path, what, "take one", value=period, allowed=allowed)
+                elif period < _published_every(assembly, use) and is_of_sagemaker(use):
+                    what = f"most periods have no data: {use.metric} is published every minute"
+                    yield alarm.problem(path, what, "take 60 or more", value=f"{period:g} s")
+                most = DAY_SECONDS if period < 3600 else 7 * DAY_SECONDS
+                if count is not None and period * count > most:
+                    what, value = "the alarm looks back too far", f"{count:g} x {period:g} s"
+                    allowed = f"at most {most} s in all"
+                    yield alarm.problem(path, what, "shorten it", value=value, allowed=allowed)
+
+
+def _published_every(assembly: Assembly, use: MetricUse) -> float:
+    variant = _variant(assembly, use)
+    given = at(
+        None if variant is None else variant.config.properties,
+        "MetricsConfig",
+        "MetricPublishFrequencyInSeconds",
+    )
+    return number(given) or 60.0
+
+
+class AlarmStatistic(TemplateRule):
+    """A metric is read by a statistic that fits: no sum of latencies or of utilizations."""
+
+    id = "E9195"
+    shortdesc = "Sum of latencies, of utilizations or of ages"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            for use in alarm_metrics(alarm):
+                summed = use.quantity in (MICROSECONDS, SECONDS, PERCENT) or use.is_utilization
+                if summed and use.statistic == "Sum":
+                    path = f"{use.path}.Stat" if use.path else "Statistic"
+                    what = f"Sum of {use.metric} grows with the number of data points"
+                    way_out = "take Average, Maximum or a percentile"
+                    yield alarm.problem(path, what, way_out, value="Sum")
+
+
+class AlarmThreshold(TemplateRule):
+    """A threshold is in the unit of what it is compared with, and can be passed."""
+
+    id = "E9194"
+    shortdesc = "Threshold in another unit than the metric"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            threshold = number(alarm.properties.get("Threshold"))
+            if threshold is None:
+                continue
+            for quantity in sorted(compared_quantities(alarm)):
+                fault = _threshold_fault(assembly, alarm, quantity, threshold)
+                if fault is not None:
+                    what, way_out = fault
+                    yield alarm.problem("Threshold", what, way_out, value=f"{threshold:g}")
+
+
+def _threshold_fault(
+    assembly: Assembly, alarm: Resource, quantity: str, threshold: float
+) -> tuple[str, str] | None:
+    """Return what is wrong with a threshold, and the way out; None when it fits."""
+    promised = _promised(alarm, quantity)
+    if promised and not any(abs(threshold - value) <= 0.02 * value for value in promised):
+        values = ", ".join(f"{value:g}" for value in sorted(promised))
+        what = f"the description promises {values} in the metric's unit ({quantity})"
+        return what, "write the promised value in that unit"
+    if quantity == RATIO and not 0 < threshold <= 1:
+        return "the value is a ratio of 0 to 1", "write a ratio, such as 0.05"
+    if quantity in (COUNT, PRESENCE) and 0 < threshold < 1:
+        return "the value is a count, and this a fraction", "compare the Average, or a whole number"
+    if quantity == MICROSECONDS and not promised:
+        asynchronous = any(_is_asynchronous(assembly, use) for use in alarm_metrics(alarm))
+        if threshold <= SHORTEST_MICROSECONDS:
+            what = f"the metric is in microseconds, and this is {threshold / 1000:g} ms"
+            return what, f"write {threshold * 1000:g} for {threshold:g} ms"
+        if threshold > LONGEST_MICROSECONDS and not asynchronous:
+            return "SageMaker waits 60 s for a response, in microseconds 60000000", "lower it"
+    if quantity == SECONDS and threshold > DAY_SECONDS:
+        return "the metric is in seconds, and this is more than a day", "write seconds"
+    if quantity == PERCENT:
+        for use in alarm_metrics(alarm):
+            fault = utilization_fault(_variant(assembly, use), threshold, str(use.metric))
+            if use.is_utilization and fault is not None:
+                return fault
+    return None
+
+
+def _promised(alarm: Resource, quantity: str) -> set[float]:
+    """Return the values of a quantity that metadata or description of an alarm name."""
+    scales = SCALES.get(quantity, {})
+    text = str(alarm.properties.get("AlarmDescription", ""))
+    found = set()
+    for figure, unit in QUANTITY.findall(text):
+        key = "min" if unit.startswith("minute") else unit if unit == "ms" else unit[:2]
+        key = {"mi": "ms" if unit.startswith("milli") else "mi"}.get(key, key)
+        if key in scales:
+            found.add(float(figure.replace(",", "")) * scales[key])
+    slo = number(metadata(alarm.raw, "latency_slo_ms"))
+    return found | ({slo * 1000} if slo is not None and quantity == MICROSECONDS else set())
+
+
+class AlarmComparison(TemplateRule):
+    """An alarm rings when a metric is bad: high latencies, errors and loads, missing hosts."""
+
+    id = "E9196"
+    shortdesc = "Comparison in the wrong direction"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            operator = known_text(alarm.properties.get("ComparisonOperator"))
+            uses, quantities = alarm_metrics(alarm), compared_quantities(alarm)
+            if operator is None or not uses or not all(map(is_of_sagemaker, uses)):
+                continue
+            if not operator.startswith(("Less", "Greater")) or _scales(assembly, alarm):
+                continue
+            low_is_bad = quantities == {PRESENCE} or _low_is_bad(uses)
+            if low_is_bad is None:
+                continue
+            if operator.startswith("Less") != low_is_bad:
+                bad = "low" if low_is_bad else "high"
+                yield alarm.problem(
+                    "ComparisonOperator",
+                    f"the alarm rings while all is well: {uses[0].metric} is bad when it is {bad}",
+                    f"write {'LessThanThreshold' if low_is_bad else 'GreaterThanThreshold'}",
+                    value=operator,
+                )
+
+
+def _low_is_bad(uses: list[MetricUse]) -> bool | None:
+    """Return whether low values are bad; None for metrics that have no bad side."""
+    names = {use.metric for use in uses}
+    if names == {"ModelCacheHit"}:
+        return True
+    plain = {"Invocations", "InvocationsProcessed", "LoadedModelCount"}
+    return None if names <= plain else False
+
+
+def _scales(assembly: Assembly, alarm: Resource) -> bool:
+    """Return True for an alarm that starts a scaling policy."""
+    return any(
+        ":scalingPolicy:" in action or "ScalingPolicy" in action or not is_known(action)
+        for action in texts(alarm.properties.get("AlarmActions"))
+        if assembly.find(action, "AWS::SNS::Topic") is None and ":sns:" not in action
+    )
+
+
+class AlarmMissingData(TemplateRule):
+    """Missing data is breaching where hosts must report, and nowhere else."""
+
+    id = "E9197"
+    shortdesc = "TreatMissingData against the alarm's purpose"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            uses = alarm_metrics(alarm)
+            treatment = alarm.properties.get("TreatMissingData", "missing")
+            if not uses or not all(map(is_of_sagemaker, uses)) or not is_known(treatment):
+                continue
+            less = str(alarm.properties.get("ComparisonOperator")).startswith("Less")
+            if compared_quantities(alarm) == {PRESENCE} and less:
+                if treatment != "breaching":
+                    what = "hosts that are gone report nothing, and the alarm stays quiet"
+                    way_out = "write breaching"
+                    yield alarm.problem("TreatMissingData", what, way_out, value=treatment)
+            elif treatment == "breaching" and _low_is_bad(uses) is not None:
+                what = "the metric has no data while there are no requests, and the alarm rings"
+                yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
+            elif treatment in ("ignore", "missing") and _low_is_bad(uses) is not None:
+                what = "without requests the alarm keeps its state, or has none"
+                yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
+
+
+class AlarmMetricMath(TemplateRule):
+    """Metric math names ids that exist, returns one of them, and compares like with like."""
+
+    id = "E9198"
+    shortdesc = "Metric math that contradicts itself"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for alarm in assembly.of_type(ALARM):
+            queries = [query for _, query in objects(alarm.properties.get("Metrics"))]
+            ids = [str(query.get("Id")) for query in queries]
+            for name in (name for name, count in Counter(ids).items() if count > 1):
+                yield alarm.problem("Metrics", "two metrics have one Id", "rename one", value=name)
+            band = alarm.properties.get("ThresholdMetricId")
+            watched = [query for query in queries if band is None or query.get("Id") != band]
+            returned = [
+                item for item in watched if boolean(item.get("ReturnData", True)) is not False
+            ]
+            if queries and len(returned) != 1:
+                what, value = "an alarm watches one returned metric", f"{len(returned)}"
+                way_out = "set ReturnData: false on the others"
+                yield alarm.problem("Metrics", what, way_out, value=value)
+            uses = alarm_metrics(alarm)
+            quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
+            for query in queries:
+                expression = known_text(query.get("Expression"))
+                if expression is None:
+                    continue
+                for name in sorted(unknown_ids(expression, ids)):
+                    what, allowed = "no metric has the Id", ", ".join(ids)
+                    yield alarm.problem(
+                        "Metrics", what, "name one of these", value=name, allowed=allowed
+                    )
+                math = MetricMath(quantities)
+                math.quantities(expression)
+                for fault in math.faults:
+                    way_out = "take the statistic that gives what the expression expects"
+                    what = f"the expression {fault}"
+                    yield alarm.problem("Metrics", what, way_out, value=expression)
+
+
+def unknown_ids(expression: str, ids: list[str]) -> set[str]:
+    """Return the lower case names in an expression that no metric has as its Id."""
+    if re.search(r"\bSELECT\b|\bSEARCH\(", expression):
+        return set()
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", expression)
+    return set(re.findall(r"(?<![\w.])[a-z]\w*", bare)) - set(ids)
+
+
+class AlarmSettings(TemplateRule):
+    """An alarm has all that an evaluation needs, and actions in its own region."""
+
+    id = "E9199"
+    shortdesc = "Alarm without a setting, or with an action elsewhere"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        needed = [
+            ("ComparisonOperator",),
+            ("EvaluationPeriods",),
+            ("Threshold", "ThresholdMetricId"),
+        ]
+        single = [("Namespace",), ("Period",), ("Statistic", "ExtendedStatistic")]
+        for alarm in assembly.of_type(ALARM):
+            given = alarm.properties
+            for names in (*needed, *(single if "MetricName" in given else ())):
+                if not set(names) & set(given) and "EvaluationCriteria" not in given:
+                    either = " or ".join(names)
+                    yield alarm.problem(names[0], f"the alarm has no {either}", f"write {either}")
+            if boolean(given.get("ActionsEnabled", True)) is False:
+                yield alarm.problem("ActionsEnabled", "the alarm calls nobody", "remove it")
+            region = alarm.template.stack.region
+            for key in ("AlarmActions", "OKActions", "InsufficientDataActions"):
+                for action in texts(given.get(key)):
+                    parts = action.split(":")
+                    if not is_known(parts[0]):
+                        continue
+                    elsewhere = len(parts) > 3 and region and parts[3] not in ("", region)
+                    if parts[0] != "arn" or (elsewhere and is_known(parts[3])):
+                        what = "an action is an ARN of the alarm's own region"
+                        yield alarm.problem(key, what, "name one here", value=action)
+
+
+def _variant(assembly: Assembly, use: MetricUse) -> Any:
+    given = use.dimensions or {}
+    return variant_named(assembly, given.get("EndpointName"), given.get("VariantName"))
+
+
+def _is_asynchronous(assembly: Assembly, use: MetricUse) -> bool:
+    name = (use.dimensions or {}).get("EndpointName")
+    config = config_of(assembly, assembly.find(name, "AWS::SageMaker::Endpoint"))
+    return (
+        config is not None
+        and bool(variants(config))
+        and ("AsyncInferenceConfig" in config.properties)
+    )

@@ -1,0 +1,250 @@
+"""Rules of endpoints: their config, how a deployment shifts traffic, and what an update keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from template_rules.hosting import (
+    ENDPOINT,
+    ENDPOINT_CONFIG,
+    INSTANCE_COUNT,
+    TARGET,
+    config_of,
+    rollback_alarms,
+    scaled_endpoint,
+    variants,
+)
+from template_rules.rule import TemplateRule
+from template_rules.templates import Assembly, Problem, Resource
+from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
+
+BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
+ROUTING = f"{BLUE_GREEN}.TrafficRoutingConfiguration"
+ROLLING = "DeploymentConfig.RollingUpdatePolicy"
+RETAINED = ("DesiredInstanceCount", "DesiredWeight", "DataCaptureConfig")
+MOST_ALARMS = 10
+BATCHES = (
+    (f"{ROUTING}.CanarySize", "CANARY", "a canary", 1, 50),
+    (f"{ROUTING}.LinearStepSize", "LINEAR", "a linear step", 10, 50),
+    (f"{ROLLING}.MaximumBatchSize", None, "a rolling batch", 5, 50),
+    (f"{ROLLING}.RollbackMaximumBatchSize", None, "a rollback batch", 5, 100),
+)
+"""Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
+
+
+class EndpointConfigName(TemplateRule):
+    """An endpoint's config is one that the template has, by its name."""
+
+    id = "E9140"
+    shortdesc = "Endpoint of a config that the template does not have"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        names = assembly.names(ENDPOINT_CONFIG)
+        for endpoint in assembly.of_type(ENDPOINT):
+            name = endpoint.properties.get("EndpointConfigName")
+            if str(name).startswith("arn:"):
+                what = "Ref of an endpoint config is its ARN, and a name is needed"
+                way_out = "write Fn::GetAtt [EndpointConfig, EndpointConfigName]"
+                yield endpoint.problem("EndpointConfigName", what, way_out, value=name)
+            elif names and known_text(name) and config_of(assembly, endpoint) is None:
+                yield endpoint.problem(
+                    "EndpointConfigName",
+                    "no endpoint config of this template has the name",
+                    "name one of these",
+                    value=name,
+                    allowed=", ".join(names),
+                )
+
+
+class BatchSizes(TemplateRule):
+    """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
+
+    id = "E9141"
+    shortdesc = "Canary, linear step or rolling batch without a size, or out of bounds"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for endpoint in assembly.of_type(ENDPOINT):
+            kind = known_text(endpoint.at(f"{ROUTING}.Type"))
+            rolling = endpoint.at(ROLLING)
+            for path, needed_by, noun, least, most in BATCHES:
+                size = endpoint.at(path)
+                bounds = f"{least} to {most} %"
+                if size is None:
+                    needed = kind == needed_by if needed_by else isinstance(rolling, dict)
+                    if needed and "Rollback" not in path:
+                        way_out = f"write {bounds}"
+                        yield endpoint.problem(path, f"{noun} has no size", way_out)
+                elif needed_by is not None and kind is not None and kind != needed_by:
+                    what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
+                    yield endpoint.problem(path, what, "remove it")
+                elif isinstance(size, dict):
+                    yield from _size(assembly, endpoint, size, path, noun, least, most)
+
+
+def _size(
+    assembly: Assembly,
+    endpoint: Resource,
+    size: dict[str, Any],
+    path: str,
+    noun: str,
+    least: int,
+    most: int,
+) -> Iterator[Problem]:
+    value, kind = number(size.get("Value")), size.get("Type")
+    if value is not None and kind == "CAPACITY_PERCENT" and not least <= value <= most:
+        what, allowed = f"{noun} is out of bounds", f"{least} to {most} %"
+        yield endpoint.problem(path, what, "bring it within", value=f"{value:g} %", allowed=allowed)
+    found = variants(config_of(assembly, endpoint))
+    counts = [number(variant.properties.get("InitialInstanceCount")) for variant in found]
+    total = sum(count or 0 for count in counts)
+    if value is None or kind != "INSTANCE_COUNT" or not total or None in counts:
+        return
+    if value < 1 or value > max(1.0, total * most / 100):
+        allowed = f"at most {most} % of {total:g} instances"
+        what = f"{noun} takes more than its share"
+        given = f"{value:g} instances"
+        yield endpoint.problem(path, what, "take fewer", value=given, allowed=allowed)
+
+
+class UpdatePolicy(TemplateRule):
+    """A deployment is blue/green or rolling; a rolling one has one variant with instances."""
+
+    id = "E9145"
+    shortdesc = "Two update policies, or a rolling update of several variants"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for endpoint in assembly.of_type(ENDPOINT):
+            if isinstance(endpoint.at(ROLLING), dict):
+                found = variants(config_of(assembly, endpoint))
+                if endpoint.at(BLUE_GREEN) is not None:
+                    what = "the endpoint has both update policies"
+                    yield endpoint.problem("DeploymentConfig", what, "keep one of them")
+                serverless = any("ServerlessConfig" in item.properties for item in found)
+                if len(found) > 1 or serverless:
+                    what = "a rolling update takes one variant, with instances"
+                    yield endpoint.problem(ROLLING, what, "use BlueGreenUpdatePolicy")
+
+
+class RolloutWaits(TemplateRule):
+    """A rollout waits long enough for its alarms, and has the time that its waits take."""
+
+    id = "E9152"
+    shortdesc = "Rollout without a baking period, or ended before its waits are over"
+    source_url = "https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for endpoint in assembly.of_type(ENDPOINT):
+            alarms = bool(rollback_alarms(endpoint))
+            kind = known_text(endpoint.at(f"{ROUTING}.Type"))
+            waits = []
+            if kind in ("CANARY", "LINEAR"):
+                waits.append(f"{ROUTING}.WaitIntervalInSeconds")
+            if isinstance(endpoint.at(ROLLING), dict):
+                waits.append(f"{ROLLING}.WaitIntervalInSeconds")
+            if alarms and isinstance(endpoint.at(BLUE_GREEN), dict):
+                waits.append(f"{BLUE_GREEN}.TerminationWaitInSeconds")
+            for path in waits:
+                value = endpoint.at(path)
+                if value is None or number(value) == 0:
+                    what = "no alarm has time to stop a bad version"
+                    way_out = "wait at least as long as an alarm needs to ring, such as 300 s"
+                    yield endpoint.problem(path, what, way_out, value=value)
+            yield from self._too_short(endpoint)
+
+    def _too_short(self, endpoint: Resource) -> Iterator[Problem]:
+        update, routing = fields(endpoint.at(BLUE_GREEN)), fields(endpoint.at(ROUTING))
+        most = number(update.get("MaximumExecutionTimeoutInSeconds"))
+        wait = number(routing.get("WaitIntervalInSeconds", 0))
+        after = number(update.get("TerminationWaitInSeconds", 0))
+        steps = _steps(routing)
+        if most is None or wait is None or after is None or steps is None:
+            return
+        if most <= steps * wait + after:
+            yield endpoint.problem(
+                f"{BLUE_GREEN}.MaximumExecutionTimeoutInSeconds",
+                "the rollout is ended before its own waits are over",
+                "raise it, also by the time that new instances take to start",
+                value=f"{most:g} s",
+                allowed=f"more than {steps * wait + after:g} s",
+            )
+
+
+def _steps(routing: dict[str, Any]) -> int | None:
+    """Return how often a rollout waits; None when that is not known."""
+    kind, share = known_text(routing.get("Type")), number(at(routing, "LinearStepSize", "Value"))
+    if kind in ("ALL_AT_ONCE", "CANARY"):
+        return 1
+    percent = at(routing, "LinearStepSize", "Type") == "CAPACITY_PERCENT"
+    return math.ceil(100 / share) if kind == "LINEAR" and percent and share else None
+
+
+class RollbackAlarmCount(TemplateRule):
+    """A deployment is rolled back by one to ten alarms, each named once."""
+
+    id = "E9147"
+    shortdesc = "No rollback alarm, too many, or one twice"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        for endpoint in assembly.of_type(ENDPOINT):
+            deployment = endpoint.properties.get("DeploymentConfig")
+            path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
+            alarms = endpoint.at(path)
+            if not isinstance(deployment, dict) or not (alarms is None or isinstance(alarms, list)):
+                continue
+            names = [str(name) for _, name in rollback_alarms(endpoint)]
+            if not 1 <= len(names) <= MOST_ALARMS or len(set(names)) < len(names):
+                yield endpoint.problem(
+                    path,
+                    "no bad version is rolled back, or an alarm is named twice",
+                    "name alarms of this endpoint, several of them in a composite alarm",
+                    value=f"{len(names)} alarms",
+                    allowed=f"1 to {MOST_ALARMS} different alarms",
+                )
+
+
+class RetainedProperties(TemplateRule):
+    """What an update keeps of a variant is said once, with RetainAllVariantProperties."""
+
+    id = "E9151"
+    shortdesc = "ExcludeRetainedVariantProperties that contradict"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        path = "ExcludeRetainedVariantProperties"
+        for endpoint in assembly.of_type(ENDPOINT):
+            types = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
+            retained = boolean(endpoint.properties.get("RetainAllVariantProperties", False))
+            if types and retained is False:
+                what = "RetainAllVariantProperties is off, so that nothing can be excluded"
+                yield endpoint.problem(path, what, "set RetainAllVariantProperties")
+            for name in {name for name in types if is_known(name)}:
+                if name not in RETAINED or types.count(name) > 1:
+                    yield endpoint.problem(
+                        path,
+                        "the property is unknown or named twice",
+                        "name each once",
+                        value=name,
+                        allowed=", ".join(RETAINED),
+                    )
+
+
+class UpdateKeepsCount(TemplateRule):
+    """An update of a scaled endpoint keeps the instance count that scaling chose."""
+
+    id = "E9153"
+    shortdesc = "Update that resets the instance count of a scaled variant"
+
+    def problems(self, assembly: Assembly) -> Iterator[Problem]:
+        what = "an update starts with InitialInstanceCount, however many instances are in use"
+        for target in assembly.of_type(TARGET):
+            endpoint = scaled_endpoint(assembly, target)
+            if endpoint is None or target.properties.get("ScalableDimension") != INSTANCE_COUNT:
+                continue
+            path = "ExcludeRetainedVariantProperties"
+            excluded = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
+            if boolean(endpoint.properties.get("RetainAllVariantProperties", False)) is False:
+                key = "RetainAllVariantProperties"
+                yield endpoint.problem(key, what, "set it to true for updates", value="false")
+            elif "DesiredInstanceCount" in excluded:
+                yield endpoint.problem(path, what, "remove DesiredInstanceCount from the list")

@@ -1,0 +1,221 @@
+"""The templates of a cloud assembly and their resources, with resolved properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from template_rules.intrinsics import PLACEHOLDER, Resolver, Stack
+from template_rules.values import at, display, fields, items, known_text
+
+Severity = Literal["error", "warning"]
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A fault at a property of a resource; the message names value, allowed values and way out."""
+
+    resource: Resource
+    path: str
+    what: str
+    value: Any = None
+    allowed: str | None = None
+    way_out: str
+
+    @property
+    def message(self) -> str:
+        """Return the fault as one sentence for a person."""
+        value = "" if self.value is None else f": {display(self.value)}"
+        allowed = "" if self.allowed is None else f" (allowed: {self.allowed})"
+        return display_whole(f"{self.what}{value}{allowed}; {self.way_out}")
+
+    @property
+    def keys(self) -> list[str | int]:
+        """Return the path from the top of the template on, as cfn-lint takes it."""
+        steps = _STEP.findall(self.path)
+        own = [int(step) if step.isdecimal() else step for step in steps]
+        inner = [] if steps[:1] and steps[0] in OUTSIDE_PROPERTIES else ["Properties"]
+        return ["Resources", self.resource.logical_id, *inner, *own]
+
+
+OUTSIDE_PROPERTIES = ("DependsOn", "Type", "DeletionPolicy", "UpdateReplacePolicy", "Metadata")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resource:
+    """One resource: `properties` are resolved, `raw` is as the template has it."""
+
+    template: Template
+    logical_id: str
+    type: str
+    raw: Mapping[str, Any]
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """Return the resolved properties."""
+        return fields(self.template.resolver.resolve(self.raw.get("Properties")))
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name in AWS, or a marked text that stands for it."""
+        return self.template.resolver.name(self.logical_id)
+
+    @cached_property
+    def arn(self) -> str | None:
+        """Return the ARN, with marked parts; None for a type without one here."""
+        return self.template.resolver.arn(self.logical_id)
+
+    def at(self, path: str) -> Any:
+        """Return the property at a dotted path; None when a key is missing or unknown."""
+        return at(self.properties, *path.split("."))
+
+    def problem(
+        self, path: str, what: str, way_out: str, *, value: Any = None, allowed: str | None = None
+    ) -> Problem:
+        """Return a fault of this resource."""
+        return Problem(
+            resource=self, path=path, what=what, value=value, allowed=allowed, way_out=way_out
+        )
+
+
+class Template:
+    """One CloudFormation template of an assembly."""
+
+    def __init__(
+        self,
+        file: str,
+        document: Mapping[str, Any],
+        *,
+        stack: Stack | None = None,
+        depends_on: frozenset[str] = frozenset(),
+    ) -> None:
+        self.file = file
+        self.document = document
+        self.stack = Stack() if stack is None else stack
+        self.depends_on = depends_on
+        self.exports: Mapping[str, Any] = {}
+        self.resolver = Resolver(document, self.stack, lambda name: self.exports.get(name))
+
+    @cached_property
+    def resources(self) -> dict[str, Resource]:
+        """Return the resources that have a type, by logical id."""
+        return {
+            logical_id: Resource(template=self, logical_id=logical_id, type=raw["Type"], raw=raw)
+            for logical_id, raw in fields(self.document.get("Resources")).items()
+            if isinstance(raw, dict) and isinstance(raw.get("Type"), str)
+        }
+
+    @cached_property
+    def own_exports(self) -> dict[str, Any]:
+        """Return the exported outputs by name."""
+        outputs = fields(self.document.get("Outputs")).values()
+        exported = [output for output in outputs if at(output, "Export", "Name") is not None]
+        resolve = self.resolver.resolve
+        return {
+            str(resolve(output["Export"]["Name"])): resolve(output.get("Value"))
+            for output in exported
+        }
+
+    @cached_property
+    def dependencies(self) -> dict[str, set[str]]:
+        """Return the logical ids that each resource refers to or depends on."""
+        return {
+            logical_id: {name for name in _references(resource.raw) if name in self.resources}
+            for logical_id, resource in self.resources.items()
+        }
+
+    def waits_for(self, logical_id: str, other: str) -> bool:
+        """Return True when a resource is created after another, by whatever chain."""
+        seen: set[str] = set()
+        ahead = [logical_id]
+        while ahead:
+            for name in self.dependencies.get(ahead.pop(), ()):
+                if name == other:
+                    return True
+                if name not in seen:
+                    seen.add(name)
+                    ahead.append(name)
+        return False
+
+
+class Assembly:
+    """All templates that are deployed together."""
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self.templates = tuple(templates)
+        exports: dict[str, Any] = {}
+        for template in self.templates:
+            template.exports = exports
+        for template in self.templates:
+            exports.update(template.own_exports)
+
+    @cached_property
+    def _by_type(self) -> dict[str, list[Resource]]:
+        found: dict[str, list[Resource]] = {}
+        for template in self.templates:
+            for resource in template.resources.values():
+                found.setdefault(resource.type, []).append(resource)
+        return found
+
+    @cached_property
+    def _by_identity(self) -> dict[tuple[str, str], Resource]:
+        found: dict[tuple[str, str], Resource] = {}
+        for resources in self._by_type.values():
+            for resource in resources:
+                for identity in (resource.name, resource.arn):
+                    if identity is not None:
+                        found.setdefault((resource.type, identity), resource)
+        return found
+
+    def of_type(self, *types: str) -> Iterator[Resource]:
+        """Yield the resources of these types, in the order of the templates."""
+        for resource_type in types:
+            yield from self._by_type.get(resource_type, ())
+
+    def find(self, value: Any, *types: str) -> Resource | None:
+        """Return the resource of these types that a name, an ARN or a reference stands for."""
+        if not isinstance(value, str):
+            return None
+        found = (self._by_identity.get((resource_type, value)) for resource_type in types)
+        return next((resource for resource in found if resource is not None), None)
+
+    def names(self, *types: str) -> list[str]:
+        """Return the names of the resources of these types; unknown ones are marked."""
+        return [resource.name for resource in self.of_type(*types)]
+
+
+def display_whole(text: str) -> str:
+    """Return a text of any length with its marked parts as `${...}`."""
+    return re.sub("\0([^\0]*)\0", r"${\1}", text)
+
+
+def metadata(holder: Mapping[str, Any], key: str) -> Any:
+    """Return our own metadata of a resource or of a template: `Metadata: {Roundhouse: {...}}`."""
+    return at(holder, "Metadata", "Roundhouse", key)
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Yield the names of Ref, Fn::GetAtt, Fn::Sub and DependsOn inside a value."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        if key == "Ref" and known_text(item) is not None:
+            yield str(item)
+        elif key == "Fn::GetAtt":
+            yield str(item[0]) if isinstance(item, list) and item else str(item).split(".")[0]
+        elif key == "DependsOn":
+            yield from (name for name in items(item) if isinstance(name, str))
+        elif key == "Fn::Sub":
+            template = item[0] if isinstance(item, list) and item else item
+            for name in PLACEHOLDER.findall(template) if isinstance(template, str) else ():
+                yield name.split(".")[0].strip()
+            yield from _references(item)
+        else:
+            yield from _references(item)
