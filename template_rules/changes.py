@@ -48,11 +48,11 @@ def _same(file: str, previous: Resource) -> bool:
 
 def _pairs(now: Assembly, before: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """Yield each resource with its previous version: of the same stack, or of the same file."""
-    by_stack = {item.stack.name: item for item in before.templates if item.stack.name is not None}
+    by_stack = {item.stack.name: item for item in before.templates if item.stack.name}
     by_file = {item.file: item for item in before.templates}
     single = len(now.templates) == len(before.templates) == 1
     for template in now.templates:
-        previous = by_stack.get(template.stack.name) or by_file.get(template.file)
+        previous = by_stack.get(template.stack.name or "") or by_file.get(template.file)
         if single:
             previous = before.templates[0]
         for logical_id, resource in template.resources.items():

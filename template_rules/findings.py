@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from template_rules.intrinsics import Stack
 from template_rules.read import TemplateFiles, read_templates
 from template_rules.templates import Assembly, Problem, Severity, Template
 from template_rules.values import at, items
 
 RULES = Path(__file__).parent / "rules"
-UNREADABLE = "E9000"
+UNREADABLE, OWN = "E9000", re.compile(r"E9\d{3}")
 PROMOTED = {
     "W3037": "an action that IAM does not have allows nothing",
     "W1020": "a substitution that is not there",
@@ -113,7 +114,7 @@ def rule_sentences() -> dict[str, str]:
     own = {
         name: str(rule.__doc__).splitlines()[0]
         for name, rule in _rules().items()
-        if re.fullmatch(r"[EW]9\d{3}", name)
+        if OWN.fullmatch(name)
     }
     return dict(sorted({**own, **{check.id: f"{check.shortdesc}." for check in checks}}.items()))
 
@@ -125,6 +126,15 @@ def _rules() -> Any:
     from cfnlint.runner import Runner
 
     return Runner(ConfigMixIn(append_rules=[str(RULES)], regions=["us-east-1"])).rules
+
+
+def own_findings(template: Template) -> Iterator[Finding]:
+    """Yield what our cfn-lint rules alone find in one template."""
+    alone = Template(template.file, template.document, stack=Stack(region=template.stack.region))
+    assembly = Assembly([alone])
+    for name, rule in _rules().items():
+        for problem in rule.problems(assembly) if OWN.fullmatch(name) else ():
+            yield from _unless_suppressed(name, problem)
 
 
 def _linted(template: Template) -> Iterator[Finding]:
@@ -142,7 +152,7 @@ def _linted(template: Template) -> Iterator[Finding]:
             severity="error" if rule[0] == "E" or rule in PROMOTED else "warning",
             template=template.file,
             resource=path[1] if in_resource else None,
-            path=".".join(path[2:] if in_resource else path),
+            path=".".join(path[2:] if in_resource else path).removeprefix("Properties."),
             message=f"{match.message}{reason}",
             line=match.linenumber,
         )

@@ -147,4 +147,5 @@ def _json(path: Path) -> tuple[Any, Any]:
     try:
         return cfn_json.load(str(path)), []
     except (ValueError, RecursionError):
-        return decode(str(path))
+        document, matches = decode(str(path))
+        return document, matches

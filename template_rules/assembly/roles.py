@@ -203,7 +203,7 @@ def _engine_build_needs(place: Place, bucket: str, extra: str = "") -> Iterator[
 @assembly_check("E9704", "A state machine's role may make the calls of its tasks")
 def machine_role(assembly: Assembly) -> Iterator[Problem]:
     for machine in assembly.of_type(MACHINE):
-        needs = []
+        needs: list[Need] = []
         for call in calls(assembly):
             if call.machine is machine:
                 needs += _call_needs(assembly, call)
@@ -218,7 +218,7 @@ def machine_role(assembly: Assembly) -> Iterator[Problem]:
 
 
 def _is_distributed(state: dict[str, object]) -> bool:
-    return at(state, "ItemProcessor", "ProcessorConfig", "Mode") == "DISTRIBUTED"
+    return bool(at(state, "ItemProcessor", "ProcessorConfig", "Mode") == "DISTRIBUTED")
 
 
 def _call_needs(assembly: Assembly, call: Call) -> Iterator[Need]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from onboarding.aws_limits import REAL_TIME_SECONDS
 from template_rules.hosting import ALARM, config_of, variant_named, variants
 from template_rules.metrics import (
     COUNT,
@@ -36,7 +37,7 @@ from template_rules.values import (
 
 SHORT_PERIODS = (10, 20, 30)
 DAY_SECONDS = 86_400
-SHORTEST_MICROSECONDS, LONGEST_MICROSECONDS = 5_000, 60_000_000
+SHORTEST_MICROSECONDS, LONGEST_MICROSECONDS = 5_000, REAL_TIME_SECONDS * 1_000_000
 """A latency promise of 5 ms or less is rarer than a value in ms; SageMaker waits 60 s."""
 QUANTITY = re.compile(
     r"(\d+(?:,\d{3})*(?:\.\d+)?)\s*(ms|milliseconds?|microseconds?|s|seconds?|minutes?|%|x)(?![\w/])"

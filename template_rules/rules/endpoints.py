@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
     ENDPOINT,
     ENDPOINT_CONFIG,
@@ -24,11 +25,10 @@ BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
 ROUTING = f"{BLUE_GREEN}.TrafficRoutingConfiguration"
 ROLLING = "DeploymentConfig.RollingUpdatePolicy"
 RETAINED = ("DesiredInstanceCount", "DesiredWeight", "DataCaptureConfig")
-MOST_ALARMS = 10
 BATCHES = (
-    (f"{ROUTING}.CanarySize", "CANARY", "a canary", 1, 50),
-    (f"{ROUTING}.LinearStepSize", "LINEAR", "a linear step", 10, 50),
-    (f"{ROLLING}.MaximumBatchSize", None, "a rolling batch", 5, 50),
+    (f"{ROUTING}.CanarySize", "CANARY", "a canary", 1, STEP_PERCENT["canary"].most),
+    (f"{ROUTING}.LinearStepSize", "LINEAR", "a linear step", *STEP_PERCENT["linear"]),
+    (f"{ROLLING}.MaximumBatchSize", None, "a rolling batch", *STEP_PERCENT["rolling"]),
     (f"{ROLLING}.RollbackMaximumBatchSize", None, "a rollback batch", 5, 100),
 )
 """Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
@@ -194,13 +194,13 @@ class RollbackAlarmCount(TemplateRule):
             if not isinstance(deployment, dict) or not (alarms is None or isinstance(alarms, list)):
                 continue
             names = [str(name) for _, name in rollback_alarms(endpoint)]
-            if not 1 <= len(names) <= MOST_ALARMS or len(set(names)) < len(names):
+            if not 1 <= len(names) <= ROLLBACK_ALARM_COUNT or len(set(names)) < len(names):
                 yield endpoint.problem(
                     path,
                     "no bad version is rolled back, or an alarm is named twice",
                     "name alarms of this endpoint, several of them in a composite alarm",
                     value=f"{len(names)} alarms",
-                    allowed=f"1 to {MOST_ALARMS} different alarms",
+                    allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
                 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from onboarding.aws_limits import ENVIRONMENT_VALUE_LENGTH, ENVIRONMENT_VARIABLE_COUNT
 from template_rules.hosting import (
     MODEL,
     all_variants,
@@ -27,7 +28,6 @@ from template_rules.values import (
 )
 
 CONTENT_NAME = re.compile(r"[-.][0-9a-f]{6,64}$|[0-9]{8,}$")
-MOST_VARIABLES, LONGEST_VARIABLE = 100, 1024
 VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 REGISTRY = re.compile(
     r"\d{12}\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<suffix>[a-z0-9.-]+)/.+"
@@ -245,24 +245,24 @@ class ContainerEnvironment(TemplateRule):
             for path, container in containers(model):
                 variables = fields(container.get("Environment"))
                 place = f"{path}.Environment"
-                if len(variables) > MOST_VARIABLES:
+                if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
                     yield model.problem(
                         place,
                         "the environment has too many variables",
                         "remove some",
                         value=len(variables),
-                        allowed=f"at most {MOST_VARIABLES}",
+                        allowed=f"at most {ENVIRONMENT_VARIABLE_COUNT}",
                     )
                 for name, value in variables.items():
                     if is_known(name) and VARIABLE.fullmatch(name) is None:
                         what, allowed = "the variable's name", "letters, digits and _"
                         yield model.problem(place, what, "rename it", value=name, allowed=allowed)
                     size = len((known_text(value) or "").encode())
-                    if size > LONGEST_VARIABLE:
+                    if size > ENVIRONMENT_VALUE_LENGTH:
                         yield model.problem(
                             f"{place}.{name}",
                             "the variable is too long",
                             "shorten it",
                             value=f"{size} bytes",
-                            allowed=f"at most {LONGEST_VARIABLE} bytes",
+                            allowed=f"at most {ENVIRONMENT_VALUE_LENGTH} bytes",
                         )

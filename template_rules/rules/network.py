@@ -68,7 +68,7 @@ class VpcEndpoint(TemplateRule):
             region, given = endpoint.template.stack.region, endpoint.properties
             name = known_text(given.get("ServiceName"))
             if name is not None and name.startswith("com.amazonaws."):
-                _, _, at, service = name.split(".", 3) if name.count(".") > 2 else (*"   ",)
+                at, _, service = name.removeprefix("com.amazonaws.").partition(".")
                 if region is not None and at != region:
                     what, allowed = "the service is of another region", f"com.amazonaws.{region}."
                     yield endpoint.problem(
@@ -88,10 +88,8 @@ class VpcEndpoint(TemplateRule):
                 if boolean(given.get("PrivateDnsEnabled", True)) is False:
                     what = "clients do not find the endpoint by the service's name"
                     yield endpoint.problem("PrivateDnsEnabled", what, "write true", value="false")
-                needed = ("SubnetIds", "SecurityGroupIds")
-            else:
-                needed = ("RouteTableIds",)
-            for key in needed:
+            interface = given.get("VpcEndpointType") == "Interface"
+            for key in ("SubnetIds", "SecurityGroupIds") if interface else ("RouteTableIds",):
                 if not given.get(key):
                     yield endpoint.problem(key, f"the endpoint has no {key}", "name some")
 

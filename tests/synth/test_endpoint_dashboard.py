@@ -8,8 +8,8 @@ import pytest
 
 from stacks.alarms.properties import alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard, endpoint_dashboard_body
-from template_rules.checking import checked
-from template_rules.template import Template
+from template_rules.findings import own_findings
+from template_rules.templates import Template
 from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there
 from tests.synth.endpoint_cases import BESIDE, MODEL, QUEUE, beside, example, template, wishes
 from tests.synth.scaled import with_variant
@@ -46,7 +46,7 @@ def test_own_dashboard_passes_the_rules_beside_its_endpoint(tmp_path):
     queue = template(tmp_path / "queue", {MODEL: wishes(QUEUE, "dashboard: true")})
     for found in (template(tmp_path, changes), queue):
         assert "Dashboard" in found["Resources"]
-        assert [str(each) for each in checked([Template("t.json", found)]).findings] == []
+        assert list(own_findings(Template("t.json", found))) == []
 
 
 def test_own_dashboard_says_what_is_deployed(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 from tests.synth.template_rules.stacks import (
     ALARM,
     CONFIG,
-    DASHBOARD,
     ENDPOINT,
     MACHINE,
     MODEL,
@@ -29,7 +28,6 @@ from tests.synth.template_rules.stacks import (
     one,
     replace,
     resources,
-    statements,
 )
 
 EXAMPLE, SHARED = "Endpoint-example", "Endpoint-shared"
@@ -92,7 +90,9 @@ for kind, other, text in (
 STATISTICS = "statistics and units"
 
 
-def alarm_fault(name: str, end: str, /, assembly: str = "dev", stack: str = EMBEDDER, **new: Any) -> None:
+def alarm_fault(
+    name: str, end: str, /, assembly: str = "dev", stack: str = EMBEDDER, **new: Any
+) -> None:
     """Add a fault that sets properties of an alarm."""
     add(STATISTICS, name, assembly, lambda s: alarm(s[stack], end).update(new))
 
@@ -152,8 +152,6 @@ alarm_fault("gone hosts are missing", "-no-instances", TreatMissingData="missing
 alarm_fault("no traffic is a latency", "-latency", TreatMissingData="breaching")
 alarm_fault("no traffic is an error", "-server-errors", TreatMissingData="breaching")
 alarm_fault("no queue is an age", "-oldest-request", "queue", EXAMPLE, TreatMissingData="breaching")
-alarm_fault("percentile of a count", "-gpu-memory", Unit="Milliseconds")
-FAULTS.pop()
 
 
 def policy_statistic(s: Stacks, value: str = "Sum") -> None:
@@ -201,7 +199,9 @@ def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> 
 endpoint_fault("canary without a wait", *ROUTING, "WaitIntervalInSeconds", value=0)
 endpoint_fault("old fleet ends at once", *ROUTING[:2], "TerminationWaitInSeconds", value=0)
 endpoint_fault("canary of 80 %", *ROUTING, "CanarySize", "Value", value=80)
-endpoint_fault("time shorter than its waits", *ROUTING[:2], "MaximumExecutionTimeoutInSeconds", value=600)
+endpoint_fault(
+    "time shorter than its waits", *ROUTING[:2], "MaximumExecutionTimeoutInSeconds", value=600
+)
 endpoint_fault("canary shorter than its alarms", *ROUTING, "WaitIntervalInSeconds", value=60)
 
 
@@ -211,9 +211,24 @@ def rollback_name(s: Stacks, name: str) -> None:
     config["Alarms"][0]["AlarmName"] = name
 
 
-add(ROLLOUT, "alarm of another endpoint", "dev", lambda s: rollback_name(s, "dev-text-shared-server-errors"))
-add(ROLLOUT, "alarm that no stack has", "dev", lambda s: rollback_name(s, "dev-sentence-embedder-5xx"))
-add(ROLLOUT, "alarm by its ARN", "dev", lambda s: rollback_name(s, "arn:aws:cloudwatch:us-east-1:111122223333:alarm:a"))
+add(
+    ROLLOUT,
+    "alarm of another endpoint",
+    "dev",
+    lambda s: rollback_name(s, "dev-text-shared-server-errors"),
+)
+add(
+    ROLLOUT,
+    "alarm that no stack has",
+    "dev",
+    lambda s: rollback_name(s, "dev-sentence-embedder-5xx"),
+)
+add(
+    ROLLOUT,
+    "alarm by its ARN",
+    "dev",
+    lambda s: rollback_name(s, "arn:aws:cloudwatch:us-east-1:111122223333:alarm:a"),
+)
 
 
 def long_period(s: Stacks) -> None:
@@ -224,7 +239,14 @@ def long_period(s: Stacks) -> None:
 
 
 add(ROLLOUT, "alarm of a long period", "dev", long_period)
-add(ROLLOUT, "alarm of many periods", "dev", lambda s: alarm(s[EMBEDDER], "-server-errors").update(EvaluationPeriods=30, DatapointsToAlarm=30))
+add(
+    ROLLOUT,
+    "alarm of many periods",
+    "dev",
+    lambda s: alarm(s[EMBEDDER], "-server-errors").update(
+        EvaluationPeriods=30, DatapointsToAlarm=30
+    ),
+)
 
 
 def other_dimensions(s: Stacks) -> None:
@@ -235,7 +257,12 @@ def other_dimensions(s: Stacks) -> None:
 
 
 add(ROLLOUT, "alarm that watches another endpoint", "dev", other_dimensions)
-add(ROLLOUT, "no rollback", "dev", lambda s: one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"].pop("AutoRollbackConfiguration"))
+add(
+    ROLLOUT,
+    "no rollback",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"].pop("AutoRollbackConfiguration"),
+)
 
 SCALING = "scaling"
 
@@ -245,29 +272,89 @@ def action(s: Stacks, index: int = 0) -> Document:
     return one(s[EXAMPLE], TARGET)["ScheduledActions"][index]
 
 
-add(SCALING, "unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin"))
+add(
+    SCALING, "unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin")
+)
 add(SCALING, "abbreviated time zone", "everything", lambda s: action(s).update(Timezone="CEST"))
-add(SCALING, "two actions of one name", "everything", lambda s: action(s, 1).update(ScheduledActionName=action(s)["ScheduledActionName"]))
-add(SCALING, "cron of five fields", "everything", lambda s: action(s).update(Schedule="cron(0 7 * * *)"))
-add(SCALING, "action without bounds", "everything", lambda s: action(s).update(ScalableTargetAction={}))
-add(SCALING, "floor above ceiling in a schedule", "everything", lambda s: action(s)["ScalableTargetAction"].update(MinCapacity=9))
-add(SCALING, "first count above the maximum", "dev", lambda s: one(s[EMBEDDER], CONFIG)["ProductionVariants"][0].update(InitialInstanceCount=9))
+add(
+    SCALING,
+    "two actions of one name",
+    "everything",
+    lambda s: action(s, 1).update(ScheduledActionName=action(s)["ScheduledActionName"]),
+)
+add(
+    SCALING,
+    "cron of five fields",
+    "everything",
+    lambda s: action(s).update(Schedule="cron(0 7 * * *)"),
+)
+add(
+    SCALING,
+    "action without bounds",
+    "everything",
+    lambda s: action(s).update(ScalableTargetAction={}),
+)
+add(
+    SCALING,
+    "floor above ceiling in a schedule",
+    "everything",
+    lambda s: action(s)["ScalableTargetAction"].update(MinCapacity=9),
+)
+add(
+    SCALING,
+    "first count above the maximum",
+    "dev",
+    lambda s: one(s[EMBEDDER], CONFIG)["ProductionVariants"][0].update(InitialInstanceCount=9),
+)
 add(SCALING, "floor above ceiling", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=9))
 add(SCALING, "floor of zero", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=0))
-add(SCALING, "update that resets counts", "dev", lambda s: one(s[EMBEDDER], ENDPOINT).update(RetainAllVariantProperties=False, ExcludeRetainedVariantProperties=[]))
-add(SCALING, "update that excludes the count", "dev", lambda s: one(s[EMBEDDER], ENDPOINT).update(RetainAllVariantProperties=True, ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}]))
-add(SCALING, "target of another variant", "dev", lambda s: one(s[EMBEDDER], TARGET).update(ResourceId="endpoint/dev-sentence-embedder/variant/Blue"))
-add(SCALING, "policy of another endpoint", "dev", lambda s: one(s[EMBEDDER], POLICY).update(ResourceId="endpoint/dev-text-shared/variant/AllTraffic"))
+add(
+    SCALING,
+    "update that resets counts",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT).update(
+        RetainAllVariantProperties=False, ExcludeRetainedVariantProperties=[]
+    ),
+)
+add(
+    SCALING,
+    "update that excludes the count",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT).update(
+        RetainAllVariantProperties=True,
+        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
+    ),
+)
+add(
+    SCALING,
+    "target of another variant",
+    "dev",
+    lambda s: one(s[EMBEDDER], TARGET).update(
+        ResourceId="endpoint/dev-sentence-embedder/variant/Blue"
+    ),
+)
+add(
+    SCALING,
+    "policy of another endpoint",
+    "dev",
+    lambda s: one(s[EMBEDDER], POLICY).update(
+        ResourceId="endpoint/dev-text-shared/variant/AllTraffic"
+    ),
+)
 
 ROLES = "roles"
 
 
-def lacks(name: str, assembly: str, stack: str, action: str, role: str = "Role", text: str = "") -> None:
+def lacks(
+    name: str, assembly: str, stack: str, action: str, role: str = "Role", text: str = ""
+) -> None:
     """Add a fault that takes an action from a role."""
     add(ROLES, name, assembly, lambda s: deny(s[stack], action, role, text))
 
 
-def states_elsewhere(name: str, assembly: str, stack: str, old: str, new: str, role: str = "Role", text: str = "") -> None:
+def states_elsewhere(
+    name: str, assembly: str, stack: str, old: str, new: str, role: str = "Role", text: str = ""
+) -> None:
     """Add a fault that changes a text in a role's statements."""
     add(ROLES, name, assembly, lambda s: replace(s[stack], old, new, role, text))
 
@@ -282,7 +369,9 @@ lacks("endpoint cannot publish metrics", "dev", EMBEDDER, "cloudwatch:PutMetricD
 lacks("endpoint cannot read archives", "dev", TEXT, "s3:GetObject", "")
 lacks("endpoint cannot list the bucket", "dev", TEXT, "s3:ListBucket", "")
 lacks("endpoint cannot capture", "everything", EXAMPLE, "s3:PutObject")
-lacks("capture without a data key", "everything", EXAMPLE, "kms:GenerateDataKey", text="s3.us-east-1")
+lacks(
+    "capture without a data key", "everything", EXAMPLE, "kms:GenerateDataKey", text="s3.us-east-1"
+)
 lacks("endpoint without interfaces", "everything", EXAMPLE, "ec2:CreateNetworkInterface")
 lacks("endpoint cannot describe subnets", "everything", EXAMPLE, "ec2:DescribeSubnets")
 lacks("no answers", "queue", EXAMPLE, "s3:PutObject")
@@ -296,24 +385,84 @@ lacks("build cannot write logs", "everything", "Builds", "logs:PutLogEvents", "C
 lacks("build cannot publish", "everything", "Builds", "s3:PutObject", "GpuRole")
 lacks("build cannot read sources", "everything", "Builds", "s3:GetObject", "CpuRole")
 lacks("build without interfaces", "everything", "Builds", "ec2:CreateNetworkInterface", "CpuRole")
-lacks("training job cannot write its log", "everything", "Builds", "logs:CreateLogStream", "JobRole")
+lacks(
+    "training job cannot write its log", "everything", "Builds", "logs:CreateLogStream", "JobRole"
+)
 lacks("training job cannot pull", "everything", "Builds", "ecr:GetDownloadUrlForLayer", "JobRole")
 lacks("images cannot be pushed", "everything", "Images", "ecr:PutImage")
-lacks("state machine cannot start itself", "everything", "Builds", "states:StartExecution", "MachineRole")
-lacks("state machine cannot start builds", "everything", "Builds", "codebuild:StartBuild", "MachineRole")
-lacks("state machine cannot follow jobs", "everything", "Builds", "sagemaker:DescribeTrainingJob", "MachineRole")
+lacks(
+    "state machine cannot start itself",
+    "everything",
+    "Builds",
+    "states:StartExecution",
+    "MachineRole",
+)
+lacks(
+    "state machine cannot start builds",
+    "everything",
+    "Builds",
+    "codebuild:StartBuild",
+    "MachineRole",
+)
+lacks(
+    "state machine cannot follow jobs",
+    "everything",
+    "Builds",
+    "sagemaker:DescribeTrainingJob",
+    "MachineRole",
+)
 lacks("state machine cannot pass the role", "everything", "Builds", "iam:PassRole", "MachineRole")
 lacks("state machine cannot tell", "everything", "Builds", "sns:Publish", "MachineRole")
-lacks("state machine cannot use the topic's key", "everything", "Builds", "kms:GenerateDataKey", "MachineRole")
+lacks(
+    "state machine cannot use the topic's key",
+    "everything",
+    "Builds",
+    "kms:GenerateDataKey",
+    "MachineRole",
+)
 states_elsewhere("ViaService of another region", "dev", EMBEDDER, "s3.us-east-1", "s3.eu-west-1")
-states_elsewhere("key of another alias", "dev", EMBEDDER, "alias/roundhouse-dev", "alias/roundhouse-prod")
-states_elsewhere("logs of another endpoint", "dev", EMBEDDER, "Endpoints/dev-sentence-embedder", "Endpoints/dev-other")
-states_elsewhere("alarms of another endpoint", "dev", EMBEDDER, "alarm:dev-sentence-embedder", "alarm:dev-other")
-states_elsewhere("captures under another prefix", "everything", EXAMPLE, "/captures/cloud-example/", "/captures/another/")
-states_elsewhere("answers under another prefix", "queue", EXAMPLE, "/answers/cloud-example/", "/answers/another/")
-states_elsewhere("builds of another prefix", "everything", "Builds", "/networks/", "/graphs/", "CpuRole")
-states_elsewhere("role passed to another service", "everything", "Builds", "sagemaker.amazonaws.com", "ecs.amazonaws.com", "MachineRole")
-states_elsewhere("one project is left out", "everything", "Builds", "project/roundhouse-cloud-build-gpu", "project/roundhouse-cloud-build-tpu", "MachineRole")
+states_elsewhere(
+    "key of another alias", "dev", EMBEDDER, "alias/roundhouse-dev", "alias/roundhouse-prod"
+)
+states_elsewhere(
+    "logs of another endpoint",
+    "dev",
+    EMBEDDER,
+    "Endpoints/dev-sentence-embedder",
+    "Endpoints/dev-other",
+)
+states_elsewhere(
+    "alarms of another endpoint", "dev", EMBEDDER, "alarm:dev-sentence-embedder", "alarm:dev-other"
+)
+states_elsewhere(
+    "captures under another prefix",
+    "everything",
+    EXAMPLE,
+    "/captures/cloud-example/",
+    "/captures/another/",
+)
+states_elsewhere(
+    "answers under another prefix", "queue", EXAMPLE, "/answers/cloud-example/", "/answers/another/"
+)
+states_elsewhere(
+    "builds of another prefix", "everything", "Builds", "/networks/", "/graphs/", "CpuRole"
+)
+states_elsewhere(
+    "role passed to another service",
+    "everything",
+    "Builds",
+    "sagemaker.amazonaws.com",
+    "ecs.amazonaws.com",
+    "MachineRole",
+)
+states_elsewhere(
+    "one project is left out",
+    "everything",
+    "Builds",
+    "project/roundhouse-cloud-build-gpu",
+    "project/roundhouse-cloud-build-tpu",
+    "MachineRole",
+)
 
 
 def trust(s: Stacks, stack: str, **new: Any) -> None:
@@ -323,11 +472,28 @@ def trust(s: Stacks, stack: str, **new: Any) -> None:
 
 ELSEWHERE = {"StringEquals": {"aws:SourceAccount": "999999999999"}}
 add(ROLES, "SourceAccount of elsewhere", "dev", lambda s: trust(s, EMBEDDER, Condition=ELSEWHERE))
-add(ROLES, "build's SourceAccount of elsewhere", "everything", lambda s: trust(s, "Builds", Condition=ELSEWHERE))
-add(ROLES, "trust in another service", "dev", lambda s: trust(s, EMBEDDER, Principal={"Service": "ec2.amazonaws.com"}))
+add(
+    ROLES,
+    "build's SourceAccount of elsewhere",
+    "everything",
+    lambda s: trust(s, "Builds", Condition=ELSEWHERE),
+)
+add(
+    ROLES,
+    "trust in another service",
+    "dev",
+    lambda s: trust(s, EMBEDDER, Principal={"Service": "ec2.amazonaws.com"}),
+)
 
 BUILDS = "builds and workflow"
-add(BUILDS, "log group that no stack has", "everything", lambda s: one(s["Builds"], PROJECT)["LogsConfig"]["CloudWatchLogs"].update(GroupName="/aws/codebuild/other"))
+add(
+    BUILDS,
+    "log group that no stack has",
+    "everything",
+    lambda s: one(s["Builds"], PROJECT)["LogsConfig"]["CloudWatchLogs"].update(
+        GroupName="/aws/codebuild/other"
+    ),
+)
 
 
 def without(s: Stacks, stack: str, kind: str, *path: str, text: str = "") -> None:
@@ -336,7 +502,12 @@ def without(s: Stacks, stack: str, kind: str, *path: str, text: str = "") -> Non
 
 
 LOGS = "AWS::Logs::LogGroup"
-add(BUILDS, "log group without retention", "everything", lambda s: without(s, "Builds", LOGS, "RetentionInDays"))
+add(
+    BUILDS,
+    "log group without retention",
+    "everything",
+    lambda s: without(s, "Builds", LOGS, "RetentionInDays"),
+)
 
 
 def no_log_group(s: Stacks) -> None:
@@ -346,17 +517,74 @@ def no_log_group(s: Stacks) -> None:
 
 
 add(BUILDS, "no log group", "everything", no_log_group)
-add(BUILDS, "VPC without groups", "everything", lambda s: without(s, "Builds", PROJECT, "VpcConfig", "SecurityGroupIds", text="VpcConfig"))
-add(BUILDS, "VPC with an empty list of groups", "everything", lambda s: one(s["Builds"], PROJECT, "VpcConfig")["VpcConfig"].update(SecurityGroupIds=[]))
-add(BUILDS, "misspelt SDK action", "everything", lambda s: machine(s["Builds"], "codebuild:startBuild", "codebuild:startBuilds"))
-add(BUILDS, "misspelt SDK service", "everything", lambda s: machine(s["Builds"], "aws-sdk:sagemaker:describe", "aws-sdk:sagemakr:describe"))
-add(BUILDS, "misspelt argument", "everything", lambda s: machine(s["Builds"], "SourceLocationOverride", "SourceLocationOveride"))
-add(BUILDS, "misspelt inner argument", "everything", lambda s: machine(s["Builds"], "MaxRuntimeInSeconds", "MaxRuntimeSeconds"))
-add(BUILDS, "distributed map in an express workflow", "everything", lambda s: one(s["Builds"], MACHINE).update(StateMachineType="EXPRESS"))
-add(BUILDS, "express child executions", "everything", lambda s: machine(s["Builds"], '\\"ExecutionType\\": \\"STANDARD\\"', '\\"ExecutionType\\": \\"EXPRESS\\"'))
-add(BUILDS, "project that no stack has", "everything", lambda s: machine(s["Builds"], "roundhouse-cloud-build-", "roundhouse-cloud-builds-"))
-add(BUILDS, "image pulled without the role", "everything", lambda s: one(s["Builds"], PROJECT)["Environment"].update(ImagePullCredentialsType="CODEBUILD"))
-add(BUILDS, "privileged engine build", "everything", lambda s: one(s["Builds"], PROJECT)["Environment"].update(PrivilegedMode=True))
+add(
+    BUILDS,
+    "VPC without groups",
+    "everything",
+    lambda s: without(s, "Builds", PROJECT, "VpcConfig", "SecurityGroupIds", text="VpcConfig"),
+)
+add(
+    BUILDS,
+    "VPC with an empty list of groups",
+    "everything",
+    lambda s: one(s["Builds"], PROJECT, "VpcConfig")["VpcConfig"].update(SecurityGroupIds=[]),
+)
+add(
+    BUILDS,
+    "misspelt SDK action",
+    "everything",
+    lambda s: machine(s["Builds"], "codebuild:startBuild", "codebuild:startBuilds"),
+)
+add(
+    BUILDS,
+    "misspelt SDK service",
+    "everything",
+    lambda s: machine(s["Builds"], "aws-sdk:sagemaker:describe", "aws-sdk:sagemakr:describe"),
+)
+add(
+    BUILDS,
+    "misspelt argument",
+    "everything",
+    lambda s: machine(s["Builds"], "SourceLocationOverride", "SourceLocationOveride"),
+)
+add(
+    BUILDS,
+    "misspelt inner argument",
+    "everything",
+    lambda s: machine(s["Builds"], "MaxRuntimeInSeconds", "MaxRuntimeSeconds"),
+)
+add(
+    BUILDS,
+    "distributed map in an express workflow",
+    "everything",
+    lambda s: one(s["Builds"], MACHINE).update(StateMachineType="EXPRESS"),
+)
+add(
+    BUILDS,
+    "express child executions",
+    "everything",
+    lambda s: machine(
+        s["Builds"], '\\"ExecutionType\\":\\"STANDARD\\"', '\\"ExecutionType\\":\\"EXPRESS\\"'
+    ),
+)
+add(
+    BUILDS,
+    "project that no stack has",
+    "everything",
+    lambda s: machine(s["Builds"], "roundhouse-cloud-build-", "roundhouse-cloud-builds-"),
+)
+add(
+    BUILDS,
+    "image pulled without the role",
+    "everything",
+    lambda s: one(s["Builds"], PROJECT)["Environment"].update(ImagePullCredentialsType="CODEBUILD"),
+)
+add(
+    BUILDS,
+    "privileged engine build",
+    "everything",
+    lambda s: one(s["Builds"], PROJECT)["Environment"].update(PrivilegedMode=True),
+)
 
 STORES = "stores and network"
 BUCKET, KEY, TOPIC, TOPIC_POLICY = (
@@ -368,7 +596,9 @@ BUCKET, KEY, TOPIC, TOPIC_POLICY = (
 REPOSITORY, VPC_ENDPOINT = "AWS::ECR::Repository", "AWS::EC2::VPCEndpoint"
 
 
-def foundation(name: str, kind: str, assembly: str = "everything", text: str = "", **new: Any) -> None:
+def foundation(
+    name: str, kind: str, assembly: str = "everything", text: str = "", **new: Any
+) -> None:
     """Add a fault that sets properties of a resource of the foundation."""
     add(STORES, name, assembly, lambda s: one(s["Foundation"], kind, text).update(new))
 
@@ -379,32 +609,118 @@ def topic_statement(s: Stacks, sid: str) -> Document:
     return next(item for item in document if item["Effect"] == sid)
 
 
-add(STORES, "bucket without TLS", "dev", lambda s: one(s["Foundation"], "AWS::S3::BucketPolicy")["PolicyDocument"].update(Statement=[]))
-add(STORES, "topic without TLS", "dev", lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(topic_statement(s, "Deny")))
+add(
+    STORES,
+    "bucket without TLS",
+    "dev",
+    lambda s: one(s["Foundation"], "AWS::S3::BucketPolicy")["PolicyDocument"].update(Statement=[]),
+)
+add(
+    STORES,
+    "topic without TLS",
+    "dev",
+    lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
+        topic_statement(s, "Deny")
+    ),
+)
 foundation("topic with SNS's own key", TOPIC, KmsMasterKeyId="alias/aws/sns")
-add(STORES, "bucket with S3's own key", "dev", lambda s: one(s["Foundation"], BUCKET)["BucketEncryption"]["ServerSideEncryptionConfiguration"][0].update(ServerSideEncryptionByDefault={"SSEAlgorithm": "aws:kms"}))
-add(STORES, "topic policy without its publisher", "dev", lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(topic_statement(s, "Allow")))
-add(STORES, "topic policy of another publisher", "dev", lambda s: topic_statement(s, "Allow").update(Principal={"Service": "events.amazonaws.com"}))
-add(STORES, "topic policy of another account", "dev", lambda s: topic_statement(s, "Allow").update(Condition=ELSEWHERE))
-add(STORES, "topic policy of another topic", "dev", lambda s: topic_statement(s, "Allow").update(Resource="arn:aws:sns:us-east-1:111122223333:other"))
+add(
+    STORES,
+    "bucket with S3's own key",
+    "dev",
+    lambda s: one(s["Foundation"], BUCKET)["BucketEncryption"]["ServerSideEncryptionConfiguration"][
+        0
+    ].update(ServerSideEncryptionByDefault={"SSEAlgorithm": "aws:kms"}),
+)
+add(
+    STORES,
+    "topic policy without its publisher",
+    "dev",
+    lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
+        topic_statement(s, "Allow")
+    ),
+)
+add(
+    STORES,
+    "topic policy of another publisher",
+    "dev",
+    lambda s: topic_statement(s, "Allow").update(Principal={"Service": "events.amazonaws.com"}),
+)
+add(
+    STORES,
+    "topic policy of another account",
+    "dev",
+    lambda s: topic_statement(s, "Allow").update(Condition=ELSEWHERE),
+)
+add(
+    STORES,
+    "topic policy of another topic",
+    "dev",
+    lambda s: topic_statement(s, "Allow").update(
+        Resource="arn:aws:sns:us-east-1:111122223333:other"
+    ),
+)
 
 
 def key_without_cloudwatch(s: Stacks) -> None:
     """Take CloudWatch out of the key's policy."""
     policy = one(s["Foundation"], KEY)["KeyPolicy"]
-    policy["Statement"] = [item for item in policy["Statement"] if "cloudwatch" not in json.dumps(item)]
+    policy["Statement"] = [
+        item for item in policy["Statement"] if "cloudwatch" not in json.dumps(item)
+    ]
 
 
 add(STORES, "key that alarms may not use", "dev", key_without_cloudwatch)
-add(STORES, "alarm to a topic that no stack has", "dev", lambda s: alarm(s[EMBEDDER], "-disk").update(AlarmActions=["arn:aws:sns:us-east-1:111122223333:other"]))
-add(STORES, "alarm to another region", "dev", lambda s: alarm(s[EMBEDDER], "-disk").update(AlarmActions=["arn:aws:sns:eu-west-1:111122223333:roundhouse-dev-alarms"]))
-foundation("VPC endpoint of another name", VPC_ENDPOINT, text="ecr.dkr", ServiceName="com.amazonaws.us-east-1.ecr.drk")
-foundation("VPC endpoint of another region", VPC_ENDPOINT, text="ecr.dkr", ServiceName="com.amazonaws.us-west-2.ecr.dkr")
-foundation("VPC endpoint of another service", VPC_ENDPOINT, text="us-east-1.logs", ServiceName="com.amazonaws.us-east-1.sqs")
+add(
+    STORES,
+    "alarm to a topic that no stack has",
+    "dev",
+    lambda s: alarm(s[EMBEDDER], "-disk").update(
+        AlarmActions=["arn:aws:sns:us-east-1:111122223333:other"]
+    ),
+)
+add(
+    STORES,
+    "alarm to another region",
+    "dev",
+    lambda s: alarm(s[EMBEDDER], "-disk").update(
+        AlarmActions=["arn:aws:sns:eu-west-1:111122223333:roundhouse-dev-alarms"]
+    ),
+)
+foundation(
+    "VPC endpoint of another name",
+    VPC_ENDPOINT,
+    text="ecr.dkr",
+    ServiceName="com.amazonaws.us-east-1.ecr.drk",
+)
+foundation(
+    "VPC endpoint of another region",
+    VPC_ENDPOINT,
+    text="ecr.dkr",
+    ServiceName="com.amazonaws.us-west-2.ecr.dkr",
+)
+foundation(
+    "VPC endpoint of another service",
+    VPC_ENDPOINT,
+    text="us-east-1.logs",
+    ServiceName="com.amazonaws.us-east-1.sqs",
+)
 foundation("private DNS off", VPC_ENDPOINT, text="us-east-1.kms", PrivateDnsEnabled=False)
 foundation("VPC endpoint without groups", VPC_ENDPOINT, text="us-east-1.kms", SecurityGroupIds=[])
-add(STORES, "dashboard of a missing alarm", "dev", lambda s: dashboard(s["Observability"], "dev-sentence-embedder-server-errors", "dev-sentence-embedder-5xx"))
-add(STORES, "dashboard of a missing endpoint's alarm", "everything", lambda s: dashboard(s["Observability"], "alarm:cloud-shared-drift", "alarm:cloud-share-drift"))
+add(
+    STORES,
+    "dashboard of a missing alarm",
+    "dev",
+    lambda s: dashboard(
+        s["Observability"], "dev-sentence-embedder-server-errors", "dev-sentence-embedder-5xx"
+    ),
+)
+add(
+    STORES,
+    "dashboard of a missing endpoint's alarm",
+    "everything",
+    lambda s: dashboard(s["Observability"], "alarm:cloud-shared-drift", "alarm:cloud-share-drift"),
+)
 foundation("mutable repository", REPOSITORY, ImageTagMutability="MUTABLE")
 foundation("unscanned repository", REPOSITORY, ImageScanningConfiguration={"ScanOnPush": False})
 for stateful in (BUCKET, KEY, REPOSITORY):
@@ -415,13 +731,51 @@ for stateful in (BUCKET, KEY, REPOSITORY):
 
         add(STORES, f"{stateful} without {key}", "dev", kept)
 foundation("key that does not rotate", KEY, "dev", EnableKeyRotation=False)
-foundation("bucket without versions", BUCKET, "dev", VersioningConfiguration={"Status": "Suspended"})
-add(STORES, "captures without a key", "everything", lambda s: without(s, EXAMPLE, CONFIG, "DataCaptureConfig", "KmsKeyId"))
-add(STORES, "captures with an alias that no stack has", "everything", lambda s: one(s[EXAMPLE], CONFIG)["DataCaptureConfig"].update(KmsKeyId="alias/other"))
-add(STORES, "repository that no stack has", "dev", lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(Image="111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/tritn:e1"))
-add(STORES, "model outside of the VPC", "everything", lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"))
-add(STORES, "archive of another bucket", "dev", lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(ModelDataUrl="s3://other/engines/a/model.tar.gz"))
-add(STORES, "archive that the role may not read", "dev", lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(ModelDataUrl="s3://roundhouse-dev-111122223333-us-east-1/engines/other/model.tar.gz"))
+foundation(
+    "bucket without versions", BUCKET, "dev", VersioningConfiguration={"Status": "Suspended"}
+)
+add(
+    STORES,
+    "captures without a key",
+    "everything",
+    lambda s: without(s, EXAMPLE, CONFIG, "DataCaptureConfig", "KmsKeyId"),
+)
+add(
+    STORES,
+    "captures with an alias that no stack has",
+    "everything",
+    lambda s: one(s[EXAMPLE], CONFIG)["DataCaptureConfig"].update(KmsKeyId="alias/other"),
+)
+add(
+    STORES,
+    "repository that no stack has",
+    "dev",
+    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
+        Image="111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/tritn:e1"
+    ),
+)
+add(
+    STORES,
+    "model outside of the VPC",
+    "everything",
+    lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"),
+)
+add(
+    STORES,
+    "archive of another bucket",
+    "dev",
+    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
+        ModelDataUrl="s3://other/engines/a/model.tar.gz"
+    ),
+)
+add(
+    STORES,
+    "archive that the role may not read",
+    "dev",
+    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
+        ModelDataUrl="s3://roundhouse-dev-111122223333-us-east-1/engines/other/model.tar.gz"
+    ),
+)
 
 
 def two_endpoints(s: Stacks) -> None:
@@ -430,6 +784,9 @@ def two_endpoints(s: Stacks) -> None:
 
 
 add(STORES, "two endpoints of one name", "dev", two_endpoints)
-add(STORES, "dashboard in another stack of no endpoint", "dev", lambda s: dashboard(s["Observability"], "dev-text-shared", "dev-text"))
-assert DASHBOARD
-assert statements
+add(
+    STORES,
+    "dashboard in another stack of no endpoint",
+    "dev",
+    lambda s: dashboard(s["Observability"], "dev-text-shared", "dev-text"),
+)

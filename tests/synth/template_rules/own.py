@@ -1,5 +1,6 @@
-"""Our own templates by our rules, cfn-lint and cloudformation-validate: `python -m
-tests.synth.template_rules.own`.
+"""Our own templates by check-templates and cloudformation-validate.
+
+Run with `python -m tests.synth.template_rules.own`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from roundhouse.templates.check import check_templates
+from cloudformation_validate import CompositeEngine, Severity, TemplateContent
+
+from template_rules import check
 
 ENVIRONMENTS = ("dev", "local")
 LEFT_OUT = {"W9013": "an environment file names its account: synth looks nothing up"}
@@ -18,21 +21,19 @@ LEFT_OUT = {"W9013": "an environment file names its account: synth looks nothing
 
 
 def main() -> int:
-    """Exit code 1, and everything that an engine says, when one says anything: our warnings too."""
+    """Return 1 and print every finding, warnings too, when there is one."""
     os.environ.setdefault("CDK_VALIDATION", "false")
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         synthesize(folder)
-        said = [*by_our_rules(folder), *by_the_others(folder)]
-    print("\n".join(said) if said else "Our templates: nothing to say.")
-    return 1 if said else 0
+        findings = [*own_findings(folder), *validated(folder)]
+    print("\n".join(findings) if findings else "Our templates: no finding.")
+    return 1 if findings else 0
 
 
 def synthesize(folder: Path) -> None:
-    """Every stack of every shipped environment, once with every engine in its lock and once with
-    none.
-    """
+    """Write every shipped environment, once with every engine in its lock and once with none."""
     from tests.synth.assembly import synthesized
     from tests.synth.deployments import environment, locked, unlocked
 
@@ -41,25 +42,22 @@ def synthesize(folder: Path) -> None:
         synthesized(folder / "unlocked" / name, environment(name), unlocked(name))
 
 
-def by_our_rules(folder: Path) -> Iterator[str]:
-    """Findings of our rules, each set of environments by itself, since they name the same things."""
-    for part in sorted(folder.iterdir()):
-        report = check_templates(part)
-        assert len(report.files.templates) > len(ENVIRONMENTS)
-        yield from (f"{part.name}/{each.file}: {each}" for each in report.findings)
+def own_findings(folder: Path) -> Iterator[str]:
+    """Yield the findings of check-templates, for each assembly by itself."""
+    for assembly in sorted(folder.glob("*/*")):
+        yield from (f"{assembly.name}/{finding}" for finding in check(assembly))
 
 
-def by_the_others(folder: Path) -> Iterator[str]:
-    """What the other two say; a template that stands there twice is read once."""
-    from tests.synth.template_rules.engines import says_cfn_lint, says_validate
-
-    texts = {
-        path.read_text(encoding="utf-8"): path for path in sorted(folder.rglob("*.template.json"))
-    }
+def validated(folder: Path) -> Iterator[str]:
+    """Yield what cloudformation-validate reports above information, for each text once."""
+    engine = CompositeEngine()
+    texts = {path.read_text(encoding="utf-8"): path for path in folder.rglob("*.template.json")}
     for text, path in texts.items():
-        for said, rule in {**says_cfn_lint(text), **says_validate(text)}.items():
-            if rule not in LEFT_OUT:
-                yield f"{path.relative_to(folder)}: {said}"
+        report = engine.validate_template(TemplateContent(text, path.name))
+        for diagnostic in report.diagnostics:
+            quiet = diagnostic.severity in (Severity.INFO, Severity.DEBUG)
+            if not quiet and diagnostic.rule_id not in LEFT_OUT:
+                yield f"{path.relative_to(folder)}: {diagnostic.rule_id} {diagnostic.message}"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from template_rules.findings import _rules, assembly_findings, check_files
-from template_rules.intrinsics import Stack
+from template_rules.findings import assembly_findings, check_files, own_findings
 from template_rules.read import TemplateFiles, read_templates
-from template_rules.templates import Assembly, Template
+from template_rules.templates import Template
 from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked
 from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, wishes
@@ -102,18 +101,11 @@ def refusals(name: str, change: Change) -> set[str]:
     assert different, "the fault changes nothing"
     found = {item.rule for item in assembly_findings(templates) if item.severity == "error"}
     for template in different:
-        found |= own_rule_ids(template)
+        found |= {item.rule for item in own_findings(template)}
     if not found:
         linted = check_files(TemplateFiles(templates=different))
         found = {item.rule for item in linted if item.severity == "error"}
     return found
-
-
-def own_rule_ids(template: Template) -> set[str]:
-    """Return the ids of our cfn-lint rules that find something in one template."""
-    alone = Template(template.file, template.document, stack=Stack(region=template.stack.region))
-    rules = (rule for rule in _rules().values() if rule.id.startswith("E9"))
-    return {rule.id for rule in rules if any(True for _ in rule.problems(Assembly([alone])))}
 
 
 def resources(template: Document, kind: str, text: str = "") -> Iterator[Document]:
@@ -172,7 +164,9 @@ def replace(template: Document, old: str, new: str, role: str = "", text: str = 
     """Replace a text in every statement of a role that holds another."""
     for siblings, statement in statements(template, role):
         if text in json.dumps(statement):
-            siblings[siblings.index(statement)] = json.loads(json.dumps(statement).replace(old, new))
+            siblings[siblings.index(statement)] = json.loads(
+                json.dumps(statement).replace(old, new)
+            )
 
 
 def machine(template: Document, old: str, new: str) -> None:
@@ -195,5 +189,3 @@ def metric(properties: Document, identifier: str) -> Document:
     """Return a metric of an alarm's metric math."""
     found = next(item for item in properties["Metrics"] if item["Id"] == identifier)
     return found["MetricStat"]
-
-

@@ -1,0 +1,32 @@
+"""Single faults in real assemblies are refused; the assemblies without them are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.synth.template_rules.faults import FAULTS
+from tests.synth.template_rules.stacks import refusals
+
+pytestmark = pytest.mark.synth
+
+KINDS = {
+    "order": 8,
+    "statistics and units": 35,
+    "rollout": 12,
+    "scaling": 13,
+    "roles": 45,
+    "builds and workflow": 14,
+    "stores and network": 36,
+}
+
+
+def test_faults_cover_every_kind():
+    assert len({(fault.kind, fault.name) for fault in FAULTS}) == len(FAULTS)
+    assert Counter(fault.kind for fault in FAULTS) == KINDS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind}: {fault.name}")
+def test_refuses_fault(fault):
+    assert refusals(fault.assembly, fault.change)
