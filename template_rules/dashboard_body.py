@@ -2,8 +2,6 @@
 their expressions.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Findings of all templates of a folder: by cfn-lint, our rules in it, and assembly checks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Endpoints as SageMaker sees them: their configs, variants, models, and scaled variants."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

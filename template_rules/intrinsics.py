@@ -1,7 +1,5 @@
 """Resolves Ref, Fn::Sub and the other intrinsic functions; what stays open is a marked text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@ monitoring-cloudwatch,
 async-inference-monitor, serverless-endpoints-monitoring, monitoring-cloudwatch-enhanced-metrics.
 Checked 2026-11-21."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The metrics that alarms, scaling policies and dashboards name, and the quantities they give."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

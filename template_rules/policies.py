@@ -1,7 +1,5 @@
 """IAM statements of an assembly, and what they allow a role to do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Reads the templates of a cloud assembly, with nested assemblies, or of any folder or file."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

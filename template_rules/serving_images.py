@@ -1,7 +1,5 @@
 """What an image URI says of the CUDA that is inside, and of the driver that it needs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

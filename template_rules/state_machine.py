@@ -1,7 +1,5 @@
 """Step Functions definitions: their states, and the AWS API calls of their tasks."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

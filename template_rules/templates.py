@@ -1,7 +1,5 @@
 """The templates of a cloud assembly and their resources, with resolved properties."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,71 +13,7 @@ Severity = Literal["error", "warning"]
 _STEP = re.compile(r"[^.\[\]]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A fault at a property of a resource; the message names value, allowed values and way out."""
-
-    resource: Resource
-    path: str
-    what: str
-    value: Any = None
-    allowed: str | None = None
-    way_out: str
-
-    @property
-    def message(self) -> str:
-        """Return the fault as one sentence for a person."""
-        value = "" if self.value is None else f": {display(self.value)}"
-        allowed = "" if self.allowed is None else f" (allowed: {self.allowed})"
-        return display_whole(f"{self.what}{value}{allowed}; {self.way_out}")
-
-    @property
-    def keys(self) -> list[str | int]:
-        """Return the path from the top of the template on, as cfn-lint takes it."""
-        steps = _STEP.findall(self.path)
-        own = [int(step) if step.isdecimal() else step for step in steps]
-        inner = [] if steps[:1] and steps[0] in OUTSIDE_PROPERTIES else ["Properties"]
-        return ["Resources", self.resource.logical_id, *inner, *own]
-
-
 OUTSIDE_PROPERTIES = ("DependsOn", "Type", "DeletionPolicy", "UpdateReplacePolicy", "Metadata")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Resource:
-    """One resource: `properties` are resolved, `raw` is as the template has it."""
-
-    template: Template
-    logical_id: str
-    type: str
-    raw: Mapping[str, Any]
-
-    @cached_property
-    def properties(self) -> dict[str, Any]:
-        """Return the resolved properties."""
-        return fields(self.template.resolver.resolve(self.raw.get("Properties")))
-
-    @cached_property
-    def name(self) -> str:
-        """Return the name in AWS, or a marked text that stands for it."""
-        return self.template.resolver.name(self.logical_id)
-
-    @cached_property
-    def arn(self) -> str | None:
-        """Return the ARN, with marked parts; None for a type without one here."""
-        return self.template.resolver.arn(self.logical_id)
-
-    def at(self, path: str) -> Any:
-        """Return the property at a dotted path; None when a key is missing or unknown."""
-        return at(self.properties, *path.split("."))
-
-    def problem(
-        self, path: str, what: str, way_out: str, *, value: Any = None, allowed: str | None = None
-    ) -> Problem:
-        """Return a fault of this resource."""
-        return Problem(
-            resource=self, path=path, what=what, value=value, allowed=allowed, way_out=way_out
-        )
 
 
 class Template:
@@ -101,7 +35,7 @@ class Template:
         self.resolver = Resolver(document, self.stack, lambda name: self.exports.get(name))
 
     @cached_property
-    def resources(self) -> dict[str, Resource]:
+    def resources(self) -> "dict[str, Resource]":
         """Return the resources that have a type, by logical id."""
         return {
             logical_id: Resource(template=self, logical_id=logical_id, type=raw["Type"], raw=raw)
@@ -140,6 +74,70 @@ class Template:
                     seen.add(name)
                     ahead.append(name)
         return False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resource:
+    """One resource: `properties` are resolved, `raw` is as the template has it."""
+
+    template: Template
+    logical_id: str
+    type: str
+    raw: Mapping[str, Any]
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """Return the resolved properties."""
+        return fields(self.template.resolver.resolve(self.raw.get("Properties")))
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name in AWS, or a marked text that stands for it."""
+        return self.template.resolver.name(self.logical_id)
+
+    @cached_property
+    def arn(self) -> str | None:
+        """Return the ARN, with marked parts; None for a type without one here."""
+        return self.template.resolver.arn(self.logical_id)
+
+    def at(self, path: str) -> Any:
+        """Return the property at a dotted path; None when a key is missing or unknown."""
+        return at(self.properties, *path.split("."))
+
+    def problem(
+        self, path: str, what: str, way_out: str, *, value: Any = None, allowed: str | None = None
+    ) -> "Problem":
+        """Return a fault of this resource."""
+        return Problem(
+            resource=self, path=path, what=what, value=value, allowed=allowed, way_out=way_out
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A fault at a property of a resource; the message names value, allowed values and way out."""
+
+    resource: Resource
+    path: str
+    what: str
+    value: Any = None
+    allowed: str | None = None
+    way_out: str
+
+    @property
+    def message(self) -> str:
+        """Return the fault as one sentence for a person."""
+        value = "" if self.value is None else f": {display(self.value)}"
+        allowed = "" if self.allowed is None else f" (allowed: {self.allowed})"
+        return display_whole(f"{self.what}{value}{allowed}; {self.way_out}")
+
+    @property
+    def keys(self) -> list[str | int]:
+        """Return the path from the top of the template on, as cfn-lint takes it."""
+        steps = _STEP.findall(self.path)
+        own = [int(step) if step.isdecimal() else step for step in steps]
+        inner = [] if steps[:1] and steps[0] in OUTSIDE_PROPERTIES else ["Properties"]
+        return ["Resources", self.resource.logical_id, *inner, *own]
 
 
 class Assembly:

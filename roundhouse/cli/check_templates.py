@@ -96,12 +96,14 @@ def findings_of(
 def _refuse_unknown(region: str | None) -> None:
     from cfnlint.helpers import REGIONS
 
-    from onboarding.nearest import did_you_mean, listed
+    from onboarding.nearest import comma_list, did_you_mean
     from roundhouse.errors import RoundhouseError
 
     if region is not None and region not in REGIONS:
         way_out = did_you_mean(region, REGIONS, "name one of these, or leave it out")
-        raise RoundhouseError(f"--region {region}: known regions: {listed(REGIONS)}; {way_out}.")
+        raise RoundhouseError(
+            f"--region {region}: known regions: {comma_list(REGIONS)}; {way_out}."
+        )
 
 
 def _as_dict(files: TemplateFiles, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """An assembly check: a rule that needs every template of a cloud assembly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

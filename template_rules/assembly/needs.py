@@ -5,8 +5,6 @@ user guide, "Allow CodeBuild to interact with other services"; Step Functions de
 "How Step Functions generates IAM policies for integrated services".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

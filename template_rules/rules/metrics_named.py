@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from onboarding.nearest import did_you_mean, listed
+from onboarding.nearest import comma_list, did_you_mean
 from template_rules.hosting import ENDPOINT, config_of, is_multi_model, models_of, variants
 from template_rules.metric_facts import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES
 from template_rules.metrics import DASHBOARD, MetricUse, metric_uses
@@ -35,7 +35,7 @@ class UnknownMetric(TemplateRule):
                     "SageMaker publishes nothing in this namespace",
                     did_you_mean(use.namespace, [*METRICS], "name one of these"),
                     value=use.namespace,
-                    allowed=listed(METRICS),
+                    allowed=comma_list(METRICS),
                 )
             elif known is not None and use.metric is not None and use.metric not in known:
                 elsewhere = [name for name, metrics in METRICS.items() if use.metric in metrics]
@@ -66,7 +66,7 @@ class MetricStatistic(TemplateRule):
                 and not PERCENTILE.fullmatch(statistic)
                 and not TRIMMED.fullmatch(statistic)
             ):
-                allowed = f"{listed(NAMED_STATISTICS)}, p0 to p100, tm99, TM(10%:90%)"
+                allowed = f"{comma_list(NAMED_STATISTICS)}, p0 to p100, tm99, TM(10%:90%)"
                 what = "CloudWatch has no such statistic"
                 yield _problem(
                     use, "Statistic", what, "take one of these", value=statistic, allowed=allowed
@@ -75,7 +75,7 @@ class MetricStatistic(TemplateRule):
                 (not named and not facts.percentiles)
                 or (named and facts.statistics and statistic not in facts.statistics)
             ):
-                allowed = listed(facts.statistics or NAMED_STATISTICS)
+                allowed = comma_list(facts.statistics or NAMED_STATISTICS)
                 what = f"{use.metric} has no such statistic"
                 yield _problem(
                     use, "Statistic", what, "take one of these", value=statistic, allowed=allowed

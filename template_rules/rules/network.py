@@ -84,11 +84,10 @@ class VpcEndpoint(TemplateRule):
                     what = "the VPC has two endpoints of the service"
                     yield endpoint.problem("ServiceName", what, "remove one", value=name)
                 seen.add(pair)
-            if given.get("VpcEndpointType") == "Interface":
-                if boolean(given.get("PrivateDnsEnabled", True)) is False:
-                    what = "clients do not find the endpoint by the service's name"
-                    yield endpoint.problem("PrivateDnsEnabled", what, "write true", value="false")
             interface = given.get("VpcEndpointType") == "Interface"
+            if interface and boolean(given.get("PrivateDnsEnabled", True)) is False:
+                what = "clients do not find the endpoint by the service's name"
+                yield endpoint.problem("PrivateDnsEnabled", what, "write true", value="false")
             for key in ("SubnetIds", "SecurityGroupIds") if interface else ("RouteTableIds",):
                 if not given.get(key):
                     yield endpoint.problem(key, f"the endpoint has no {key}", "name some")

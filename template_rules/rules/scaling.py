@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from onboarding.nearest import did_you_mean
-from onboarding.schedule import EXAMPLES, schedule_fault, time_zone_meant, time_zones
+from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
 from template_rules.hosting import (
     ENDPOINT,
     INSTANCE_COUNT,
@@ -215,7 +215,7 @@ def _schedule_problems(target: Resource, path: str, action: dict[str, Any]) -> I
         place = f"{path}.Schedule"
         yield target.problem(place, what, "write it so", value=schedule, allowed=EXAMPLES)
     if zone is not None and time_zones() and zone not in time_zones():
-        meant = time_zone_meant(zone)
+        meant = nearest_time_zone(zone)
         yield target.problem(
             f"{path}.Timezone",
             "the time zone is unknown",
