@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 from engine_build.build import BuiltNetworks, Result, build, build_networks
@@ -26,7 +27,6 @@ from engine_build.request import build_request
 from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
 from engine_build.store import store_at
-from engine_build.training_job import interrupt
 from engine_build.work_folder import WorkFolder
 from onboarding.names import engine_card_path
 
@@ -107,7 +107,8 @@ def _told(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
     if not as_json:
         verb = "is there already" if result.status == "known" else "is built"
         return (
-            f"Engine {manifest.engine_key} of {manifest.model} {verb}: {result.place}/{archive.path} ({manifest.precision}). "
+            f"Engine {manifest.engine_key} of {manifest.model} {verb}: "
+            f"{result.place}/{archive.path} ({manifest.precision}). "
             f"Its card: {result.place}/{engine_card_path(manifest.engine_key)}."
         )
     return json.dumps(
@@ -156,16 +157,25 @@ def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
 
 
 def _disk_sentence(error: OSError) -> str:
-    return f"{error.filename or 'the disk'}: {error.strerror or error}; repair that, and run the same command again."
+    return (
+        f"{error.filename or 'the disk'}: {error.strerror or error}; repair that, and run the same "
+        "command again."
+    )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the build as Ctrl-C does, once, and with it the processes under way: they have sessions
+    of their own, which a signal to this one does not reach.
+    """
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
     # PyTorch's threads wait for each other in a loop; where other work has a core, that made the
     # reference 2 to 5 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Ends the processes under way too: they have sessions of their own, which a signal to this one
-    # does not reach.
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     # None where a shell closed them.
     streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
     sys.exit(main(sys.argv[1:], os.environ, *streams))

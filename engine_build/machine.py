@@ -15,7 +15,7 @@ def cores() -> int:
 
 
 def description() -> str:
-    """Processor, cores and memory, such as "Intel(R) Xeon(R) Processor @ 2.50GHz, 2 cores, 23 GiB"."""
+    """Processor, cores and memory: "Intel(R) Xeon(R) Processor @ 2.50GHz, 2 cores, 23 GiB"."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{_processor()}, {cores()} cores, {memory:.0f} GiB"
 

@@ -43,8 +43,10 @@ def options(arguments: Sequence[str]) -> Options:
     """The options of a command line. Raises InputRefused."""
     parser = Parser(
         prog="python -m engine_build",
-        description="Builds, judges and publishes the engine of one model for one environment; a known one is not built again.",
-        epilog="Exit codes: 0 built or already there; 1 bad input; 3 accuracy budget missed; 4 network refused by the compile "
+        description="Builds, judges and publishes the engine of one model for one environment; a "
+        "known one is not built again.",
+        epilog="Exit codes: 0 built or already there; 1 bad input; 3 accuracy budget missed; 4 "
+        "network refused by the compile "
         "check; 5 source or export fault; 6 publish failed.",
         allow_abbrev=False,
     )
@@ -62,7 +64,8 @@ def options(arguments: Sequence[str]) -> Options:
         "--compute-capability",
         type=_place,
         metavar="M.N",
-        help="for a model that several GPU generations serve, such as 8.9, or cpu; default: that of its first instance type",
+        help="for a model that several GPU generations serve, such as 8.9, or cpu; default: that "
+        "of its first instance type",
     )
     parser.add_argument(
         "--out",

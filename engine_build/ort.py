@@ -111,7 +111,8 @@ class BoundNetwork:
             ) from error
         if PROVIDERS[device] not in self._session.get_providers():
             raise SourceFault(
-                f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do not load."
+                f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do "
+                "not load."
             )
         self._device = device
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())

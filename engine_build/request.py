@@ -5,6 +5,7 @@ Read from the onboarding tree and then never changed.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
 from onboarding.resolve import quantization_mode, runtime_identity, target
-from onboarding.tree import read_tree
+from onboarding.tree import Tree, read_tree
 from onboarding.values import QuantizationMode
 
 ENOUGH_SAMPLES = 100
@@ -89,7 +90,10 @@ def build_request(options: Options, log: Log) -> BuildRequest:
     tree = read_tree(options.root)
     try:
         deployment, wanted = target(
-            tree, options.environment, options.model, options.compute_capability
+            _without_other_faults(tree, options, log),
+            options.environment,
+            options.model,
+            options.compute_capability,
         )
     except FaultsError as error:
         raise InputRefused(_reason(error, log)) from error
@@ -118,6 +122,26 @@ def build_request(options: Options, log: Log) -> BuildRequest:
     return result
 
 
+def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
+    """Return the tree without faults of files that this build does not read."""
+    model = tree.models.get(options.model)
+    if model is None or options.environment not in tree.environments:
+        return tree
+    read = {f"models/{options.model}.yaml", f"environments/{options.environment}.yaml"}
+    if isinstance(model.endpoint, str):
+        read.add(f"endpoints/{model.endpoint}.yaml")
+    others = [
+        fault
+        for fault in tree.faults
+        if fault.file not in read and fault.file.startswith(("models/", "endpoints/"))
+    ]
+    if not others:
+        return tree
+    log.line(f"{len(others)} faults of files that this build does not read, such as {others[0]}")
+    faults = tuple(fault for fault in tree.faults if fault not in others)
+    return dataclasses.replace(tree, faults=faults)
+
+
 def check_request(request: BuildRequest) -> None:
     """Refuses what is known to fail before anything is fetched."""
     _check_source(request.model)
@@ -137,8 +161,9 @@ def check_request(request: BuildRequest) -> None:
         )
     if engine.precision not in ("fp32", "auto") and len(request.validation) < ENOUGH_SAMPLES:
         raise InputRefused(
-            f"accuracy dataset {accuracy.dataset} has {len(request.validation)} samples, too few to judge "
-            f"{engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
+            f"accuracy dataset {accuracy.dataset} has {len(request.validation)} samples, too few "
+            f"to judge {engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision "
+            "fp32."
         )
 
 
@@ -149,16 +174,16 @@ def _first(root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None) -> 
 def _check_source(model: ModelSpec) -> None:
     if model.task == "tensors" and model.source.onnx is None:
         raise InputRefused(
-            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its sha256. Export the checkpoint, "
-            "or name the task that it was trained for."
+            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its "
+            "sha256. Export the checkpoint, or name the task that it was trained for."
         )
 
 
 def _check_count(use: str, wish: CalibrationSpec | SensitivitySearchSpec, found: Samples) -> None:
     if len(found) < wish.samples:
         raise InputRefused(
-            f"{use} dataset {wish.dataset} has {len(found)} samples, but {wish.samples} are asked for; "
-            "add samples, or lower `samples`."
+            f"{use} dataset {wish.dataset} has {len(found)} samples, but {wish.samples} are asked "
+            "for; add samples, or lower `samples`."
         )
 
 

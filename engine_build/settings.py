@@ -47,6 +47,7 @@ def _seconds(text: str | None) -> float:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise InputRefused(
-            f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such as 10."
+            f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such "
+            "as 10."
         )
     return seconds

@@ -122,7 +122,10 @@ class FolderStore:
         try:
             return _place(path, target, only_if_absent=only_if_absent)
         except OSError as error:
-            sentence = f"{target} cannot be written: {error.strerror}; make room in {self._folder}, or make it writable."
+            sentence = (
+                f"{target} cannot be written: {error.strerror}; make room in {self._folder}, or "
+                "make it writable."
+            )
             raise PublishFailed(sentence) from error
 
 
@@ -214,7 +217,7 @@ class S3Store:
         return self._put(path, name, condition, waits[1:])
 
     def _answer(self, name: str, ask: Callable[[], Any]) -> Any:
-        """None when the object is not there, or already there; every other refusal is a sentence."""
+        """None when the object is absent, or already there; other refusals are sentences."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:

@@ -15,7 +15,6 @@ this was written.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -112,7 +111,8 @@ def main(
     except Exception as error:
         code, reason = (
             REFUSED,
-            f"the source cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); upload it whole.",
+            f"the source cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); "
+            "upload it whole.",
         )
     keep_results(places, said.getvalue())
     print(said.getvalue(), end="", file=stdout, flush=True)
@@ -145,7 +145,8 @@ def hyperparameters(path: Path) -> dict[str, str]:
     ]
     if faults:
         raise JobRefused(
-            f"hyperparameters: {', '.join(faults)}; allowed: {', '.join(known)}, each a string that is not empty."
+            f"hyperparameters: {', '.join(faults)}; allowed: {', '.join(known)}, each a string "
+            "that is not empty."
         )
     return given
 
@@ -167,7 +168,8 @@ def source_tree(places: Places) -> Path:
     tree = places.tree if len(zips) == 1 else places.source
     if not (tree / "models").is_dir():
         raise JobRefused(
-            f"channel source brings no models/ ({len(zips)} zips); give it one zip of the repository, or its folder."
+            f"channel source brings no models/ ({len(zips)} zips); give it one zip of the "
+            "repository, or its folder."
         )
     return tree
 
@@ -178,7 +180,9 @@ def engine_build_of(tree: Path) -> Build:
     """
     os.chdir(tree)
     sys.path.insert(0, str(tree))
-    build: Build = importlib.import_module("engine_build.__main__").main
+    # The channel's, not the image's: the builder images hold this file alone.
+    from engine_build.__main__ import main as build
+
     return build
 
 
@@ -211,8 +215,8 @@ def keep_results(places: Places, said: str) -> None:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SageMaker stops a job by SIGTERM, and by SIGKILL 120 seconds later: the build ends as by
-    Ctrl-C, once.
+    """End the build as Ctrl-C does, once: SageMaker stops a job by SIGTERM, and by SIGKILL 120
+    seconds later.
     """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

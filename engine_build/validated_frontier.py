@@ -55,7 +55,8 @@ def validated_points(context: BuildContext) -> list[Point]:
     facts = prepared.networks["int8"].facts if "int8" in prepared.networks else {}
     if "frontier" not in facts:
         raise InputRefused(
-            f"{context.request.model.name} asks for no sensitivity_search, so there is no frontier; add one."
+            f"{context.request.model.name} asks for no sensitivity_search, so there is no "
+            "frontier; add one."
         )
     quantization = quantization_of(context, prepared.networks["float"], prepared.encoder)
     split = validation_split(context.request, prepared.networks["float"])

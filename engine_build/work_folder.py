@@ -39,8 +39,10 @@ class WorkFolder:
             self.log_path.write_text("", encoding="utf-8")
         except OSError as error:
             self._release()
-            sentence = f"--out {self.path} cannot be used: {error.strerror}; name a folder that can be written."
-            raise InputRefused(sentence) from error
+            raise InputRefused(
+                f"--out {self.path} cannot be used: {error.strerror}; "
+                "name a folder that can be written."
+            ) from error
         return self
 
     def __exit__(
@@ -75,7 +77,8 @@ class WorkFolder:
         except BlockingIOError as error:
             self._release()
             raise InputRefused(
-                f"--out {self.path} is in use by another build; wait for it, or name another folder."
+                f"--out {self.path} is in use by another build; wait for it, or name another "
+                "folder."
             ) from error
 
     def _empty_scratch(self) -> None:

@@ -27,7 +27,10 @@ DAMAGED = (
     zlib.error,
 )
 """What reading a file raises that is cut short, damaged, or of another kind than its name says."""
-KINDS = ".txt (a text a line), .tsv (label, tab, text), .npz (an array per network input, rows on axis 0)"
+KINDS = (
+    ".txt (a text a line), .tsv (label, tab, text), .npz (an array per network input, rows on "
+    "axis 0)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,8 @@ def _labelled(path: Path, lines: Sequence[str]) -> Samples:
     )
     if broken is not None:
         raise InputRefused(
-            f"dataset {path}, sample {broken}: {lines[broken - 1]!r} has no label; write label, tab, text."
+            f"dataset {path}, sample {broken}: {lines[broken - 1]!r} has no label; write label, "
+            "tab, text."
         )
     labels, texts = (
         tuple(label.strip() for label, _, _ in pairs),

@@ -72,7 +72,8 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
     if record.name not in sample:
         has = ", ".join(sorted(sample)) or "none"
         raise InputRefused(
-            f"the dataset has no array for input {record.name!r} of the network; it has: {has}; add it."
+            f"the dataset has no array for input {record.name!r} of the network; it has: {has}; "
+            "add it."
         )
     row = np.asarray(sample[record.name])
     wanted = record.shape[1:]
@@ -80,14 +81,14 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
         size not in (-1, found) for size, found in zip(wanted, row.shape, strict=True)
     ):
         raise InputRefused(
-            f"a sample of input {record.name!r} has shape {list(row.shape)}, but the network takes {list(wanted)} a row "
-            "(-1: any); save the dataset in that shape."
+            f"a sample of input {record.name!r} has shape {list(row.shape)}, but the network takes "
+            f"{list(wanted)} a row (-1: any); save the dataset in that shape."
         )
     return _typed(record, row)
 
 
 def _typed(record: TensorRecord, row: Array) -> Array:
-    """The row in the input's datatype: floats rounded to its precision, everything else unchanged."""
+    """The row in the input's datatype: floats rounded to its precision, others unchanged."""
     wanted = np.dtype(DATATYPES[record.datatype])
     if row.dtype.kind not in "fiub":
         raise InputRefused(_unlike(record, f"holds {row.dtype}"))
@@ -108,7 +109,10 @@ def _typed(record: TensorRecord, row: Array) -> Array:
 
 
 def _unlike(record: TensorRecord, fault: str) -> str:
-    return f"a sample of input {record.name!r} {fault}, but the network takes {record.datatype}; save values that it can hold."
+    return (
+        f"a sample of input {record.name!r} {fault}, but the network takes {record.datatype}; save "
+        "values that it can hold."
+    )
 
 
 def _sized(record: TensorRecord, rows: Array, sequence: int | None) -> Array:

@@ -40,7 +40,8 @@ def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
     )
     if found is None:
         raise SourceFault(
-            f"the tokenizer has no padding token, which batches need; add one of {', '.join(PADDING)} to it."
+            "the tokenizer has no padding token, which batches need; add one of "
+            f"{', '.join(PADDING)} to it."
         )
     return {"pad_id": found, "pad_token": tokenizer.id_to_token(found), "pad_type_id": 0}
 

@@ -105,8 +105,8 @@ def is_there(run: Run, region: str, order: Mapping[str, Any]) -> bool:
         )
     if found.code == 0 and found.output.strip() != MANIFEST:
         raise ImageFailed(
-            f"{order['image']}: {order['uri']} is of the kind {found.output.strip()}, and SageMaker takes {MANIFEST} only; "
-            "delete that tag, then build it again."
+            f"{order['image']}: {order['uri']} is of the kind {found.output.strip()}, and "
+            f"SageMaker takes {MANIFEST} only; delete that tag, then build it again."
         )
     return found.code == 0
 

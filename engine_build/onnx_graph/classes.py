@@ -31,15 +31,16 @@ def class_numbers(labels: Sequence[str], network: Network, dataset: str) -> Arra
     if count is None:
         told = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
         raise InputRefused(
-            f"the network gives {told}, which are no scores of classes [batch, classes]; choose another metric."
+            f"the network gives {told}, which are no scores of classes [batch, classes]; choose "
+            "another metric."
         )
     known = names | {str(index): index for index in range(count) if str(index) not in names}
     unknown = sorted(set(labels) - set(known))
     if unknown:
         allowed = ", ".join(names) if names else f"0 to {count - 1}"
         raise InputRefused(
-            f"dataset {dataset} has {len(unknown)} labels that are no class of the model, such as {unknown[0]!r}; "
-            f"allowed: {allowed}."
+            f"dataset {dataset} has {len(unknown)} labels that are no class of the model, such as "
+            f"{unknown[0]!r}; allowed: {allowed}."
         )
     numbers: Array = np.array([known[label] for label in labels], dtype=np.int64)
     return numbers

@@ -19,7 +19,10 @@ from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
 TOOL = "tensorrt_rtx"
-INTENT = "TensorRT-RTX parses and compiles each network with the spec's profiles, strongly typed, no GPU; not the serving engine"
+INTENT = (
+    "TensorRT-RTX parses and compiles each network with the spec's profiles, strongly typed, "
+    "no GPU; not the serving engine"
+)
 UNKNOWN = "?"
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
@@ -55,16 +58,19 @@ def compile_checks(
         ended = runner.run(check_command(network.path, profiles))
         if ended.code == UNAVAILABLE:
             log.line(
-                f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} network was NOT checked"
+                f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} "
+                "network was NOT checked"
             )
             continue
         record = record_of(network, ended)
         log.line(
-            f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} {record.version})"
+            f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} "
+            f"{record.version})"
         )
         if record.verdict == "fail":
             raise NetworkRefused(
-                f"TensorRT-RTX {record.version} refuses the {record.network} network: {record.reason}."
+                f"TensorRT-RTX {record.version} refuses the {record.network} network: "
+                f"{record.reason}."
             )
         records.append(record)
     return tuple(records)
@@ -91,11 +97,17 @@ def record_of(network: Network, ended: Ended) -> CompileCheckRecord:
 def _death(ended: Ended) -> str:
     last = _last_words(ended)
     if ended.code == -signal.SIGKILL:
-        return f"the compiler was killed ({last}), most often for want of memory: use a machine with more of it"
+        return (
+            f"the compiler was killed ({last}), most often for want of memory: use a machine with "
+            "more of it"
+        )
     how = (
         f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
     )
-    return f"the compiler {how} ({last}); export with another opset or exporter, and report the network to NVIDIA"
+    return (
+        f"the compiler {how} ({last}); export with another opset or exporter, and report the "
+        "network to NVIDIA"
+    )
 
 
 def _last_words(ended: Ended) -> str:

@@ -125,7 +125,8 @@ class Networks:
             return NetworkRecord.model_validate_json(data)
         except ValidationError:
             self._log.line(
-                f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network is made anew"
+                f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network "
+                "is made anew"
             )
             return None
 

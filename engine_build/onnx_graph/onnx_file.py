@@ -30,8 +30,8 @@ def refuse_large(name: str, size: int) -> None:
     """Before anything of it is read: protobuf, and so ONNX, reads no larger file."""
     if size > LARGEST_ONNX_BYTES:
         raise SourceFault(
-            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} at most; "
-            "save its weights as float16, or name the checkpoint instead."
+            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} "
+            "at most; save its weights as float16, or name the checkpoint instead."
         )
 
 
@@ -47,7 +47,10 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
-        sentence = f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export it again."
+        sentence = (
+            f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export "
+            "it again."
+        )
         raise SourceFault(sentence) from error
     return model
 
@@ -69,8 +72,9 @@ def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
             }
         )
         raise SourceFault(
-            f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which its digest does not pin; "
-            "save it as one file: onnx.save(onnx.load('model.onnx'), 'one.onnx')."
+            f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which "
+            "its digest does not pin; save it as one file: onnx.save(onnx.load('model.onnx'), "
+            "'one.onnx')."
         )
 
 

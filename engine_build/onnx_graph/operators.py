@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-PLUGIN = "or write a TensorRT plugin of that name (IPluginV3) and give it to trtexec with --staticPlugins"
+PLUGIN = (
+    "or replace it in the ONNX file by standard ones (onnx-graphsurgeon); plugins are not loaded"
+)
 ONNX_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAIN = "com.microsoft"
 """Operators that ONNX Runtime adds; TensorRT knows some of them by name."""
@@ -19,20 +21,26 @@ RUNTIME_DOMAIN = "com.microsoft"
 _GROUPS: tuple[tuple[str, str], ...] = (
     (
         "NonZero Unique Compress",
-        "the size of its output is known only once it has run: keep the fixed size and use a mask (Where, Mul) instead",
+        "the size of its output is known only once it has run: keep the fixed size and use a mask "
+        "(Where, Mul) instead",
     ),
     (
-        "StringNormalizer StringConcat StringSplit RegexFullMatch TfIdfVectorizer LabelEncoder Tokenizer",
+        "StringNormalizer StringConcat StringSplit RegexFullMatch TfIdfVectorizer LabelEncoder "
+        "Tokenizer",
         "no string enters an engine: cut these nodes off, and give the network numbers",
     ),
     (
-        "SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence "
-        "ConcatFromSequence Optional OptionalGetElement OptionalHasElement",
-        "no list of tensors enters an engine: write Python lists as one tensor (stack, split with fixed sizes), and export again",
+        "SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength "
+        "SequenceMap SplitToSequence ConcatFromSequence Optional OptionalGetElement "
+        "OptionalHasElement",
+        "no list of tensors enters an engine: write Python lists as one tensor (stack, split with "
+        "fixed sizes), and export again",
     ),
     (
-        "DynamicQuantizeLinear MatMulInteger ConvInteger QLinearConv QLinearMatMul QLinearAdd QAttention DynamicQuantizeMatMul",
-        "the network is quantized already, for another runtime: name the float network, this build quantizes it itself",
+        "DynamicQuantizeLinear MatMulInteger ConvInteger QLinearConv QLinearMatMul QLinearAdd "
+        "QAttention DynamicQuantizeMatMul",
+        "the network is quantized already, for another runtime: name the float network, this "
+        "build quantizes it itself",
     ),
     (
         "Bernoulli Multinomial",
@@ -52,7 +60,8 @@ _GROUPS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Loop Scan If",
-        "replace the loop or branch by a fixed number of steps before exporting: control flow must not change any shape",
+        "replace the loop or branch by a fixed number of steps before exporting: control flow "
+        "must not change any shape",
     ),
     (
         "Resize Upsample",
@@ -62,6 +71,7 @@ _GROUPS: tuple[tuple[str, str], ...] = (
 _BY_OPERATOR = {operator: advice for operators, advice in _GROUPS for operator in operators.split()}
 
 _BY_WORDS: tuple[tuple[str, str], ...] = (
+    (r"uint8", "cast it to FP32 before this node: TensorRT reads UINT8 at inputs and outputs only"),
     (
         r"convertDtype|Unsupported ONNX data type|data ?type",
         "cast to FP32, FP16, INT64, INT32 or BOOL before it",
@@ -73,16 +83,18 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
     (r"zero point", "quantize symmetrically: every zero point 0"),
     (
         r"was not registered",
-        "it reads a tensor that the graph does not give it: export again, and run onnx.checker on the file",
+        "it reads a tensor that the graph does not give it: export again, and run onnx.checker on "
+        "the file",
     ),
     (
         r"must be an initializer|is_weights|build-time constant",
-        "it needs a constant there: fold constants (onnxsim, or polygraphy surgeon sanitize --fold-constants)",
+        "it needs a constant there: fold constants (onnxsim, or polygraphy surgeon sanitize "
+        "--fold-constants)",
     ),
     (
         r"dynamic|profile|dimension|shape",
-        "a size is fixed in the graph, or follows from values: export with dynamic axes, without .item() and Python sizes, or "
-        "narrow the optimization profiles",
+        "a size is fixed in the graph, or follows from values: export with dynamic axes, without "
+        ".item() and Python sizes, or narrow the optimization profiles",
     ),
     (
         r"memory|OutOfMemory",

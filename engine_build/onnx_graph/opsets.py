@@ -39,11 +39,12 @@ def refuse_opset(opset: int, platform: ServingPlatform, *, may_be_int8: bool = F
     allowed = None if platform.tensorrt is None else opset_range(platform.tensorrt)
     if allowed is not None and not allowed[0] <= opset <= allowed[1]:
         raise NetworkRefused(
-            f"the network has opset {opset}, and TensorRT {platform.tensorrt} of platform {platform.name} reads {allowed[0]} to "
-            f"{allowed[1]}; export it with opset 17, or convert it with onnx.version_converter.convert_version(model, 17)."
+            f"the network has opset {opset}, and TensorRT {platform.tensorrt} of platform "
+            f"{platform.name} reads {allowed[0]} to {allowed[1]}; export it with opset 17, or "
+            "convert it with onnx.version_converter.convert_version(model, 17)."
         )
     if may_be_int8 and opset < LEAST_INT8:
         raise NetworkRefused(
-            f"the network has opset {opset}, and INT8 needs {LEAST_INT8} or newer; export it with opset 17, or ask for precision "
-            "fp16 or fp32."
+            f"the network has opset {opset}, and INT8 needs {LEAST_INT8} or newer; export it with "
+            "opset 17, or ask for precision fp16 or fp32."
         )

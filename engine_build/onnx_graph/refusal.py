@@ -84,8 +84,9 @@ def _told(model: onnx.ModelProto, fault: Fault) -> str:
     inside = "" if outer is None else f" inside {outer.op_type} {outer.name}"
     blamed = node if outer is None else outer
     return (
-        f"node {node.name or f'number {fault.node}'}{inside} (operator {node.op_type}; {origin(model, blamed)}): "
-        f"{_words(fault.said)}; way out: {advice(blamed.op_type, fault.said, blamed.domain)}"
+        f"node {node.name or f'number {fault.node}'}{inside} (operator {node.op_type}; "
+        f"{origin(model, blamed)}): {_words(fault.said)}; way out: "
+        f"{advice(blamed.op_type, fault.said, blamed.domain)}"
     )
 
 

@@ -1,5 +1,5 @@
-"""The compile check's own process: `python -m engine_build.onnx_graph.rtx NETWORK PROFILES` prints one
-JSON line.
+"""The compile check's own process: `python -m engine_build.onnx_graph.rtx NETWORK PROFILES` prints
+one JSON line.
 
 PROFILES is a JSON list of {"batch": [min, opt, max], "sequence": [min, opt, max] or null}.
 """
@@ -83,7 +83,8 @@ def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -
         sizes = [_size(tuple(tensor.shape), profile, place) for place in range(3)]
         if any(size < 0 for size in sizes[0]):
             raise ValueError(
-                f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its dynamic axes"
+                f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its "
+                "dynamic axes"
             )
         result.set_shape(tensor.name, *sizes)
     return result

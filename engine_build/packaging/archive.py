@@ -20,7 +20,8 @@ CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
 MANIFEST_CHECK = "manifest_check.py"
 CARRIED_FILES = (ONNXRUNTIME_BACKEND, TOKENIZER, MANIFEST_CHECK)
-"""The files of `container/triton` that archives carry: two Triton models, and their manifest check."""
+"""The files of `container/triton` that archives carry: two Triton models, and their manifest check.
+"""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
@@ -36,7 +37,10 @@ def backend_file(roots: tuple[Path, ...], name: str = ONNXRUNTIME_BACKEND) -> Pa
     missing = next(
         each for each in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / each).is_file()
     )
-    sentence = f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: restore it from git."
+    sentence = (
+        f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: "
+        "restore it from git."
+    )
     raise InputRefused(sentence)
 
 
@@ -67,7 +71,7 @@ def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
 
 
 def pack(folder: Path, path: Path) -> None:
-    """A tar.gz of the files of a folder: names sorted; no times, owners or modes of this machine."""
+    """Write a tar.gz of a folder's files, names sorted, without times, owners or modes."""
     names = sorted(
         file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
     )

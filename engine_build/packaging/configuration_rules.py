@@ -42,7 +42,10 @@ def batch_faults(served: Served) -> Iterator[str]:
         yield f"max_batch_size is {largest}; it must be 1 or more"
     for size in wish.preferred_batch_sizes:
         if not 1 <= size <= largest:
-            yield f"preferred batch size {size} is not from 1 to max_batch_size {largest}; change preferred_batch_sizes"
+            yield (
+                f"preferred batch size {size} is not from 1 to max_batch_size {largest}; change "
+                "preferred_batch_sizes"
+            )
     if wish.max_queue_delay_us < 0:
         yield f"max_queue_delay_us is {wish.max_queue_delay_us}; it must be 0 or more"
     if served.serving.instances_per_gpu < 1:
@@ -58,7 +61,10 @@ def profile_faults(served: Served) -> Iterator[str]:
         yield from _axis_faults(index, profile)
     most = max(profile.batch[2] for profile in served.profiles)
     if served.max_batch_size > most:
-        yield f"max_batch_size is {served.max_batch_size}, but no optimization profile takes more than {most} rows"
+        yield (
+            f"max_batch_size is {served.max_batch_size}, but no optimization profile takes more "
+            f"than {most} rows"
+        )
 
 
 def tensor_faults(served: Served) -> Iterator[str]:
@@ -73,7 +79,10 @@ def tensor_faults(served: Served) -> Iterator[str]:
 def name_faults(served: Served) -> Iterator[str]:
     """Names that would fall together, or that no folder can have."""
     if not served.model or "_" in served.model or "/" in served.model:
-        yield f"the name {served.model!r} must have no underscore or slash: members of an ensemble are told by theirs"
+        yield (
+            f"the name {served.model!r} must have no underscore or slash: members of an ensemble "
+            "are told by theirs"
+        )
     for kind, records in (("inputs", served.inputs), ("outputs", served.outputs)):
         names = [record.name for record in records]
         if twice := _twice(names):
@@ -84,24 +93,37 @@ def answer_faults(served: Served) -> Iterator[str]:
     """A text task's answer on a GPU, where nothing stands behind the plan that could cast it."""
     if served.is_text and served.outputs[0].datatype != "FP32":
         answer = served.outputs[0]
-        yield f"output {answer.name!r} has datatype {answer.datatype}; a text task answers in FP32: end the network with a cast"
+        yield (
+            f"output {answer.name!r} has datatype {answer.datatype}; a text task answers in FP32: "
+            "end the network with a cast"
+        )
 
 
 def _axis_faults(index: int, profile: ProfileRecord) -> Iterator[str]:
     for axis, sizes in (("batch", profile.batch), ("sequence", profile.sequence)):
         if sizes is not None and (sizes[0] < 1 or any(low > high for low, high in pairwise(sizes))):
-            yield f"optimization profile {index} has {axis} {list(sizes)}; it must be 1 <= min <= opt <= max"
+            yield (
+                f"optimization profile {index} has {axis} {list(sizes)}; "
+                "it must be 1 <= min <= opt <= max"
+            )
 
 
 def _record_faults(kind: str, record: TensorRecord) -> Iterator[str]:
     if not record.name:
         yield f"an {kind} of the network has no name"
     if record.datatype not in DATATYPES:
-        yield f"{kind} {record.name!r} has datatype {record.datatype}; allowed: {', '.join(DATATYPES)}"
+        allowed = ", ".join(DATATYPES)
+        yield f"{kind} {record.name!r} has datatype {record.datatype}; allowed: {allowed}"
     if not record.shape or record.shape[0] != -1:
-        yield f"{kind} {record.name!r} has shape {list(record.shape)}; its first axis must be the batch, dynamic (-1)"
+        yield (
+            f"{kind} {record.name!r} has shape {list(record.shape)}; its first axis must be the "
+            "batch, dynamic (-1)"
+        )
     if any(size == 0 or size < -1 for size in record.shape):
-        yield f"{kind} {record.name!r} has shape {list(record.shape)}; each axis must be positive, or -1 for any size"
+        yield (
+            f"{kind} {record.name!r} has shape {list(record.shape)}; each axis must be positive, "
+            "or -1 for any size"
+        )
 
 
 def _twice(names: Sequence[str]) -> str | None:

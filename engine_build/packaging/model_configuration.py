@@ -1,12 +1,10 @@
 """Triton's model configurations of an engine archive, `config.pbtxt`, as pure functions of what is
 served.
 
-On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an ensemble of a
-tokenizer and the plan; tensors
-are the plan alone. No configuration has a `name`, so that it loads under any target model's name;
-an ensemble's members keep
-their folders' names. Sources: Triton's model_config.proto and its TensorRT backend
-(instance_state.cc).
+On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an
+ensemble of a tokenizer and the plan; tensors are the plan alone. No configuration has a `name`, so
+that it loads under any target model's name; an ensemble's members keep their folders' names.
+Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc).
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ def plan(served: Served) -> Message:
 
 
 def tokenizer(served: Served) -> Message:
-    """Texts to the network's inputs, through the python backend; what waits is tokenized together."""
+    """Texts to the network's inputs, by the python backend; waiting texts share a call."""
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),

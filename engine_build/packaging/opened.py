@@ -35,6 +35,10 @@ def opened(archive: Path, folder: Path) -> Opened:
     Raises InputRefused when it is damaged, changed or another's.
     """
     try:
+        with gzip.open(archive) as stream:
+            # To its end, where the checksum of everything is: tarfile stops before it.
+            while stream.read(1 << 20):
+                pass
         with tarfile.open(archive, "r:gz") as tar:
             tar.extractall(folder, filter="data")
         manifest = Manifest.from_bytes((folder / MANIFEST_NAME).read_bytes())
@@ -81,5 +85,6 @@ def _refuse_changed(archive: Path, folder: Path, manifest: Manifest) -> None:
     for name, digest in sorted(manifest.files.items()):
         if sha256_of(folder / name) != digest:
             raise InputRefused(
-                f"{archive}: {name} is not the file that its manifest names; publish the engine again."
+                f"{archive}: {name} is not the file that its manifest names; publish the engine "
+                "again."
             )

@@ -64,7 +64,8 @@ def _write(folder: Path, out: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise InputRefused(
-            f"--out {out} cannot be written: {error.strerror}; give a file in a folder that is there."
+            f"--out {out} cannot be written: {error.strerror}; give a file in a folder that is "
+            "there."
         ) from error
 
 
@@ -82,7 +83,8 @@ def files(archives: Sequence[Opened]) -> dict[str, Path | str]:
         Path(name).name == MANIFEST_CHECK for name in shared
     ):
         raise InputRefused(
-            f"{first.name}: its tokenizer has no {MANIFEST_CHECK} and reads only one engine; build the engine again."
+            f"{first.name}: its tokenizer has no {MANIFEST_CHECK} and reads only one engine; build "
+            "the engine again."
         )
     for each in archives:
         shared[engine_file(each)] = each.folder / each.manifest.engine_file
@@ -96,7 +98,8 @@ def for_capabilities(configuration: str, archives: Sequence[Opened]) -> str:
     """
     if configuration.count(DEFAULT_FILE) != 1:
         raise InputRefused(
-            f"{archives[0].name}: its {CONFIGURATION} does not name model.plan; build the engine again."
+            f"{archives[0].name}: its {CONFIGURATION} does not name model.plan; build the engine "
+            "again."
         )
     named = [
         entry(each.manifest.compute_capability, Path(engine_file(each)).name) for each in archives
@@ -181,7 +184,8 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
 def _said(written: Combined, wish: argparse.Namespace) -> list[str]:
     manifest = written.manifest
     return [
-        f"{wish.out}: {manifest.model} on {manifest.platform}, compute capability {manifest.compute_capability}",
+        f"{wish.out}: {manifest.model} on {manifest.platform}, compute capability "
+        f"{manifest.compute_capability}",
         f"  {written.size_bytes / 1e6:.1f} MB, sha256 {written.sha256}",
         f"  ROUNDHOUSE_MANIFEST_SHA256={manifest.sha256()}",
     ]

@@ -49,7 +49,10 @@ def check_several(archives: Sequence[Opened]) -> None:
 def count_faults(archives: Sequence[Opened]) -> Iterator[str]:
     """One archive needs no combining."""
     if len(archives) < 2:
-        yield f"{len(archives)} archive is given; give two or more, each for another compute capability"
+        yield (
+            f"{len(archives)} archive is given; "
+            "give two or more, each for another compute capability"
+        )
 
 
 def capability_faults(archives: Sequence[Opened]) -> Iterator[str]:
@@ -57,10 +60,16 @@ def capability_faults(archives: Sequence[Opened]) -> Iterator[str]:
     for index, archive in enumerate(archives):
         capability = archive.manifest.compute_capability
         if archive.manifest.runtime.name != "tensorrt":
-            yield f"{archive.name} holds a CPU engine, which Triton does not choose by compute capability; give TensorRT engines"
+            yield (
+                f"{archive.name} holds a CPU engine, which Triton does not choose by compute "
+                "capability; give TensorRT engines"
+            )
         for other in archives[:index]:
             if other.manifest.compute_capability == capability:
-                yield f"{other.name} and {archive.name} are both for compute capability {capability}; give one of them"
+                yield (
+                    f"{other.name} and {archive.name} are both for compute capability "
+                    f"{capability}; give one of them"
+                )
 
 
 def shared_faults(archives: Sequence[Opened]) -> Iterator[str]:
@@ -70,7 +79,10 @@ def shared_faults(archives: Sequence[Opened]) -> Iterator[str]:
             first, second = getattr(archives[0].manifest, field), getattr(other.manifest, field)
             if first != second:
                 values = f"{_short(first)} and {_short(second)}"
-                yield f"{archives[0].name} and {other.name} disagree on {meaning}: {values}; build both from one spec"
+                yield (
+                    f"{archives[0].name} and {other.name} disagree on {meaning}: {values}; build "
+                    "both from one spec"
+                )
 
 
 def file_faults(archives: Sequence[Opened]) -> Iterator[str]:
@@ -82,7 +94,10 @@ def file_faults(archives: Sequence[Opened]) -> Iterator[str]:
                 meaning = next(
                     (text for end, text in MEANINGS if name.endswith(end)), "another file"
                 )
-                yield f"{name} differs between {archives[0].name} and {other.name}: {meaning}; build both from one spec"
+                yield (
+                    f"{name} differs between {archives[0].name} and {other.name}: {meaning}; build "
+                    "both from one spec"
+                )
 
 
 def _besides_engine(archive: Opened) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Where networks come from: pinned sources, fetched, read and exported, or refused in a sentence."""
+"""Pinned sources: fetched, read and exported, or refused in a sentence."""

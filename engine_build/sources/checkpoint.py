@@ -23,7 +23,8 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
     missing = [index for index in range(len(names)) if str(index) not in names]
     if missing:
         raise SourceFault(
-            f"config.json names {len(names)} classes, but not class {missing[0]}; number them from 0."
+            f"config.json names {len(names)} classes, but not class {missing[0]}; number them from "
+            "0."
         )
     return tuple(str(names[str(index)]) for index in range(len(names)))
 
@@ -42,6 +43,7 @@ def read_json(path: Path, default: Any) -> Any:
     if not isinstance(found, type(default)):
         wanted = "an object" if isinstance(default, dict) else "a list"
         raise SourceFault(
-            f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or save it again."
+            f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or "
+            "save it again."
         )
     return found

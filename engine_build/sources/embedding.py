@@ -22,8 +22,8 @@ from engine_build.sources.checkpoint import read_json
 POOLINGS = ("mean", "cls")
 ALLOWED = "Transformer, Pooling, and Normalize after them or not"
 EXPORT_IT = (
-    "Export the whole pipeline to ONNX yourself, with one output [batch, values], and name the file "
-    "as `source.onnx`."
+    "Export the whole pipeline to ONNX yourself, with one output [batch, values], and name the "
+    "file as `source.onnx`."
 )
 
 

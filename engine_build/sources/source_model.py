@@ -145,7 +145,8 @@ def _encoder(folder: Path, task: Task) -> Any:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise SourceFault(
-            f"the checkpoint cannot be loaded ({reason}); it must be of transformers, with safetensors."
+            f"the checkpoint cannot be loaded ({reason}); it must be of transformers, with "
+            "safetensors."
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
@@ -172,8 +173,9 @@ def _refuse_other_problems(config: dict[str, Any]) -> None:
         problem = "regression"
     if problem not in (None, "single_label_classification"):
         raise SourceFault(
-            f"the checkpoint's problem type is {problem}, whose answer is no class; allowed: single_label_classification. "
-            "Export it to ONNX yourself, and serve it as task tensors with metric relative_error."
+            f"the checkpoint's problem type is {problem}, whose answer is no class; allowed: "
+            "single_label_classification. Export it to ONNX yourself, and serve it as task "
+            "tensors with metric relative_error."
         )
 
 
@@ -186,8 +188,9 @@ def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
     )
     if needed:
         raise SourceFault(
-            f"the checkpoint lacks {len(needed)} weights that {type(encoder).__name__} needs, such as {needed[0]}; name a "
-            "checkpoint that was trained for this task, or correct the task."
+            f"the checkpoint lacks {len(needed)} weights that {type(encoder).__name__} needs, such "
+            f"as {needed[0]}; name a checkpoint that was trained for this task, or correct the "
+            "task."
         )
 
 

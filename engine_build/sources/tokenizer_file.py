@@ -46,8 +46,8 @@ def refuse_other_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:
     )
     if largest >= vocabulary:
         raise SourceFault(
-            f"the tokenizer gives token {largest} ({token!r}), but the model knows {vocabulary}; they are not a pair: "
-            f"name a checkpoint whose {NAME} was saved with its weights."
+            f"the tokenizer gives token {largest} ({token!r}), but the model knows {vocabulary}; "
+            f"they are not a pair: name a checkpoint whose {NAME} was saved with its weights."
         )
 
 
@@ -57,12 +57,14 @@ def _refuse_other_padding(tokenizer: Tokenizer, token: int | None) -> None:
     known = tokenizer.padding
     if known is not None and known["pad_id"] != token:
         raise SourceFault(
-            f"the tokenizer pads with token {known['pad_id']} ({known['pad_token']!r}), but the model's padding is {token}; "
-            f"they are not a pair: save {NAME} again with the model's own padding token."
+            f"the tokenizer pads with token {known['pad_id']} ({known['pad_token']!r}), but the "
+            f"model's padding is {token}; they are not a pair: save {NAME} again with the model's "
+            "own padding token."
         )
     if tokenizer.id_to_token(token) is None:
         raise SourceFault(
-            f"the model pads with token {token}, which the tokenizer does not have; they are not a pair."
+            f"the model pads with token {token}, which the tokenizer does not have; they are not a "
+            "pair."
         )
 
 
@@ -73,6 +75,6 @@ def _refuse_missing_tokens(tokenizer: Tokenizer, config: dict[str, Any]) -> None
         token = value.get("content") if isinstance(value, dict) else value
         if token is not None and token not in added:
             raise SourceFault(
-                f"tokenizer_config.json names {name} {token!r}, but {NAME} does not add it to a text; "
-                "save the fast tokenizer again, with its post-processor."
+                f"tokenizer_config.json names {name} {token!r}, but {NAME} does not add it to a "
+                "text; save the fast tokenizer again, with its post-processor."
             )

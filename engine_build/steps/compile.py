@@ -53,7 +53,8 @@ def check_machine(
             else "ONNX Runtime on a CPU gains nothing by it"
         )
         raise InputRefused(
-            f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, auto."
+            f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, "
+            "auto."
         )
     if request.may_be_int8 and request.quantization == "calibration-cache":
         check_calibration(request)
@@ -61,8 +62,9 @@ def check_machine(
         return None
     if runner.find(PROGRAM) is None:
         raise InputRefused(
-            f"{PROGRAM} is not on this machine, and an engine for compute capability {request.compute_capability} needs it; "
-            "build it in the GPU builder image, as `roundhouse build` does."
+            f"{PROGRAM} is not on this machine, and an engine for compute capability "
+            f"{request.compute_capability} needs it; build it in the GPU builder image, as "
+            "`roundhouse build` does."
         )
     host = check_host(request, runner, forward_compatible=forward_compatible)
     installed_bindings()

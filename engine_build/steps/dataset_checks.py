@@ -58,8 +58,9 @@ def check_calibration_classes(request: BuildRequest, network: Network, encoder: 
     if len(found) == 1:
         by = "labels" if samples.labels is not None else "the source model's own answers"
         raise InputRefused(
-            f"calibration dataset {spec.dataset} has samples of one class only ({next(iter(found))}, by {by}); INT8 ranges "
-            "would be of that class alone: give samples of every class."
+            f"calibration dataset {spec.dataset} has samples of one class only "
+            f"({next(iter(found))}, by {by}); INT8 ranges would be of that class alone: give "
+            "samples of every class."
         )
 
 
@@ -93,12 +94,14 @@ def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Lo
     cut = encoder.cut(samples.values)
     if cut > MOST_CUT * len(samples):
         raise InputRefused(
-            f"{cut} of the {len(samples)} samples of {dataset} are longer than the {encoder.longest} tokens of the longest "
-            "sequence; raise `sequence` in the model file, or give samples that the engine will see."
+            f"{cut} of the {len(samples)} samples of {dataset} are longer than the "
+            f"{encoder.longest} tokens of the longest sequence; raise `sequence` in the model "
+            "file, or give samples that the engine will see."
         )
     if cut:
         log.line(
-            f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, as the engine will do"
+            f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, "
+            "as the engine will do"
         )
 
 
@@ -120,6 +123,7 @@ def _check_sizes(
     ]
     if outside:
         raise InputRefused(
-            f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values on the sequence axis, outside "
-            f"the optimization profiles; allowed: {least} to {most}. Change the dataset, or `sequence` in the model file."
+            f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values "
+            f"on the sequence axis, outside the optimization profiles; allowed: {least} to {most}. "
+            "Change the dataset, or `sequence` in the model file."
         )

@@ -13,6 +13,7 @@ from engine_build.packaging.archive import archive, entry_bytes, model_repositor
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
+from engine_build.runner import Command
 from engine_build.steps.evaluate import evaluate
 from engine_build.steps.prepare import Prepared, prepared
 from engine_build.steps.step import BuildState, Step
@@ -26,6 +27,9 @@ from onboarding.manifest import (
     QuantizationRecord,
 )
 from onboarding.names import engine_archive_path, engine_record_path
+
+DIRTY = "-dirty"
+"""What follows a commit whose working tree had changes, as in `git describe --dirty`."""
 
 
 def package(
@@ -161,9 +165,29 @@ def _builder(context: BuildContext) -> BuilderRecord:
         gpu=None if host is None else host.gpu,
         driver=None if host is None else host.driver,
         image=settings.image,
-        source_commit=settings.source_commit,
+        source_commit=source_commit(context),
         built_at=context.now(),
     )
+
+
+def source_commit(context: BuildContext) -> str | None:
+    """Return the commit that is built, marked -dirty where the working tree differs from it.
+
+    Locks do not count: builds write them. A tree without .git is what its sender says.
+    """
+    given, root = context.settings.source_commit, context.request.root
+    if not (root / ".git").exists() or context.runner.find("git") is None:
+        return given
+    git = ("git", "-C", str(root))
+    head = context.runner.run(Command(argv=(*git, "rev-parse", "HEAD")))
+    changes = context.runner.run(
+        Command(argv=(*git, "status", "--porcelain", "--", ".", ":!*.lock.yaml"))
+    )
+    if head.code != 0 or changes.code != 0:
+        return given
+    commit = head.output.strip() if given is None else given
+    is_marked = commit.endswith(DIRTY) or not changes.output.strip()
+    return commit if is_marked else f"{commit}{DIRTY}"
 
 
 def run_evaluation(context: BuildContext, state: BuildState) -> None:

@@ -103,14 +103,14 @@ REFUSED = {
         X,
         Y,
         {},
-        "IPluginV3",
+        "plugins are not loaded",
     ),
     "no importer": (
         [node("Det", "x", "y", name="/layer/Det")],
         tensor("x", "batch", 3, 3),
         tensor("y", "batch"),
         {},
-        "IPluginV3",
+        "plugins are not loaded",
     ),
     "size by values": (
         [
@@ -198,8 +198,8 @@ def test_refuses_by_node_operator_origin_and_way_out(fault, tmp_path):
     module = nodes[0].name.split("/")[1]
     assert said.startswith("TensorRT-RTX 1.")
     assert (
-        f"node {nodes[0].name} (operator {nodes[0].op_type}; from module {module}, exported by tests 1)"
-        in said
+        f"node {nodes[0].name} (operator {nodes[0].op_type}; from module {module}, exported by "
+        "tests 1)" in said
     )
     assert words in said.partition("way out: ")[2]
 
@@ -208,7 +208,10 @@ def test_refuses_a_loop_whose_tensors_grow(tmp_path):
     path = write_graph(
         tmp_path / "model.onnx", [loop()], [X], [tensor("y", "rows", 8)], turns=np.array(3)
     )
-    words = r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests 1\).*way out: .*fixed number of steps"
+    words = (
+        r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests "
+        r"1\).*way out: .*fixed number of steps"
+    )
     with pytest.raises(NetworkRefused, match=words):
         checked(path, ROWS)
 

@@ -108,8 +108,10 @@ def _fields() -> dict[str, Any]:
         "compute_capability": "8.6",
         "requested_precision": "auto",
         "precision": "int8",
-        "decision": "int8: 1.61 times as fast as fp16 at 8 x 128 (0.87 ms against 1.40 ms, median), and a duplicate of fp16 "
-        "differs 1.01 times; int8 has mean cosine 0.99722 and worst 0.98562 on 900 samples, within the budget of mean 0.99 "
+        "decision": "int8: 1.61 times as fast as fp16 at 8 x 128 (0.87 ms against 1.40 ms, "
+        "median), and a duplicate of fp16 "
+        "differs 1.01 times; int8 has mean cosine 0.99722 and worst 0.98562 on 900 samples, within "
+        "the budget of mean 0.99 "
         "and worst 0.95.",
         "engine_file": "sentence-embedder_engine/1/model.plan",
         "tokenizer_file": "sentence-embedder_tokenizer/1/tokenizer.json",
@@ -196,7 +198,8 @@ def _fields() -> dict[str, Any]:
             layers=118,
             int8_layers=62,
             timing_cache_sha256="f" * 64,
-            command="trtexec --onnx=model.onnx --saveEngine=model.plan --stronglyTyped --minShapes=input_ids:1x16 "
+            command="trtexec --onnx=model.onnx --saveEngine=model.plan --stronglyTyped "
+            "--minShapes=input_ids:1x16 "
             "--optShapes=input_ids:8x128 --maxShapes=input_ids:32x256",
         ),
         "load_seconds": 0.41,
@@ -280,7 +283,8 @@ def _layers() -> list[dict[str, Any]]:
             "mean": 0.9998,
             "why": "alone in INT8 it drifts by 1.2e-4 for 2.1 % of the work"
             if kind != "output"
-            else "alone in INT8 it drifts by 1.1e-3 for 8.3 % of the work, number 2 in cost for its share; the budget does not "
+            else "alone in INT8 it drifts by 1.1e-3 for 8.3 % of the work, number 2 in cost for "
+            "its share; the budget does not "
             "hold on the search split with it",
         }
         for block in range(6)

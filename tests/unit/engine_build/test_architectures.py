@@ -82,7 +82,8 @@ def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT")
     with pytest.raises(
         SourceFault,
-        match=r"lacks \d+ weights that BertForSequenceClassification needs, such as classifier.bias",
+        match=r"lacks \d+ weights that BertForSequenceClassification needs, such as "
+        r"classifier.bias",
     ):
         SourceModel(checkpoint, longest=16, task="text-classification")
 

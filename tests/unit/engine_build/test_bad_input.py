@@ -265,7 +265,8 @@ FAULTS = {
     other_vocabulary: (5, "on which the network fails"),
     long_texts: (
         1,
-        "of the 120 samples of accuracy dataset models/data/validation.txt are longer than the 16 tokens",
+        "of the 120 samples of accuracy dataset models/data/validation.txt are longer than the 16 "
+        "tokens",
     ),
     unknown_labels: (
         1,
@@ -287,8 +288,8 @@ def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(fault, opset
     ended, said = failed(fault(tmp_path), "--networks-only")
     assert ended == 4
     assert (
-        f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17"
-        in said
+        f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "
+        "export it with opset 17" in said
     )
 
 

@@ -119,7 +119,8 @@ def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
     )
     with pytest.raises(
         InputRefused,
-        match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples",
+        match=r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add "
+        r"samples",
     ):
         check_request(request)
 
@@ -200,6 +201,18 @@ def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
             Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(log)
         )
     assert "speed" in log.getvalue() and "colour" in log.getvalue()
+
+
+def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
+    root = write_tree(tmp_path, model("tiny"), model("other", speed=1))
+    log = io.StringIO()
+    asked = Options(root=root, environment="desk", model="tiny", out=root / "out")
+    assert build_request(asked, Log(log)).engine_key == resolved(root).engine_key
+    assert "1 faults of files that this build does not read, such as models/other.yaml" in (
+        log.getvalue()
+    )
+    with pytest.raises(InputRefused, match="speed"):
+        resolved(root, "other")
 
 
 def test_options_are_read(tmp_path):

@@ -19,8 +19,8 @@ PIN = "tiny-embedder==1.0"
 INSIDE = "tiny_embedder/model"
 WHEEL = "tiny_embedder-1.0-py3-none-any.whl"
 TEXT = (
-    "a the red blue green slow fast old new small cat dog bird train engine signal track house sat ran saw flew under over near "
-    "with on and then quickly never always today"
+    "a the red blue green slow fast old new small cat dog bird train engine signal track house sat "
+    "ran saw flew under over near with on and then quickly never always today"
 )
 WORDS = TEXT.split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]

@@ -153,8 +153,8 @@ def test_page_shows_what_it_is_and_how_to_make_it_again():
     assert all(name in text and digest in text for name, digest in manifest.files.items())
     assert "git checkout 9c2edff0" in text
     assert (
-        "python -m engine_build --root . --environment prod --model sentence-embedder --out build/sentence-embedder"
-        in text
+        "python -m engine_build --root . --environment prod --model sentence-embedder --out "
+        "build/sentence-embedder" in text
     )
 
 
@@ -172,8 +172,8 @@ def test_page_says_that_a_calibration_cache_leaves_the_layers_to_tensorrt():
     record = QuantizationRecord(mode="calibration-cache", method="entropy", samples=256)
     text = Page(card_page(dataclasses.replace(card(quantization=record), networks={}))).text
     assert (
-        "TensorRT chose the layers that are in INT8; calibration-cache mode, entropy calibration on 256 samples."
-        in text
+        "TensorRT chose the layers that are in INT8; calibration-cache mode, entropy calibration "
+        "on 256 samples." in text
     )
 
 

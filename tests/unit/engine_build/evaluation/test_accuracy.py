@@ -97,7 +97,8 @@ def test_refuses_rows_that_are_broken_with_how_many_and_where(value):
     rows[[3, 9], 2] = value
     with pytest.raises(
         BrokenAnswers,
-        match=r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: .*fp32",
+        match=r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: "
+        r".*fp32",
     ):
         accuracy("fp16 engine", rows, standard())
 
@@ -188,8 +189,8 @@ def record(**changes):
 
 def test_record_is_told_with_its_interval_and_budget():
     assert format_record(record(verdict="pass")) == (
-        "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on 200 samples, "
-        "same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
+        "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on "
+        "200 samples, same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
     )
 
 
@@ -201,7 +202,8 @@ def test_worst_is_not_told_where_it_says_nothing():
 def test_unclear_verdict_says_how_many_samples_would_tell():
     assert "lies within the interval" in format_verdict(record())
     assert way_out(record()) == (
-        "give the accuracy dataset about 880 samples so that the interval is narrower, lower the budget, or ask for fp32"
+        "give the accuracy dataset about 880 samples so that the interval is narrower, lower the "
+        "budget, or ask for fp32"
     )
 
 

@@ -100,7 +100,8 @@ def network(tmp_path):
 
 def test_child_is_told_the_engine_and_its_feed(tmp_path):
     runner = Runner(
-        'words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}\n'
+        'words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": '
+        "64.0}\n"
     )
     found = measure_in_child(Path("fp16.plan"), FEED, tmp_path, runner)
     assert (found.load_seconds, found.host_memory_mib, found.device_memory_mib) == (1.5, 20.0, 64.0)

@@ -56,7 +56,8 @@ def test_machine_without_a_gpu_lacks_what_needs_one():
     found = machine_runtimes(probes())
     assert [each.name for each in found if each.lacks is None] == ["onnxruntime", "pytorch"]
     assert missing_runtimes(found) == (
-        "not on this machine: onnxruntime CUDA (no NVIDIA GPU), pytorch CUDA (no NVIDIA GPU), tensorrt (no NVIDIA GPU)"
+        "not on this machine: onnxruntime CUDA (no NVIDIA GPU), pytorch CUDA (no NVIDIA GPU), "
+        "tensorrt (no NVIDIA GPU)"
     )
 
 

@@ -60,5 +60,6 @@ def test_compiler_without_memory_says_so(tmp_path):
     network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
     record = record_of(network, Ended(code=-9, output="", errors=""))
     assert record.reason == (
-        "the compiler was killed (it said nothing), most often for want of memory: use a machine with more of it"
+        "the compiler was killed (it said nothing), most often for want of memory: use a machine "
+        "with more of it"
     )

@@ -37,7 +37,10 @@ def test_platform_without_tensorrt_has_no_rule():
 
 @pytest.mark.parametrize("opset", [8, 25, 99])
 def test_refuses_an_opset_that_tensorrt_does_not_document(opset):
-    words = rf"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17"
+    words = (
+        rf"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "
+        r"export it with opset 17"
+    )
     with pytest.raises(NetworkRefused, match=words):
         refuse_opset(opset, PLATFORMS["triton-26.05"])
 

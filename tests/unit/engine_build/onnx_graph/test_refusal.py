@@ -19,9 +19,10 @@ def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
     said = explained(path, [Fault(said="false", node=0, name=DET.name, operator="Det")])
     assert said == (
-        "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, exported by tests 1): "
-        "the parser has no importer for it; way out: write it with other operators (another opset of the exporter may), or write "
-        "a TensorRT plugin of that name (IPluginV3) and give it to trtexec with --staticPlugins"
+        "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, "
+        "exported by tests 1): the parser has no importer for it; way out: write it with other "
+        "operators (another opset of the exporter may), or replace it in the ONNX file by standard "
+        "ones (onnx-graphsurgeon); plugins are not loaded"
     )
 
 
@@ -42,7 +43,10 @@ def test_node_is_found_in_the_builders_words(tmp_path):
 def test_newer_exporters_say_the_line_of_code(tmp_path):
     det = onnx.NodeProto()
     det.CopyFrom(DET)
-    trace = 'File "run.py", line 1, in <module>\n  File "model.py", line 7, in forward\n    return x.det()'
+    trace = (
+        'File "run.py", line 1, in <module>\n  File "model.py", line 7, in forward\n    return '
+        "x.det()"
+    )
     det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
     model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
     assert (
@@ -73,7 +77,8 @@ def test_only_the_first_faults_are_told_in_full(tmp_path):
         ),
         ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
         ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
-        ("Foo", "false", "IPluginV3"),
+        ("Foo", "false", "plugins are not loaded"),
+        ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
     ],
 )
 def test_advice_follows_operator_and_words(operator, said, words):
@@ -90,6 +95,9 @@ def test_refuses_an_operator_of_another_domain_before_anything_runs(tmp_path):
     model = read_model(
         write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"])
     )
-    words = r"operator FancyGelu; from module encoder.layer.0.*no operator of ONNX; way out: operator domain 'com.example'"
+    words = (
+        r"operator FancyGelu; from module encoder.layer.0.*no operator of ONNX; way out: operator "
+        r"domain 'com.example'"
+    )
     with pytest.raises(NetworkRefused, match=words):
         refuse_foreign_operators(model)

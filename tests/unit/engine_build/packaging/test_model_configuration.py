@@ -103,7 +103,8 @@ def test_pbtxt_escapes_what_would_end_a_string():
                     dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8, 64))
                 )
             },
-            "preferred batch size 64 is not from 1 to max_batch_size 32; change preferred_batch_sizes",
+            "preferred batch size 64 is not from 1 to max_batch_size 32; change "
+            "preferred_batch_sizes",
         ),
         (
             {

@@ -51,14 +51,30 @@ def published(
     laid = repository(shown, place / "plan", token_file, is_cpu=is_cpu, code_roots=(ROOT,))
     files = model_repository(place / "archive", laid.files)
     fields = {
-        "model": shown.model, "task": shown.task, "engine_key": capability.replace(".", "") * 10, "network_keys": {"float": "1"},
-        "platform": "triton-26.05", "runtime": RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
-        "compute_capability": capability, "requested_precision": "auto", "precision": "fp16", "decision": "faster",
-        "engine_file": laid.engine_file, "tokenizer_file": laid.tokenizer_file, "inputs": shown.client_inputs,
-        "outputs": shown.client_outputs, "optimization_profiles": shown.profiles, "max_batch_size": shown.max_batch_size,
-        "files": files, "accuracy": (), "compile_checks": (), "benchmark": (), "load_seconds": 1.0, "host_memory_mib": 1.0,
+        "model": shown.model,
+        "task": shown.task,
+        "engine_key": capability.replace(".", "") * 10,
+        "network_keys": {"float": "1"},
+        "platform": "triton-26.05",
+        "runtime": RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
+        "compute_capability": capability,
+        "requested_precision": "auto",
+        "precision": "fp16",
+        "decision": "faster",
+        "engine_file": laid.engine_file,
+        "tokenizer_file": laid.tokenizer_file,
+        "inputs": shown.client_inputs,
+        "outputs": shown.client_outputs,
+        "optimization_profiles": shown.profiles,
+        "max_batch_size": shown.max_batch_size,
+        "files": files,
+        "accuracy": (),
+        "compile_checks": (),
+        "benchmark": (),
+        "load_seconds": 1.0,
+        "host_memory_mib": 1.0,
         "builder": BuilderRecord(machine="x86_64", built_at="2026-01-01T00:00:00Z"),
-    }  # fmt: skip
+    }
     archive(place / "archive", Manifest(**(fields | changes)), place / "model.tar.gz")
     return place / "model.tar.gz"
 
@@ -297,7 +313,8 @@ def test_refuses_a_folder_and_names_the_archive_in_it(two, tmp_path):
     )
     assert (
         failed.getvalue()
-        == f"FAILED: {two[0].parent} is a folder; give the engine archive itself, such as {two[0]}.\n"
+        == f"FAILED: {two[0].parent} is a folder; give the engine archive itself, such as "
+        f"{two[0]}.\n"
     )
 
 
@@ -310,11 +327,24 @@ def test_refuses_an_archive_that_may_not_be_read(two, tmp_path, monkeypatch):
         several(two, tmp_path / "out.tar.gz")
 
 
-def test_refuses_an_archive_with_a_changed_byte(two, tmp_path):
-    whole = bytearray(two[0].read_bytes())
-    whole[len(whole) // 2] ^= 0xFF
-    (tmp_path / "changed.tar.gz").write_bytes(whole)
-    with pytest.raises(InputRefused, match="publish the engine again"):
+def test_refuses_an_archive_with_any_byte_after_its_header_changed(two, tmp_path):
+    whole, header = two[0].read_bytes(), 10
+    changed = tmp_path / "changed.tar.gz"
+    for place in range(header, len(whole), max(1, len(whole) // 40)):
+        changed.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(InputRefused, match="publish the engine again"):
+            several((changed, two[1]), tmp_path / "out.tar.gz")
+
+
+def test_refuses_an_archive_with_a_changed_file(two, tmp_path):
+    with tarfile.open(two[0]) as tar:
+        tar.extractall(tmp_path / "files", filter="data")
+    plan = next((tmp_path / "files").rglob("*.plan"))
+    plan.write_bytes(plan.read_bytes() + b"more")
+    with tarfile.open(tmp_path / "changed.tar.gz", "w:gz") as tar:
+        for path in sorted(path for path in (tmp_path / "files").rglob("*") if path.is_file()):
+            tar.add(path, path.relative_to(tmp_path / "files"))
+    with pytest.raises(InputRefused, match=r"model.plan is not the file that its manifest names"):
         several((tmp_path / "changed.tar.gz", two[1]), tmp_path / "out.tar.gz")
 
 

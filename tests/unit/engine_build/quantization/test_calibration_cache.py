@@ -38,9 +38,18 @@ from tests.unit.engine_build.tiny import model, write_tree
 
 # In the form of published caches: NVIDIA's MLPerf submissions (7.2.3), TAO networks (10.3.0) and a
 # PyTorch export (8.5.1).
-CAFFE = "TRT-7203-EntropyCalibration2\ninput_tensor_0: 3f810204\nconv1_out_0: 40d02b32\ntopk_layer_output_index: 410576ee\n"
-KERAS = "TRT-100300-EntropyCalibration2\ninput_1:0: 3c010a14\nconv1/convolution:0: 3d0b7086\noutput_bbox/BiasAdd:0: 3da418a9\n"
-ONNX = "TRT-8510-MinMaxCalibration\nx: 4000890a\n/fc1/Gemm_output_0: 3e5312f6\n(Unnamed Layer* 25) [Softmax]_output: 3a58d0d6\n"
+CAFFE = (
+    "TRT-7203-EntropyCalibration2\ninput_tensor_0: 3f810204\nconv1_out_0: "
+    "40d02b32\ntopk_layer_output_index: 410576ee\n"
+)
+KERAS = (
+    "TRT-100300-EntropyCalibration2\ninput_1:0: 3c010a14\nconv1/convolution:0: "
+    "3d0b7086\noutput_bbox/BiasAdd:0: 3da418a9\n"
+)
+ONNX = (
+    "TRT-8510-MinMaxCalibration\nx: 4000890a\n/fc1/Gemm_output_0: 3e5312f6\n(Unnamed Layer* "
+    "25) [Softmax]_output: 3a58d0d6\n"
+)
 ODD = "TRT-101601-EntropyCalibration2\na: b: : 3c010a14\nzero: 00000000\nümlaut: 3e5312f6"
 HEADER = "TRT-101601-EntropyCalibration2\n"
 

@@ -165,7 +165,8 @@ def test_command_migrates_a_network_that_then_answers_nearly_the_same(tmp_path):
     )
     lines = stdout.getvalue().splitlines()
     assert lines[0].startswith(
-        f"{out}: 2 layers in INT8, their inputs by old.cache of TensorRT 8510, MinMaxCalibration; runs in"
+        f"{out}: 2 layers in INT8, their inputs by old.cache of TensorRT 8510, MinMaxCalibration; "
+        "runs in"
     )
     assert lines[1:] == ["left float, excluded (1):", "  /beside"]
     wanted, found = OrtNetwork(source).rows(feed), OrtNetwork(out).rows(feed)

@@ -73,7 +73,10 @@ def test_refuses_dynamic_axes_that_no_profile_has(tmp_path):
         [tensor("y", "batch", 3, "height", "width")],
     )
     path = write_graph(tmp_path / "model.onnx", [node("Relu", "x", "y")], *values)
-    words = r"input 'x' is dynamic in axis 2 \(height\), axis 3 \(width\); an engine's dynamic axes are the batch: export"
+    words = (
+        r"input 'x' is dynamic in axis 2 \(height\), axis 3 \(width\); an engine's dynamic axes "
+        r"are the batch: export"
+    )
     with pytest.raises(SourceFault, match=words):
         made(tmp_path, path, np.zeros((5, 3, 2, 2), dtype=np.float32))
 
@@ -82,7 +85,8 @@ def test_refuses_an_input_without_a_batch_axis(tmp_path):
     path = linear(tmp_path / "model.onnx", inputs=[tensor("x", 1, 4)], outputs=[tensor("y", 1, 3)])
     with pytest.raises(
         SourceFault,
-        match=r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export it with a dynamic first",
+        match=r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export it with a dynamic "
+        r"first",
     ):
         made(tmp_path, path)
 

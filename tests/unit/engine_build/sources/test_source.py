@@ -170,7 +170,8 @@ def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
     (tmp_path / "models/mine/tokenizer.json").write_text("{}")
     with pytest.raises(
         SourceFault,
-        match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is right",
+        match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is "
+        "right",
     ):
         fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
 
@@ -198,7 +199,8 @@ def test_refuses_an_onnx_file_beyond_two_gigabytes_without_reading_it(tmp_path):
         file.truncate(2**31)
     with pytest.raises(
         SourceFault,
-        match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16",
+        match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as "
+        r"float16",
     ):
         fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
 

@@ -94,7 +94,10 @@ def test_few_long_texts_are_cut_and_told(tmp_path):
 def test_refuses_texts_that_are_mostly_longer_than_the_engine_takes(use, tmp_path):
     texts = [" ".join([text] * 4) for text in sentences(120, seed=7)]
     wanted = resolved(write_tree(tmp_path / "root", **{use: texts}))
-    words = rf"of the \d+ samples of \w+ dataset models/data/{use}.txt are longer than the 16 tokens of the longest sequence; raise"
+    words = (
+        rf"of the \d+ samples of \w+ dataset models/data/{use}.txt are longer than the 16 tokens "
+        r"of the longest sequence; raise"
+    )
     with pytest.raises(InputRefused, match=words):
         checked(wanted, text_network(tmp_path))
 
@@ -134,7 +137,10 @@ def test_refuses_arrays_without_an_input(tmp_path):
 
 
 def test_refuses_arrays_outside_the_profile(tmp_path):
-    words = r"5 of the 5 samples of accuracy dataset .* have 9 values on the sequence axis, outside .*; allowed: 4 to 8"
+    words = (
+        r"5 of the 5 samples of accuracy dataset .* have 9 values on the sequence axis, outside "
+        r".*; allowed: 4 to 8"
+    )
     with pytest.raises(InputRefused, match=words):
         checked(
             *tensors(
@@ -204,7 +210,8 @@ def test_refuses_calibration_labels_of_one_class(tmp_path):
     wanted = resolved(classifier_tree(tmp_path / "root", calibration=["calm"] * 60))
     with pytest.raises(
         InputRefused,
-        match=r"has samples of one class only \(calm, by labels\); INT8 ranges would be of that class",
+        match=r"has samples of one class only \(calm, by labels\); INT8 ranges would be of that "
+        r"class",
     ):
         calibration_checked(wanted, text_network(tmp_path, CLASSES))
 

@@ -25,13 +25,16 @@ from engine_build.packaging.archive import (
     pack,
 )
 from engine_build.packaging.repository import repository
-from engine_build.steps.package import quantization, served
+from engine_build.runner import Ended
+from engine_build.settings import Settings
+from engine_build.steps.package import quantization, served, source_commit
 from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
 from onboarding.model_spec import ServingSpec
 from onboarding.names import engine_card_data_path, engine_card_path
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
+from tests.unit.engine_build.tiny import write_tree
 
 ROOTS = (ROOT,)
 
@@ -130,11 +133,19 @@ def test_cpu_archive_of_tensors_has_no_tokenizer(engine):
 
 def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, tmp_path):
     laid = repository(golden.served(), engine, tokenizer, is_cpu=False, code_roots=ROOTS)
-    assert sorted(laid.files) == sorted([
-        "embedder/config.pbtxt", "embedder/1/ensemble.txt",
-        "embedder_engine/config.pbtxt", "embedder_engine/1/model.plan",
-        "embedder_tokenizer/config.pbtxt", *(f"embedder_tokenizer/1/{n}" for n in ("model.py", "manifest_check.py", "tokenizer.json")),
-    ])  # fmt: skip
+    assert sorted(laid.files) == sorted(
+        [
+            "embedder/config.pbtxt",
+            "embedder/1/ensemble.txt",
+            "embedder_engine/config.pbtxt",
+            "embedder_engine/1/model.plan",
+            "embedder_tokenizer/config.pbtxt",
+            *(
+                f"embedder_tokenizer/1/{n}"
+                for n in ("model.py", "manifest_check.py", "tokenizer.json")
+            ),
+        ]
+    )
     assert (laid.engine_file, laid.tokenizer_file) == (
         "embedder_engine/1/model.plan",
         "embedder_tokenizer/1/tokenizer.json",
@@ -242,3 +253,36 @@ def test_refuses_a_source_tree_without_what_archives_carry(tmp_path, missing):
     (tmp_path / CARRIED / missing).unlink()
     with pytest.raises(InputRefused, match=f"{CARRIED / missing} is missing from the source tree"):
         backend_file((tmp_path / "none", tmp_path))
+
+
+class Git:
+    """A runner of git alone, in a work tree at a commit, with changes or without."""
+
+    def __init__(self, changes):
+        self._changes = changes
+
+    def find(self, program):
+        return f"/usr/bin/{program}"
+
+    def run(self, command):
+        output = self._changes if "status" in command.argv else "c0ffee\n"
+        return Ended(code=0, output=output, errors="")
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "recorded"),
+    [
+        (None, "", "c0ffee"),
+        (None, " M models/tiny.yaml\n", "c0ffee-dirty"),
+        ("abc", " M models/tiny.yaml\n", "abc-dirty"),
+        ("abc-dirty", " M models/tiny.yaml\n", "abc-dirty"),
+        ("abc", "", "abc"),
+    ],
+)
+def test_source_commit_says_that_the_tree_has_changes(given, changes, recorded, tmp_path):
+    root = write_tree(tmp_path / "root")
+    tools = context(root, tmp_path / "out", store=None, runner=Git(changes))
+    tools = dataclasses.replace(tools, settings=Settings(source_commit=given))
+    assert source_commit(tools) == given
+    (root / ".git").mkdir()
+    assert source_commit(tools) == recorded

@@ -103,7 +103,8 @@ def measure(options, plan, machine, dialect):
     """--loadEngine, with the files it exports."""
     if machine["breaks_at"] == "run":
         return failed(
-            "IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access was encountered)"
+            "IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access "
+            "was encountered)"
         )
     if plan["has_code"] and "--versionCompatible" not in options:
         return failed("Engine deserialization failed")

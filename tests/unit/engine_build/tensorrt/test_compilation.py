@@ -274,7 +274,8 @@ def test_refuses_a_machine_that_could_not_judge_the_plans(machine, monkeypatch, 
         ({"gpus": []}, "finds no GPU on this machine .*No devices were found"),
         (
             {"version": ELEVEN},
-            r"trtexec is of TensorRT 11\.0\.0\.114, but platform triton-26\.05 serves 10\.16\.1\.11",
+            r"trtexec is of TensorRT 11\.0\.0\.114, but platform triton-26\.05 serves "
+            r"10\.16\.1\.11",
         ),
     ],
 )

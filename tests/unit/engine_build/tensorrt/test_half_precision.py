@@ -220,7 +220,10 @@ def test_refuses_control_flow():
 
 
 def test_refuses_operators_that_onnx_does_not_know():
-    text = '<ir_version: 8, opset_import: ["": 17, "mine": 1]> g (float[2] x) => (float[2] y) { z = mine.Foo(x) y = Relu(z) }'
+    text = (
+        '<ir_version: 8, opset_import: ["": 17, "mine": 1]> g (float[2] x) => (float[2] y) { z = '
+        "mine.Foo(x) y = Relu(z) }"
+    )
     with pytest.raises(
         NetworkRefused, match=r"node z \(operator Foo\) gives z, whose type ONNX does not know"
     ):

@@ -12,7 +12,10 @@ from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, same_tenso
 
 A10G = "NVIDIA A10G, 580.95.05, 8.6, 23028"
 L4 = "NVIDIA L4, 580.95.05, 8.9, 23034"
-BANNER = "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model Options ===\n"
+BANNER = (
+    "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model "
+    "Options ===\n"
+)
 
 
 class Machine:
@@ -117,7 +120,8 @@ def test_an_older_driver_will_do_where_the_images_own_libraries_run_on_it():
         (
             {},
             Machine(A10G.replace("580.95", "575.10")),
-            r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or newer.*codebuild_gpu: false",
+            r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or "
+            r"newer.*codebuild_gpu: false",
         ),
         (
             {"tensorrt": "10.14.1.48"},

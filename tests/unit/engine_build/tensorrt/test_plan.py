@@ -1,4 +1,4 @@
-"""Plans read back: the inspector's JSON of both majors, and plans that are not what was asked for."""
+"""Plans read back: the inspector's JSON of both majors, and plans unlike the request."""
 
 from __future__ import annotations
 
