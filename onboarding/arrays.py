@@ -1,4 +1,4 @@
-"""What an .npz file holds, told from its headers alone: no numpy, no array is read."""
+"""Arrays of an .npz file by their headers: without numpy, no array is read."""
 
 from __future__ import annotations
 

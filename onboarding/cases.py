@@ -1,6 +1,4 @@
-"""What an environment puts together: endpoints on its platform, engines on their hardware, models
-behind one endpoint.
-"""
+"""Cases of one environment: endpoints on its platform, engines on hardware, variants."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Placed = tuple[KeyPath, InstanceType]
 
 
 def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
-    """Every instance type of every endpoint of an environment, where type and platform are known."""
+    """Return every instance type of every endpoint, where type and platform are known."""
     for name, endpoint in view.own_endpoints.items():
         yield from _placements(
             view,
@@ -39,9 +37,7 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
 
 
 def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
-    """Every model of an environment on every instance type that serves it, where type and platform
-    are known.
-    """
+    """Return every model on every instance type that serves it, where both are known."""
     platform = _platform(view)
     if platform is None:
         return

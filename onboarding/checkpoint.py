@@ -21,9 +21,7 @@ def checkpoint_files(folder: Path) -> tuple[str, ...]:
 
 
 def checkpoint_sha256(folder: Path) -> str:
-    """Hex digest over the lines `<sha256>  <relative path>`, sorted by path: `sha256sum` of what
-    `sha256sum` prints.
-    """
+    """Return one digest of a folder: `sha256sum` of what `sha256sum` prints, sorted by path."""
     digest = hashlib.sha256()
     for name in checkpoint_files(folder):
         with (folder / name).open("rb") as file:

@@ -1,4 +1,4 @@
-"""The files that calibrate and judge engines: texts, labelled texts, or arrays."""
+"""Dataset files for calibration and validation: texts, labelled texts, or arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What one environment deploys: each endpoint with its hardware, platform, and the engine every
-target model needs.
-"""
+"""What one environment deploys: endpoints with their hardware, platform, variants and engines."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ It never changes its name: SageMaker's deployment guardrails refuse that.
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One model on one instance type: its spec with the environment's overrides, its key, and what
-    the lock records of it.
-    """
+    """One model on one instance type: its overridden spec, its keys, and its lock entry."""
 
     model: ModelSpec
     instance_type: InstanceType
@@ -43,9 +39,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """One instance type of a variant, and the engines that are built for its GPU: one, or those of
-    a multi-model endpoint.
-    """
+    """One instance type of a variant, and its engines: one, or those of a multi-model endpoint."""
 
     instance_type: InstanceType
     priority: int
@@ -133,3 +127,15 @@ def _with_targets(variant: Variant, change: Callable[[Target], Target]) -> tuple
         replace(pool, targets=tuple(change(target) for target in pool.targets))
         for pool in variant.pools
     )
+
+
+def pool_priorities(endpoint: EndpointSpec) -> tuple[tuple[int, str], ...]:
+    """Return (priority, instance type) of the endpoint's own type, always 1, and of each pool.
+
+    A pool without a priority comes after those before it.
+    """
+    found = [(1, endpoint.instance_type)]
+    for pool in endpoint.instance_pools:
+        after = max(priority for priority, _ in found) + 1
+        found.append((after if pool.priority is None else pool.priority, pool.instance_type))
+    return tuple(found)

@@ -50,9 +50,7 @@ class Document:
         return self.places[path]
 
     def at_change(self, *paths: KeyPath) -> Place:
-        """Of values that contradict each other, the place of the one that an environment overrides,
-        else of the first.
-        """
+        """Return the place of the first value that an environment overrides, else of the first."""
         places = [self.at(*path) for path in paths]
         return next((place for place in places if place.file != self.file), places[0])
 
@@ -69,16 +67,18 @@ class Document:
         return Document(file=self.file, data=data, places=places)
 
     def with_overrides(self, override: Document) -> Document:
-        """This document with another deep-merged onto it: mappings merge, anything else is
-        replaced; places follow the values.
+        """Return this document with another deep-merged onto it.
+
+        Mappings merge, anything else is replaced; places follow the values.
         """
         places = dict(self.places)
         data = _merge(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
     def with_renamed_keys(self, names: Mapping[KeyPath, str | None]) -> Document:
-        """This document with the keys at some paths, none inside another, called otherwise, or gone
-        where the name is None.
+        """Return this document with keys renamed, or removed where the new name is None.
+
+        No path lies inside another.
         """
         data: Any = copy.deepcopy(self.data)
         for path, name in names.items():

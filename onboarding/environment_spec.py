@@ -27,7 +27,8 @@ class NetworkSpec(Value):
     )
     vpc_endpoints: bool = Field(
         False,
-        description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, SageMaker, STS, KMS",
+        description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, "
+        "SageMaker, STS, KMS",
     )
 
 
@@ -41,14 +42,16 @@ class BuildsSpec(Value):
     timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
     codebuild_gpu: bool = Field(
         True,
-        description="Build A10G engines in on-demand CodeBuild where the region has it; false: as those of every other GPU",
+        description="Build A10G engines in on-demand CodeBuild where the region has it; false: "
+        "as those of every other GPU",
     )
     volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(
         100, description="Disk of a training job that builds"
     )
     poll_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         15,
-        description="Between two looks at a build, at first; four times as long before one that found no capacity starts again",
+        description="Between two looks at a build, at first; four times as long before one "
+        "that found no capacity starts again",
     )
 
 
@@ -56,7 +59,8 @@ class EnvironmentSpec(Value):
     """One account and region, its serving platform, and what it changes of each model."""
 
     name: Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=16)] = Field(
-        description="The file's name without .yaml: at most 16 lower-case letters, digits and single hyphens, a letter first"
+        description="The file's name without .yaml: at most 16 lower-case letters, digits and "
+        "single hyphens, a letter first"
     )
     account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] = Field(
         description="AWS account id, twelve digits in quotes"
@@ -70,7 +74,8 @@ class EnvironmentSpec(Value):
     )
     kms_key_arn: str | None = Field(
         None,
-        description="Customer key of the bucket and volumes; default: the foundation stack makes one",
+        description="Customer key of the bucket and volumes; default: the foundation stack "
+        "makes one",
     )
     network: NetworkSpec | None = Field(
         None, description="VPC of endpoints and builds; default: none"
@@ -84,12 +89,14 @@ class EnvironmentSpec(Value):
     )
     gpu_fleet_arn: str | None = Field(
         None,
-        description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild lacks",
+        description="CodeBuild fleet that builds for compute capabilities on-demand CodeBuild "
+        "lacks",
     )
     builds: BuildsSpec = Field(BuildsSpec(), description="How engines are built")
     unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         90,
-        description="Days that an engine is kept which `roundhouse prune` marked, because no lock names it",
+        description="Days that an engine is kept which `roundhouse prune` marked, because no "
+        "lock names it",
     )
     models: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides, by model name: a part of the model file"

@@ -1,6 +1,4 @@
-"""Every file as one environment sees it: the environment's overrides merged on before anything is
-validated.
-"""
+"""The files as one environment sees them: with its overrides merged on before validation."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ class EnvironmentView:
 
     @cached_property
     def joins(self) -> Mapping[str, JoinSpec]:
-        """What every model says that joins another, by name; those that a rule refuses among them."""
+        """The join of every model that joins another, by name, refused ones included."""
         sections = {
             name: model.spec.endpoint
             for name, model in self.models.items()
@@ -79,9 +77,7 @@ def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:
 
 
 def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
-    """The endpoint that a model's file describes; None when the model joins a shared one, or says
-    nothing usable.
-    """
+    """Return the endpoint that a model's file describes; None when it describes none of its own."""
     written = model.document.data.get("endpoint")
     if not isinstance(written, Mapping) or "joins" in written:
         return None
@@ -95,7 +91,7 @@ def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
 
 
 def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[str, Any]) -> bool:
-    """True when an override changes keys of `endpoint`, and the file names a shared endpoint there."""
+    """True when an override changes keys of `endpoint` where the file names a shared endpoint."""
     endpoint = override.get("endpoint")
     if not isinstance(written.get("endpoint"), str) or not isinstance(endpoint, Mapping):
         return False

@@ -29,9 +29,7 @@ class Fault(Value):
 
 
 def _tells(what: str, value: str) -> bool:
-    """True when the sentence names the value already; a bare number may be another one, so it is
-    always repeated.
-    """
+    """True when the message names the value already; bare numbers are always repeated."""
     return (
         not value.isdigit()
         and re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w.-])", what) is not None

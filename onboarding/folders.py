@@ -94,8 +94,9 @@ def _file_name_fault(path: Path, folder: str) -> Fault | None:
 
 
 def _other_kind(data: Mapping[str, Any], folder: str) -> str | None:
-    """The folder whose specs have at least two keys of a file that this folder's specs lack, and of
-    whose keys the file has none; None when there is none.
+    """Return the folder that a file belongs to by its keys, or None when that is its own folder.
+
+    It has at least two keys that only the other kind knows, and none that only this kind knows.
     """
     own = KINDS[folder].model_fields.keys()
     for other, spec_type in KINDS.items():

@@ -1,6 +1,4 @@
-"""Content addresses: pure functions of everything that decides a network or an engine, and of
-nothing else.
-"""
+"""Content addresses: digests of all that decides a network or an engine, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ KEY_LENGTH = 20
 
 
 def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
-    """The networks an engine is compiled from: `float` always, `int8` when INT8 is asked for or may
-    be chosen.
-    """
+    """Return the networks of an engine: `float` always, `int8` where INT8 is possible."""
     may_be_int8 = spec.engine.precision == "int8" or (
         spec.engine.precision == "auto" and spec.engine.calibration is not None
     )
@@ -39,10 +35,10 @@ def network_key(
     *,
     quantization: QuantizationMode = "explicit",
 ) -> str:
-    """Address of one ONNX network, shared by every GPU: source, task, and for `int8` the
-    calibration.
+    """Return the key of one ONNX network, shared by every GPU.
 
-    `dataset_digests` maps each dataset path that the spec names to the sha256 of its bytes.
+    It holds source, task, and for `int8` the calibration. `dataset_digests` maps each dataset path
+    of the spec to the sha256 of its bytes.
     """
     inputs: dict[str, Any] = {
         "recipe": RECIPE_VERSION,
@@ -83,13 +79,12 @@ def engine_key(
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
 ) -> str:
-    """Address of one engine's archive: networks, exact runtime build, compute capability,
-    GPU model where the plan runs on that model alone, precision, profiles, budget, packaging.
+    """Return the key of one engine's archive.
 
-    Endpoint, scaling and rollout are no part of it: they change how an engine is deployed, never
-    its bytes. Nor is
-    `serving.server`: every archive suits both servers. The quantization mode is part of the `int8`
-    network.
+    It holds networks, exact runtime build, compute capability, the GPU model where the plan runs on
+    that model alone, precision, profiles, budget and packaging. Endpoint, scaling and rollout
+    change how an engine is deployed, never its bytes. `serving.server` is no part of it: every
+    archive suits both servers.
     """
     networks = {
         name: network_key(spec, name, dataset_digests, quantization=quantization)

@@ -27,9 +27,7 @@ _RESTORE = "restore it from git, or delete it and run `roundhouse build` again"
 
 
 class LockError(Exception):
-    """A lock cannot be read or written; the message is one sentence for the user: the file, what is
-    wrong, the way out.
-    """
+    """A lock cannot be read or written; the message names file, fault and way out."""
 
     def __init__(self, path: Path, what: str, way_out: str) -> None:
         self.path, self.what, self.way_out = path, what, way_out
@@ -46,9 +44,7 @@ class ArchiveRecord(Value):
 
 
 class ServedCapacity(Value):
-    """What one instance answered within the SLO behind its endpoint: a load test found the highest
-    rate, and held it.
-    """
+    """The highest rate that one instance held within the SLO in a load test of its endpoint."""
 
     requests_per_second: float = Field(gt=0)
     """Of one instance, each of `rows_per_request` rows."""
@@ -68,9 +64,7 @@ class ServedCapacity(Value):
 
 
 class LockEntry(Value):
-    """One built engine: its archive, its manifest as measured, and what instances with it answered,
-    by instance type.
-    """
+    """One built engine: archive, manifest as measured, and capacity by instance type."""
 
     archive: ArchiveRecord
     manifest: Manifest
@@ -111,12 +105,10 @@ def read_lock(folder: Path, model: str) -> Lock:
 
 
 def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
-    """Adds or replaces one engine, keeping every other, by an atomic rename. Raises LockError and
-    leaves the file as it was.
+    """Add or replace one engine, keeping every other, by an atomic rename.
 
-    Writers wait for each other, so two builds that end at once both keep their entries. What was
-    measured of the same archive
-    stays; of another archive it would no longer be true.
+    Writers wait for each other. A measured capacity stays with the same archive only. Raises
+    LockError and leaves the file as it was.
     """
     path = lock_path(folder, model)
     if entry.manifest.model != model:
@@ -140,8 +132,7 @@ def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
 
 
 def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedCapacity) -> Path:
-    """Adds what an instance type answered to one engine, in place of an earlier measurement of that
-    type.
+    """Record the capacity of an instance type for one engine, replacing an earlier one.
 
     Raises LockError, and leaves the file as it was, when the lock has no such engine.
     """

@@ -1,4 +1,4 @@
-"""The manifest of one engine: what it is, where it may run, how it was judged.
+"""The manifest of one engine: what it is, where it may run, how accurate and fast it is.
 
 Lies in the archive as manifest.json.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -49,9 +49,7 @@ class ProfileRecord(Value):
 
 
 class AccuracyRecord(Value):
-    """An engine or network against the source model, on samples that calibration never saw; a score
-    of 1 is the same answer.
-    """
+    """Accuracy against the source model on samples that calibration never saw; 1 is equal."""
 
     subject: str
     metric: str
@@ -78,9 +76,7 @@ class CompileCheckRecord(Value):
 
 
 class BenchmarkRecord(Value):
-    """Latency in milliseconds of one runtime and precision at one shape; rows per second in
-    `rows_per_second`.
-    """
+    """Latency in milliseconds and rows per second of one runtime and precision at one shape."""
 
     runtime: str
     precision: str
@@ -95,9 +91,7 @@ class BenchmarkRecord(Value):
 
 
 class SpeedupRecord(Value):
-    """How much faster one precision is than another: median of the ratios of paired rounds, with
-    its 95 % interval.
-    """
+    """Speed of one precision against another: median ratio of paired rounds, 95 % interval."""
 
     candidate: str
     baseline: str
@@ -122,9 +116,7 @@ class RuntimeRecord(Value):
 
 
 class QuantizationRecord(Value):
-    """How the INT8 network was made; the layers' own costs and the frontier are in the network's
-    record and the engine card.
-    """
+    """How INT8 was calibrated; the engine card holds each layer's own cost."""
 
     mode: QuantizationMode
     method: CalibrationMethod
@@ -137,7 +129,7 @@ class QuantizationRecord(Value):
 
 
 class PlanRecord(Value):
-    """A TensorRT plan as read back from its file; `int8_layers` counts layers with an INT8 tensor."""
+    """A TensorRT plan as read back; `int8_layers` counts layers with an INT8 tensor."""
 
     tensorrt: str
     layers: int
@@ -157,24 +149,14 @@ class BuilderRecord(Value):
     built_at: str
 
 
-class Manifest(Value):
-    """The whole manifest. `files` maps each path in the archive (but this one) to its sha256."""
+class ServedModel(Value):
+    """What servers read of an archive; `files` maps each path (but the manifest) to its sha256."""
 
-    format_version: Literal[1] = 1
     model: str
     task: Task
-    engine_key: str
-    network_keys: dict[str, str]
     platform: str
     runtime: RuntimeIdentity
     compute_capability: str
-    gpu: str | None = Field(None, exclude_if=lambda gpu: gpu is None)
-    """GPU model that the plan runs on alone, such as A10G. None, which is not written: a CPU, or a plan
-    built with a hardware compatibility level."""
-    requested_precision: RequestedPrecision
-    precision: Precision
-    decision: str
-    engine_file: str
     tokenizer_file: str | None = None
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
@@ -186,10 +168,36 @@ class Manifest(Value):
     """Whether a server runs every profile's sizes before it is healthy."""
     auto_truncate: bool = Field(True, exclude_if=bool)
     """Whether a text of more tokens than the engine takes is cut, instead of refused. Only False is
-    written: manifests that were
-    published before there was a choice keep their bytes, and a server of that time refuses those
-    that it would not obey."""
+    written: older manifests keep their bytes, and an older server refuses what it cannot obey."""
     files: dict[str, str]
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as UTF-8 JSON, keys sorted: equal manifests give equal bytes."""
+        return (json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n").encode()
+
+    def sha256(self) -> str:
+        """Return the hex digest of `to_bytes`."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote. Raises pydantic.ValidationError."""
+        return cls.model_validate_json(data)
+
+
+class Manifest(ServedModel):
+    """The manifest of an archive with one engine."""
+
+    format_version: Literal[1] = 1
+    engine_key: str
+    network_keys: dict[str, str]
+    gpu: str | None = Field(None, exclude_if=lambda gpu: gpu is None)
+    """GPU model that the plan runs on alone, such as A10G; None, not written, for CPUs and
+    compatible plans."""
+    requested_precision: RequestedPrecision
+    precision: Precision
+    decision: str
+    engine_file: str
     accuracy: tuple[AccuracyRecord, ...]
     compile_checks: tuple[CompileCheckRecord, ...]
     benchmark: tuple[BenchmarkRecord, ...]
@@ -201,16 +209,3 @@ class Manifest(Value):
     host_memory_mib: float
     device_memory_mib: float | None = None
     builder: BuilderRecord
-
-    def to_bytes(self) -> bytes:
-        """The manifest as UTF-8 JSON, keys sorted: the same manifest gives the same bytes."""
-        return (json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n").encode()
-
-    def sha256(self) -> str:
-        """Hex digest of `to_bytes`."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Manifest:
-        """Reads what `to_bytes` wrote. Raises pydantic.ValidationError."""
-        return cls.model_validate_json(data)

@@ -1,4 +1,4 @@
-"""Memory of an instance that models share: what each takes by its lock, and how many fit at once."""
+"""Memory of an instance that models share: what each takes, and how many fit at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PoolMemory:
     models: tuple[ModelMemory, ...]
     """Those measured, by name."""
     too_large: tuple[ModelMemory, ...]
-    """Of those, the ones of which not even one copy of the engine fits alone; with one copy's size."""
+    """The models of which not even one copy of the engine fits alone; with one copy's size."""
     unmeasured: tuple[str, ...]
     not_built: tuple[str, ...]
 
@@ -81,8 +81,9 @@ class PoolMemory:
 
     @property
     def round_seconds(self) -> float:
-        """Load time of one round, when clients call all models in turn and the least recently used
-        is evicted: unless all fit, each is evicted before its turn comes again.
+        """Load time of one round of calls to all models, least recently used evicted.
+
+        Unless all fit, each is evicted before its turn comes again.
         """
         return 0.0 if self.fits else sum(model.load_seconds for model in self.models)
 
@@ -93,9 +94,7 @@ class PoolMemory:
 
     @property
     def placement(self) -> tuple[tuple[ModelMemory, ...], ...]:
-        """The models of each of several endpoints of this type that evict nothing; models that fit
-        nowhere are left out.
-        """
+        """The models of each of several endpoints that evict nothing; too large ones left out."""
         fitting = [model for model in self.models if model.mib <= self.capacity_mib]
         return first_fit_decreasing(fitting, self.capacity_mib)
 
@@ -117,7 +116,7 @@ def instance_memory(instance: InstanceType) -> InstanceMemory | None:
 
 
 def pool_memories(deployment: Deployment) -> tuple[PoolMemory, ...]:
-    """Return the memory of each instance type of a multi-model endpoint; none for other endpoints."""
+    """Return the memory of each instance type of a multi-model endpoint, else nothing."""
     if not deployment.multi_model:
         return ()
     return tuple(pool_memory(deployment, pool) for pool in deployment.own.pools)
@@ -161,9 +160,7 @@ def most_resident(models: Sequence[ModelMemory], capacity_mib: float) -> tuple[M
 
 
 def fewest_resident(models: Sequence[ModelMemory], capacity_mib: float) -> int:
-    """Return how many models are in memory at least, once that many were called: as many of the
-    largest ones as fit.
-    """
+    """Return how many models stay in memory at least: as many of the largest as fit."""
     largest_first = sorted(models, key=lambda model: (-model.mib, model.name))
     counts = range(len(models) + 1)
     fitting = (count for count in counts if total_mib(largest_first[:count]) <= capacity_mib)
@@ -195,9 +192,7 @@ def total_mib(models: Sequence[ModelMemory]) -> float:
 
 
 def _one_copy_mib(target: Target) -> float | None:
-    """Measured memory of one copy of the engine where it is served; None when it is not built, or
-    was not measured there.
-    """
+    """Measured memory of one copy of the engine; None when it was not measured there."""
     if target.lock_entry is None:
         return None
     manifest = target.lock_entry.manifest

@@ -1,6 +1,4 @@
-"""Findings on memory: models that do not fit, evictions and their cost, and the change that spares
-them.
-"""
+"""Findings on memory: models that do not fit, evictions and their cost, and what spares them."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def memory_findings(tree: Tree) -> MemoryFindings:
 
 
 def memory_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Return a message for every model that does not fit into an instance of an endpoint, even alone."""
+    """Return a message for every model that does not fit into an instance, even alone."""
     pools = [pool for variant in deployment.variants for pool in variant.pools]
     return tuple(dict.fromkeys(fault for pool in pools for fault in _pool_faults(deployment, pool)))
 
@@ -70,7 +68,8 @@ def pool_notes(pool: PoolMemory) -> Iterator[str]:
         return
     for name in pool.unmeasured:
         yield (
-            f"{where}: the {pool.memory.kind} of model '{name}' is not measured, so what fits beside "
+            f"{where}: the {pool.memory.kind} of model '{name}' is not measured, so what fits "
+            "beside "
             "it is not known; build it again where that can be measured."
         )
     if not pool.fits and not pool.too_large:
@@ -78,9 +77,7 @@ def pool_notes(pool: PoolMemory) -> Iterator[str]:
 
 
 def placement_change(pool: PoolMemory) -> str:
-    """Return the YAML that spreads models over endpoints that evict nothing: new endpoint files, and
-    the models that move.
-    """
+    """Return the YAML that spreads models over endpoints that evict nothing."""
     lines: list[str] = []
     for number, models in enumerate(pool.placement, 1):
         name, taken = _endpoint_name(pool, number), f"{total_mib(models):.0f}"
@@ -130,7 +127,8 @@ def _eviction(pool: PoolMemory, memory: InstanceMemory) -> str:
     largest = max(pool.models, key=lambda model: model.mib)
     if largest.mib > pool.capacity_mib:
         return (
-            f"the copies of '{largest.name}' take up to {largest.mib:.0f} MiB of {memory.kind}, and "
+            f"the copies of '{largest.name}' take up to {largest.mib:.0f} MiB of "
+            f"{memory.kind}, and "
             f"{_usable(memory)} are there for them; lower its 'serving.instances_per_gpu'."
         )
     count, slowest, evicted = len(pool.models), pool.slowest, pool.evicted
@@ -142,8 +140,10 @@ def _eviction(pool: PoolMemory, memory: InstanceMemory) -> str:
     return (
         f"its {count} models take {pool.total_mib:.0f} MiB of {memory.kind} together, and "
         f"{_usable(memory)} are there for them: at least {evicted} of them "
-        f"{'is' if evicted == 1 else 'are'} out of memory at any time. Of requests spread evenly over "
-        f"them at least {evicted / count:.0%} wait for a load, and all of them when models are asked "
+        f"{'is' if evicted == 1 else 'are'} out of memory at any time. Of requests spread "
+        "evenly over "
+        f"them at least {evicted / count:.0%} wait for a load, and all of them when models are "
+        "asked "
         f"in turn: {pool.round_seconds:g} s in each round, {slowest.load_seconds:g} s for "
         f"'{slowest.name}'. {len(pool.placement)} endpoints would hold them all ({spread}); "
         "`roundhouse status` shows the change."

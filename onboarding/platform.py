@@ -55,9 +55,7 @@ class InstanceType(Value):
 
 
 class ServingPlatform(Value):
-    """One choice that fixes serving image, builder image, trtexec dialect, quantization mode and
-    host AMI together.
-    """
+    """One choice of serving and builder image, trtexec dialect, quantization mode and host AMI."""
 
     name: str
     triton: str
@@ -142,7 +140,8 @@ def registry_host(account: str, region: str) -> str:
 
 
 CODEBUILD_GPU_REGIONS = (
-    "us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-southeast-2",
+    "us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1",
+    "ap-southeast-2",
 )  # fmt: skip
 """Where CodeBuild has LINUX_GPU_CONTAINER by every list of AWS: that of projects has four regions
 more than that of fleets.

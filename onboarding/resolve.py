@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
+from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant, pool_priorities
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
@@ -16,18 +16,15 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
-from onboarding.pools import pool_priorities
 from onboarding.tree import Tree
 from onboarding.values import QuantizationMode
 
 
 def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tuple[Deployment, ...]:
-    """Every endpoint of an environment, or `only` some, by name; a shared endpoint that no model
-    joins is not deployed.
+    """Return every endpoint of an environment that has models, or `only` some, by name.
 
-    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, the
-    environment or an endpoint is unknown,
-    or a lock cannot be read.
+    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, a name is
+    unknown, or a lock cannot be read.
     """
     view = _view(tree, environment)
     behind = _models_behind(view)
@@ -44,11 +41,10 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
 def target(
     tree: Tree, environment: str, model: str, compute_capability: str | None = None
 ) -> tuple[Deployment, Target]:
-    """One model of an environment, and the endpoint that serves it; raises as `deployments` does,
-    and for an unknown model.
+    """Return one model of an environment, and the endpoint that serves it.
 
-    `compute_capability` tells the engines of a model apart that several GPU generations serve;
-    default: the first one's.
+    `compute_capability` selects among the engines of instance pools; default: the first. Raises as
+    `deployments` does, and for an unknown model.
     """
     known: list[str] = []
     for deployment in deployments(tree, environment):
@@ -75,9 +71,7 @@ def target(
 
 
 def runtime_identity(platform: ServingPlatform, instance: InstanceType) -> RuntimeIdentity:
-    """What executes engines on an instance type: the platform's TensorRT on a GPU, its ONNX Runtime
-    on a CPU.
-    """
+    """Return the runtime of an instance type: TensorRT on a GPU, ONNX Runtime on a CPU."""
     if not instance.is_gpu:
         return RuntimeIdentity(name="onnxruntime", version=platform.onnxruntime)
     if platform.tensorrt is None:
@@ -114,9 +108,7 @@ def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
 
 
 def _models_behind(view: EnvironmentView) -> dict[str, tuple[ModelSpec, ...]]:
-    """The models of every endpoint that is deployed: the one that owns it first, then those that
-    join it, shadows last.
-    """
+    """Return the models of every endpoint: its own first, then those that join it, shadows last."""
     models = [file.spec for file in view.models.values()]
     behind = {model.name: [model] for model in models if isinstance(model.endpoint, EndpointSpec)}
     for model in models:

@@ -21,10 +21,11 @@ _RATE = re.compile(r"([1-9][0-9]*) (minute|hour|day)(s?)")
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _ABBREVIATIONS = {
-    "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT", "America/New_York": "ET EDT",
-    "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT", "Asia/Hong_Kong": "HKT", "Asia/Kolkata": "IST",
-    "Asia/Seoul": "KST", "Asia/Singapore": "SGT", "Asia/Tokyo": "JST", "Australia/Sydney": "AEST AEDT",
-    "Europe/Athens": "EEST", "Europe/Berlin": "CEST MEZ MESZ", "Europe/Lisbon": "WEST", "Europe/London": "BST",
+    "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT",
+    "America/New_York": "ET EDT", "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT",
+    "Asia/Hong_Kong": "HKT", "Asia/Kolkata": "IST", "Asia/Seoul": "KST", "Asia/Singapore": "SGT",
+    "Asia/Tokyo": "JST", "Australia/Sydney": "AEST AEDT", "Europe/Athens": "EEST",
+    "Europe/Berlin": "CEST MEZ MESZ", "Europe/Lisbon": "WEST", "Europe/London": "BST",
     "Europe/Moscow": "MSK", "Pacific/Auckland": "NZST NZDT", "UTC": "Z",
 }  # fmt: skip
 """What people write for a zone whose summer time an abbreviation cannot follow."""
@@ -33,9 +34,7 @@ _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 @dataclass(frozen=True, kw_only=True)
 class _Field:
-    """One field of a cron expression: its bounds, the words for its numbers, and the marks that
-    only it takes.
-    """
+    """One field of a cron expression: bounds, words for numbers, and characters of its own."""
 
     name: str
     least: int
@@ -46,9 +45,7 @@ class _Field:
     """Whether it may say `?`: no particular one."""
 
     def takes(self, text: str) -> bool:
-        """True when every part of a comma-separated list is a value, a range, a step or a mark of
-        this field.
-        """
+        """True when every part of a comma-separated list is a value, a range or a step."""
         return (self.open and text == "?") or all(
             self._takes_part(part) for part in text.upper().split(",")
         )
@@ -104,9 +101,7 @@ def time_zones() -> frozenset[str]:
 
 
 def nearest_time_zone(text: str) -> str | None:
-    """The IANA zone that somebody may mean: by an abbreviation, a city alone, or a slip of the pen;
-    None where it is a guess.
-    """
+    """Return the IANA zone of an abbreviation, a city alone or a misspelling; None for others."""
     word = text.strip()
     for zone, abbreviations in _ABBREVIATIONS.items():
         if word.upper() in abbreviations.split():
@@ -122,7 +117,8 @@ def nearest_time_zone(text: str) -> str | None:
 def _cron_fault(content: str) -> str | None:
     fields = content.split()
     if len(fields) != len(_FIELDS):
-        return f"has {len(fields)} fields, and cron(…) has six: {', '.join(field.name for field in _FIELDS)}"
+        names = ", ".join(field.name for field in _FIELDS)
+        return f"has {len(fields)} fields, and cron(…) has six: {names}"
     for field, text in zip(_FIELDS, fields, strict=True):
         if not field.takes(text):
             bounds = f"{field.least} to {field.most}" + (

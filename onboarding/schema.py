@@ -1,6 +1,4 @@
-"""JSON Schema of each kind of file, for editors: `python -m onboarding.schema --write`, or
-`--check` for drift.
-"""
+"""JSON Schema of each kind of file: `python -m onboarding.schema --write`, or `--check`."""
 
 from __future__ import annotations
 
@@ -65,7 +63,8 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
     if names:
         listed = ", ".join(f"schemas/{name}" for name in names)
         print(
-            f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema --write` and commit.",
+            f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema "
+            "--write` and commit.",
             file=sys.stderr,
         )
     return 1 if names else 0
@@ -98,8 +97,9 @@ def _environment_schema() -> dict[str, Any]:
 
 
 def _partial(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition in which every key may be left out, at every depth; lists are replaced whole, so
-    items stay as they are.
+    """Return a definition in which every key may be left out, at every depth.
+
+    Lists are replaced whole, so their items stay as they are.
     """
     return {
         key: _with_partial_references(value)

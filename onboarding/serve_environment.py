@@ -1,10 +1,8 @@
-"""The environment of `serve` in NVIDIA's SageMaker image: every variable that we set, its value and
-its reason.
+"""The environment variables of `serve` in NVIDIA's SageMaker image that we set, and why.
 
 Source: triton-inference-server/server, docker/sagemaker/serve. What is not here keeps the default
-of `serve`: gRPC and metrics
-off, 16 MiB of shared memory for each python backend, `/opt/ml/model` or `/tmp/sagemaker` as the
-repository.
+of `serve`: gRPC and metrics off, 16 MiB of shared memory for each Python backend, `/opt/ml/model`
+or `/tmp/sagemaker` as the repository.
 """
 
 from __future__ import annotations
@@ -33,7 +31,8 @@ VARIABLES = (
     Variable(
         name=DEFAULT_MODEL,
         value="the model's name; single model only",
-        reason="a text model's archive holds three folders on a GPU, and `serve` refuses to choose among them",
+        reason="a text model's archive holds three folders on a GPU, and `serve` refuses to "
+        "choose among them",
     ),
     Variable(
         name=LOG_VERBOSE,
@@ -43,23 +42,26 @@ VARIABLES = (
     Variable(
         name=PING_MODE,
         value="`ready`",
-        reason="`serve` sets it (`live` for several models) but does not export it: only a variable that is in the environment "
-        "already reaches Triton. Without it, one model that fails to load makes a whole multi-model server unhealthy for good",
+        reason="`serve` sets it (`live` for several models) but does not export it: only a "
+        "variable that is in the environment "
+        "already reaches Triton. Without it, one model that fails to load makes a whole "
+        "multi-model server unhealthy for good",
     ),
     Variable(
         name=ADDITIONAL_ARGS,
         value=f"`{COMPLETE}`",
-        reason="generated configurations are complete; completing them starts every python backend twice",
+        reason="generated configurations are complete; completing them starts every python "
+        "backend twice",
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{VERSION_COMPATIBLE}`, with a version-compatible plan",
-        reason="Triton runs the code inside such a plan only when told to; these plans are ours",
+        reason="Triton runs the code inside such a plan with this option only; the plans are ours",
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
-        reason="a model's wish for a response cache is void where the server has none",
+        reason="a model's response cache has no effect where the server has none",
     ),
 )
 """What `serve_environment` gives, for the documents."""

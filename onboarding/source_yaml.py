@@ -1,6 +1,4 @@
-"""Reads one YAML file into a document that knows the line of every key; what is wrong with the file
-comes as faults.
-"""
+"""Reads one YAML file into a document that knows the line of every key, or into faults."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import yaml
 
 from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
-from onboarding.yaml_text import TooDeep, compose_yaml
+from onboarding.yaml_text import TooDeepError, compose_yaml
 
 LARGEST_FILE_BYTES = 1 << 18
 LARGEST_NODE_COUNT = 5_000
@@ -64,7 +62,7 @@ def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, 
     """The document of a YAML text, and its faults."""
     try:
         node = compose_yaml(text)
-    except TooDeep:
+    except TooDeepError:
         return None, (
             Fault(
                 file=file,
@@ -133,9 +131,7 @@ def _kind(node: yaml.Node) -> str:
 
 @dataclass
 class _Reading:
-    """The walk over one compose_yaml file: YAML's own constructors raise where a person needs a
-    sentence.
-    """
+    """The data of one composed file; YAML's own constructors raise where a person needs a fault."""
 
     file: str
     places: dict[KeyPath, Place] = field(default_factory=dict)
@@ -213,10 +209,11 @@ class _Reading:
             return text
         try:
             return _plain(node, text)
-        except AnotherBase as error:
-            way_out = f"write {text.lstrip('0').replace(':', '')} without leading zeros, or in quotes where text is meant"
+        except AnotherBaseError as error:
+            plain = f"{text.lstrip('0').replace(':', '')} without leading zeros"
             if ":" in text:
-                way_out = "write the number of seconds or minutes in plain digits, or in quotes where text is meant"
+                plain = "the number of seconds or minutes in plain digits"
+            way_out = f"write {plain}, or in quotes where text is meant"
             self._fault(place, f"YAML reads {text} as {error}", value=text, way_out=way_out)
             return None
         except (ValueError, KeyError, OverflowError):
@@ -257,19 +254,18 @@ def _plain(node: yaml.ScalarNode, text: str) -> bool | int | float | None:
     raise ValueError(text)
 
 
-class AnotherBase(ValueError):
-    """A number that YAML 1.1 reads to the base 8 or 60, and hardly a person does; says what YAML
-    reads.
-    """
+class AnotherBaseError(ValueError):
+    """A number that YAML 1.1 reads to the base 8 or 60; the message is what YAML reads."""
 
 
 def _refuse_another_base(text: str) -> None:
     if ":" in text:
-        raise AnotherBase(
-            f"{_CONSTRUCTOR.construct_yaml_float(yaml.ScalarNode('', text)):g}, a number to the base 60"
+        raise AnotherBaseError(
+            f"{_CONSTRUCTOR.construct_yaml_float(yaml.ScalarNode('', text)):g}, a number to "
+            "the base 60"
         )
     if _OCTAL.fullmatch(text):
-        raise AnotherBase(f"{int(text.replace('_', ''), 8)}, a number to the base 8")
+        raise AnotherBaseError(f"{int(text.replace('_', ''), 8)}, a number to the base 8")
 
 
 def _printable(text: str) -> str:

@@ -80,7 +80,7 @@ def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
 
 
 def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:
-    """An environment with only what it changes: the rest is judged with the files themselves."""
+    """Return an environment's view with only the files that it overrides."""
     models = {name: file for name, file in view.models.items() if file is not files.models[name]}
     endpoints = {
         name: file for name, file in view.endpoints.items() if file is not files.endpoints[name]
@@ -89,9 +89,7 @@ def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView
 
 
 def _by_environment(views: Mapping[str, EnvironmentView]) -> Iterator[Fault]:
-    """Each fault once, however many environments have it, and saying which ones unless it is all of
-    them.
-    """
+    """Return each fault once, naming its environments unless all have it."""
     found: dict[Fault, list[str]] = {}
     for name, view in views.items():
         for fault in dict.fromkeys(environment_faults(view)):
@@ -105,9 +103,7 @@ def _by_environment(views: Mapping[str, EnvironmentView]) -> Iterator[Fault]:
 
 
 def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterator[Fault]:
-    """The faults of other lines: a value that YAML could not give is wrong in every further way
-    too.
-    """
+    """Return the faults of other lines: a value that YAML cannot read is wrong in every way."""
     lines = {(fault.file, fault.line) for fault in yaml_faults}
     return (fault for fault in faults if (fault.file, fault.line) not in lines)
 

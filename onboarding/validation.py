@@ -1,6 +1,4 @@
-"""A document against a spec: what is valid of it, section by section, and a fault for everything
-that is not.
-"""
+"""A document against a spec: its valid sections, and a fault for everything else."""
 
 from __future__ import annotations
 
@@ -90,9 +88,7 @@ def _errors(spec_type: type[Value], data: Mapping[str, Any]) -> list[Any]:
 
 
 def _without_echoes(errors: Sequence[Any]) -> list[Any]:
-    """A list whose items are refused counts as too short as well: only the items are worth a
-    sentence.
-    """
+    """Drop the length error of a list whose items are refused themselves."""
     return [
         error
         for error in errors

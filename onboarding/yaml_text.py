@@ -1,6 +1,4 @@
-"""YAML text as nodes or plain data: by libyaml, ten times as fast, and by PyYAML itself where
-libyaml is not there or refuses.
-"""
+"""YAML text as nodes or plain data: by libyaml, or by PyYAML where libyaml refuses."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ LARGEST_INDENTATION = 2_000
 FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class TooDeep(ValueError):
+class TooDeepError(ValueError):
     """A depth on which PyYAML would spend minutes, and libyaml the whole stack."""
 
 
 def compose_yaml(text: str) -> yaml.Node | None:
     """The root node; None when the text holds no document.
 
-    Raises TooDeep, and what PyYAML raises.
+    Raises TooDeepError, and what PyYAML raises.
     """
     refuse_depth(text)
     try:
@@ -32,7 +30,7 @@ def compose_yaml(text: str) -> yaml.Node | None:
 
 
 def load_yaml(text: str) -> Any:
-    """The plain data. Raises TooDeep, and what PyYAML raises."""
+    """The plain data. Raises TooDeepError, and what PyYAML raises."""
     refuse_depth(text)
     try:
         return yaml.load(text, Loader=FAST_LOADER)
@@ -41,13 +39,13 @@ def load_yaml(text: str) -> Any:
 
 
 def refuse_depth(text: str) -> None:
-    """Raises TooDeep for a text that no loader should be given."""
+    """Raises TooDeepError for a text that no loader should be given."""
     if (
         _bracket_depth(text) > LARGEST_DEPTH
         or _line_depth(text) > LARGEST_DEPTH
         or " " * LARGEST_INDENTATION in text
     ):
-        raise TooDeep("nests too much")
+        raise TooDeepError("nests too much")
 
 
 def _bracket_depth(text: str) -> int:
@@ -68,5 +66,5 @@ def _line_depth(text: str) -> int:
     return max(line.count("- ") + line.count("? ") for line in text.splitlines())
 
 
-loaded = load_yaml
-"""Former name."""
+loaded, TooDeep = load_yaml, TooDeepError
+"""Former names."""

@@ -1,4 +1,4 @@
-"""Datasets: there, of the right kind, large enough, and never both teacher and judge."""
+"""Rules of datasets: present, of the right kind, large enough, without shared samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onboarding.dataset import ARRAYS, LABELLED, LABELS, TEXTS, Dataset
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
-from onboarding.rules.rule import ModelCase, rule
+from onboarding.rules.rule import ModelCase, rule, rules_of
 
 _CALIBRATION: KeyPath = ("engine", "calibration", "dataset")
 _SEARCH: KeyPath = ("engine", "sensitivity_search", "dataset")
@@ -56,7 +56,7 @@ def samples_are_there(case: ModelCase) -> Iterator[Fault]:
 
 
 @rule("engine", "accuracy")
-def judge_never_taught(case: ModelCase) -> Iterator[Fault]:
+def datasets_share_no_samples(case: ModelCase) -> Iterator[Fault]:
     """Accuracy on samples that calibration or the search saw says nothing."""
     calibration, search = case.spec.engine.calibration, case.spec.engine.sensitivity_search
     validation = case.spec.accuracy.dataset
@@ -106,30 +106,32 @@ def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
         yield case.document.at_change(("accuracy", "metric"), _VALIDATION).fault(
             "'accuracy.metric' accuracy needs labels, and the dataset has none",
             value=case.spec.accuracy.dataset,
-            allowed=f"a {LABELLED} file (label, tab, text), or an {ARRAYS} file with the array {LABELS!r}",
-            way_out="add labels, or judge by agreement with the source model",
+            allowed=f"a {LABELLED} file (label, tab, text), or an {ARRAYS} file with the array "
+            f"{LABELS!r}",
+            way_out="add labels, or use the metric agreement",
         )
 
 
 def _shared_samples(
-    case: ModelCase, path: KeyPath, judge: str, taught_path: KeyPath, taught: str
+    case: ModelCase, path: KeyPath, dataset: str, other_path: KeyPath, other_dataset: str
 ) -> Iterator[Fault]:
-    place = case.document.at_change(path, taught_path)
-    what, other = f"'{'.'.join(map(str, path))}'", _NAMES[taught_path]
-    if judge == taught:
+    place = case.document.at_change(path, other_path)
+    what, other = f"'{'.'.join(map(str, path))}'", _NAMES[other_path]
+    if dataset == other_dataset:
         yield place.fault(
             f"{what} is the {other} dataset",
-            value=judge,
+            value=dataset,
             way_out="name another file, of other samples",
         )
         return
-    known = set(case.datasets[taught].texts)
-    shared = [text for text in case.datasets[judge].texts if text in known]
+    known = set(case.datasets[other_dataset].texts)
+    shared = [text for text in case.datasets[dataset].texts if text in known]
     if shared:
         yield place.fault(
-            f"{what} shares {len(shared)} sample(s) with the {other} dataset, the first: {shared[0][:40]!r}",
-            value=judge,
-            allowed=f"no sample of {taught}",
+            f"{what} shares {len(shared)} sample(s) with the {other} dataset, the first: "
+            f"{shared[0][:40]!r}",
+            value=dataset,
+            allowed=f"no sample of {other_dataset}",
             way_out="remove these samples from one of the two files",
         )
 
@@ -142,12 +144,4 @@ def _unusable(case: ModelCase, path: KeyPath, dataset: str) -> Iterator[Fault]:
         )
 
 
-RULES = (
-    calibration_dataset_is_usable,
-    search_dataset_is_usable,
-    validation_dataset_is_usable,
-    samples_are_there,
-    judge_never_taught,
-    datasets_fit_the_task,
-    accuracy_needs_labels,
-)
+RULES = rules_of(globals())

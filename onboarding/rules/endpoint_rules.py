@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.aws_limits import INSTANCE_POOL_COUNT, REAL_TIME_SECONDS
+from onboarding.deployment import pool_priorities
 from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
-from onboarding.pools import pool_priorities
-from onboarding.rules.rule import EndpointCase, rule
+from onboarding.rules.rule import EndpointCase, rule, rules_of
 
 
 @rule("instance_type")
@@ -55,7 +55,8 @@ def instance_pool_priorities_are_distinct(case: EndpointCase) -> Iterator[Fault]
         place = case.document.at("instance_pools", index, "priority")
         if priority > INSTANCE_POOL_COUNT:
             yield place.fault(
-                f"'instance_pools[{index}]' comes after a pool of priority {INSTANCE_POOL_COUNT}, the last there is",
+                f"'instance_pools[{index}]' comes after a pool of priority "
+                f"{INSTANCE_POOL_COUNT}, the last there is",
                 allowed=f"2 to {INSTANCE_POOL_COUNT}",
                 way_out="lower the priority of the pools before it",
             )
@@ -78,10 +79,12 @@ def instance_pools_are_of_one_kind(case: EndpointCase) -> Iterator[Fault]:
         if own is not None and other is not None and own.is_gpu != other.is_gpu:
             path: KeyPath = ("instance_pools", index, "instance_type")
             yield case.document.at_change(path, ("instance_type",)).fault(
-                f"'instance_pools[{index}].instance_type' is {_kind(other)}, and the endpoint's own {own.name} is {_kind(own)}",
+                f"'instance_pools[{index}].instance_type' is {_kind(other)}, and the "
+                f"endpoint's own {own.name} is {_kind(own)}",
                 value=other.name,
                 allowed=f"types of {'GPUs' if own.is_gpu else 'CPUs'}",
-                way_out="choose another type, or serve the other kind as a model of its own that joins this one",
+                way_out="choose another type, or serve the other kind as a model of its own "
+                "that joins this one",
             )
 
 
@@ -112,7 +115,8 @@ def slo_is_within_the_invocation_timeout(case: EndpointCase) -> Iterator[Fault]:
     if slo is not None and slo > most and case.spec.asynchronous is None:
         way_out = "lower it" if case.multi_model else "lower it, or add `asynchronous: {}`"
         yield case.document.at_change(("latency_slo_ms",), ("asynchronous",)).fault(
-            f"'latency_slo_ms' is above the {REAL_TIME_SECONDS} seconds after which SageMaker ends a "
+            f"'latency_slo_ms' is above the {REAL_TIME_SECONDS} seconds after which SageMaker "
+            "ends a "
             "real-time invocation",
             value=f"{slo:g}",
             allowed=f"at most {most}",
@@ -140,13 +144,4 @@ def _kind(instance: InstanceType) -> str:
     return "a GPU" if instance.is_gpu else "a CPU"
 
 
-RULES = (
-    instance_type_is_known,
-    instance_pool_types_are_known,
-    instance_pool_types_are_distinct,
-    instance_pool_priorities_are_distinct,
-    instance_pools_are_of_one_kind,
-    instance_pools_hold_one_model,
-    asynchronous_holds_one_model,
-    slo_is_within_the_invocation_timeout,
-)
+RULES = rules_of(globals())

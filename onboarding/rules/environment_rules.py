@@ -1,6 +1,4 @@
-"""Environments: a known platform, a known host image, locks inside the repository, AWS's own names
-well-formed and in reach.
-"""
+"""Rules of environments: known platform and host image, well-formed ids and ARNs."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from collections.abc import Iterator
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
-from onboarding.rules.rule import EnvironmentCase, rule
+from onboarding.rules.rule import EnvironmentCase, rule, rules_of
 
 
 @rule("platform")
@@ -113,9 +111,7 @@ def vpc_endpoints_have_route_tables(case: EnvironmentCase) -> Iterator[Fault]:
 
 @rule("kms_key_arn", "account", "region")
 def key_is_usable(case: EnvironmentCase) -> Iterator[Fault]:
-    """A key's own ARN, in the environment's region: S3 takes no other, and a policy cannot name an
-    alias.
-    """
+    """A key's own ARN in the environment's region: S3 and policies take no alias."""
     pattern = rf"kms:{_region(case)}:[0-9]{{12}}:key/[A-Za-z0-9-]+"
     yield from _arn_fault(case, "kms_key_arn", pattern, "kms:{region}:ACCOUNT:key/ID")
 
@@ -149,18 +145,7 @@ def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
         )
 
 
-RULES = (
-    platform_is_known,
-    host_image_is_known,
-    locks_lie_inside,
-    network_ids_are_well_formed,
-    endpoints_have_two_subnets,
-    vpc_endpoints_have_route_tables,
-    key_is_usable,
-    boundary_is_a_policy,
-    fleet_is_of_this_account,
-    alarm_email_is_an_address,
-)
+RULES = rules_of(globals())
 
 _COPY = "copy it from the account"
 
@@ -178,9 +163,7 @@ def _region(case: EnvironmentCase) -> str:
 
 
 def _arn_fault(case: EnvironmentCase, name: str, pattern: str, form: str) -> Iterator[Fault]:
-    """A fault unless the setting is left out or names such a resource in the region's own
-    partition.
-    """
+    """Yield a fault unless a setting is left out or names a resource of the region's partition."""
     given = getattr(case.spec, name)
     partition = aws_partition(case.spec.region)
     if given is not None and not re.fullmatch(f"arn:{partition}:{pattern}", given):

@@ -11,7 +11,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ServingSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
-from onboarding.rules.rule import JoinCase, rule
+from onboarding.rules.rule import JoinCase, rule, rules_of
 from onboarding.values import Server
 
 
@@ -82,7 +82,8 @@ def joined_model_has_the_same_task(case: JoinCase) -> Iterator[Fault]:
     other = case.other
     if other is not None and "task" in other.sections and other.spec.task != case.model.task:
         yield case.document.at_change(("task",), ("endpoint", "joins")).fault(
-            f"'task' is {case.model.task}, and {case.spec.joins}, which the model joins, has {other.spec.task}",
+            f"'task' is {case.model.task}, and {case.spec.joins}, which the model joins, has "
+            f"{other.spec.task}",
             value=case.model.task,
             allowed=other.spec.task,
             way_out="join a model of the same task, or describe an endpoint of the model's own",
@@ -117,9 +118,7 @@ def joined_cache_is_tritons(case: JoinCase) -> Iterator[Fault]:
 
 
 def cache_has_no_server(serving: ServingSpec, server: Server) -> bool:
-    """True where answers are to be kept by another's Python server; a server that the file itself
-    names is judged elsewhere.
-    """
+    """True where another model's Python server would have to cache answers."""
     return (
         serving.response_cache and server == "python" and "server" not in serving.model_fields_set
     )
@@ -145,9 +144,7 @@ def joined_instance_type_is_known(case: JoinCase) -> Iterator[Fault]:
 
 @rule("endpoint")
 def variant_is_not_called_as_the_first(case: JoinCase) -> Iterator[Fault]:
-    """Variants are called after the models that join; the endpoint's own is not, so that it keeps
-    its name.
-    """
+    """Variants carry the name of the model that joins; the endpoint's own keeps its name."""
     if case.name.lower() == VARIANT.lower():
         yield case.document.at("name").fault(
             f"'name' is that of every endpoint's own variant, {VARIANT}, and the model joins one",
@@ -156,13 +153,4 @@ def variant_is_not_called_as_the_first(case: JoinCase) -> Iterator[Fault]:
         )
 
 
-RULES = (
-    joined_model_is_there,
-    joined_model_is_another,
-    joined_model_has_its_own_endpoint,
-    joined_model_has_the_same_task,
-    joined_model_has_the_same_server,
-    joined_cache_is_tritons,
-    joined_instance_type_is_known,
-    variant_is_not_called_as_the_first,
-)
+RULES = rules_of(globals())

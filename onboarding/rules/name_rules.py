@@ -30,9 +30,7 @@ SpecT = TypeVar("SpecT", bound=Value)
 
 
 def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
-    """A file is called what it holds, and no two hold the same; SageMaker tells no upper case from
-    lower.
-    """
+    """A file is called what it holds, and no two hold the same name in any case."""
     first_files: dict[str, str] = {}
     for stem, file in sorted(specs.items(), key=lambda item: (_name(item[1]) != item[0], item[0])):
         name = _name(file)
@@ -78,7 +76,8 @@ def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Itera
             yield file.document.at("name").fault(
                 f"'name' is {len(name)} characters long",
                 value=name,
-                allowed=f"at most {longest}, since SageMaker's {NAME_LENGTH} include the prefix '{environment}-'",
+                allowed=f"at most {longest}, since SageMaker's {NAME_LENGTH} include the "
+                f"prefix '{environment}-'",
                 way_out="shorten it",
             )
 
@@ -126,7 +125,8 @@ def _override_of_a_shared_endpoint(
             f"overrides keys of 'endpoint' of {name}, whose endpoint is the shared '{shared}'",
             value=comma_list(override["endpoint"]),  # type: ignore[arg-type]
             allowed=f"keys of `endpoints: {{{shared}: …}}`, or a whole endpoint with instance_type",
-            way_out=f"move them to `endpoints: {{{shared}: …}}` of this file, where they hold for every "
+            way_out=f"move them to `endpoints: {{{shared}: …}}` of this file, where they hold "
+            "for every "
             "model of that endpoint",
         )
 
@@ -175,16 +175,15 @@ def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
     for name, model in view.models.items():
         if name.lower() in shared and name in view.own_endpoints:
             yield model.document.at("name").fault(
-                f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as the model's own endpoint",
+                f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as "
+                "the model's own endpoint",
                 value=name,
                 way_out="rename one of the two",
             )
 
 
 def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
-    """`<environment>-<name>` means one endpoint of an account and region, wherever the hyphens of
-    both parts are.
-    """
+    """`<environment>-<name>` means one endpoint of an account and region, whatever the hyphens."""
     own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
     names = {name.lower(): name for name in (*files.endpoints, *own)}
     for file, other in permutations(files.environments.values(), 2):
@@ -202,7 +201,8 @@ def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
         for name in met[:1]:
             other_name = names[f"{between}-{name}".lower()]
             yield file.document.at("name").fault(
-                f"its endpoint of {name} is called like environment {shorter.name}'s of {other_name}",
+                f"its endpoint of {name} is called like environment {shorter.name}'s of "
+                f"{other_name}",
                 value=f"{longer.name}-{name}",
                 way_out="rename the environment, or give it an account or a region of its own",
             )
@@ -219,7 +219,8 @@ def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
         if other != environment.document.file:
             name = environment.document.file.rpartition("/")[2].removesuffix(".yaml")
             yield environment.document.at("locks").fault(
-                f"'locks' is the folder of {other} too, so each build would replace the other's locks",
+                f"'locks' is the folder of {other} too, so each build would replace the "
+                "other's locks",
                 value=environment.spec.locks,
                 allowed="a folder of the environment's own",
                 way_out=f"write `locks: locks/{name}`, and receive engines by promotion",

@@ -1,6 +1,4 @@
-"""An endpoint on an environment's platform: TensorRT there, driver new enough, multi-model where
-AWS documents it.
-"""
+"""Rules of an endpoint on an environment's platform: TensorRT, driver, region, multi-model."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from onboarding.platform import (
     serving_platforms,
     triton_registries,
 )
-from onboarding.rules.rule import PlacementCase, rule
+from onboarding.rules.rule import PlacementCase, rule, rules_of
 
 
 @rule()
@@ -52,7 +50,8 @@ def driver_is_new_enough(case: PlacementCase) -> Iterator[Fault]:
     if case.instance.is_gpu and image is not None and least is not None and image.driver < least:
         enough = [row.name for row in host_images().values() if row.driver >= least]
         yield case.environment_document.at_change(("inference_ami_version",), ("platform",)).fault(
-            f"platform {case.platform.name} needs NVIDIA driver {least}, and host image {image.name} has {image.driver}",
+            f"platform {case.platform.name} needs NVIDIA driver {least}, and host image "
+            f"{image.name} has {image.driver}",
             value=image.name,
             allowed=comma_list(enough),
             way_out="name a newer host image, or leave it to the platform",
@@ -61,14 +60,13 @@ def driver_is_new_enough(case: PlacementCase) -> Iterator[Fault]:
 
 @rule("region")
 def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
-    """AWS keeps its Triton image in some regions only; what builds and serves engines of a GPU
-    starts from it too.
-    """
+    """AWS keeps its Triton image in some regions; GPU builders start from it too."""
     image, region, known = case.platform.base_image, case.environment.region, triton_registries()
     needs_it = case.server == "triton" or case.instance.is_gpu
     if needs_it and image is not None and region not in known:
         yield case.environment_document.at("region").fault(
-            f"AWS's Triton image, which platform {case.platform.name} is built on, has no known registry in this region",
+            f"AWS's Triton image, which platform {case.platform.name} is built on, has no "
+            "known registry in this region",
             value=region,
             allowed=comma_list(known, 40),
             way_out=did_you_mean(
@@ -115,8 +113,10 @@ def region_has_the_instance_type(case: PlacementCase) -> Iterator[Fault]:
         yield case.document.at(*case.instance_path).fault(
             f"SageMaker does not host {instance.name} in region {region}",
             value=instance.name,
-            allowed=f"{comma_list(there, 6)}; or a region of {comma_list(instance.regions or (), 20)}",
-            way_out="choose one of these for this environment, or add the region with its source to "
+            allowed=f"{comma_list(there, 6)}; or a region of "
+            f"{comma_list(instance.regions or (), 20)}",
+            way_out="choose one of these for this environment, or add the region with its "
+            "source to "
             "onboarding/data/instance_regions.yaml",
         )
 
@@ -133,7 +133,8 @@ def build_volume_fits_the_instance_storage(case: PlacementCase) -> Iterator[Faul
     volume, storage = environment.builds.volume_gib, instance.local_nvme_gb
     if route == "training-job" and storage is not None and volume > storage:
         yield case.environment_document.at("builds", "volume_gib").fault(
-            f"'builds.volume_gib' is above the {storage} GB of instance storage that a training job "
+            f"'builds.volume_gib' is above the {storage} GB of instance storage that a "
+            "training job "
             f"on {instance.name} has instead of a volume",
             value=volume,
             allowed=f"at most {storage}",
@@ -146,13 +147,4 @@ def _host_image(case: PlacementCase) -> str | None:
     return case.platform.inference_ami_version if named is None else named
 
 
-RULES = (
-    region_has_the_triton_image,
-    gpu_has_tensorrt,
-    host_image_is_named,
-    driver_is_new_enough,
-    gpu_multi_model_is_triton,
-    gpu_multi_model_is_documented,
-    region_has_the_instance_type,
-    build_volume_fits_the_instance_storage,
-)
+RULES = rules_of(globals())

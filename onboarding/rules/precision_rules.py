@@ -7,7 +7,7 @@ from typing import get_args
 
 from onboarding.fault import Fault
 from onboarding.platform import InstanceType
-from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
 from onboarding.values import RequestedPrecision
 
 LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": 8.9}
@@ -20,7 +20,8 @@ def int8_is_calibrated(case: ModelCase) -> Iterator[Fault]:
     if case.spec.engine.precision == "int8" and case.spec.engine.calibration is None:
         yield case.document.at("engine", "precision").fault(
             "'engine.precision' int8 has no calibration data",
-            way_out="add `calibration: {dataset: <text file>, samples: 256}`, or choose auto or fp16",
+            way_out="add `calibration: {dataset: <text file>, samples: 256}`, or choose auto "
+            "or fp16",
         )
 
 
@@ -46,7 +47,8 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
         and float(case.instance.compute_capability) < least
     ):
         yield case.document.at_change(("engine", "precision"), case.instance_path).fault(
-            f"'engine.precision' {precision} needs compute capability {least}, and {_hardware(case)}",
+            f"'engine.precision' {precision} needs compute capability {least}, and "
+            f"{_hardware(case)}",
             value=precision,
             allowed=", ".join(_gpu_precisions(case.instance.compute_capability)),
             way_out="choose fp16, or a newer GPU",
@@ -77,7 +79,8 @@ def bf16_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
     """TensorRT 11 has no precision flags, and the builder writes FP16 into networks, not BF16."""
     if case.spec.engine.precision == "bf16" and (case.platform.trtexec_dialect or 0) >= 11:
         yield case.document.at("engine", "precision").fault(
-            f"'engine.precision' bf16 needs TensorRT 10, and platform {case.platform.name} has TensorRT {case.platform.tensorrt}",
+            f"'engine.precision' bf16 needs TensorRT 10, and platform {case.platform.name} has "
+            f"TensorRT {case.platform.tensorrt}",
             value="bf16",
             allowed="fp32, fp16, int8, auto",
             way_out="choose fp16, or a platform with TensorRT 10",
@@ -105,7 +108,10 @@ def calibration_cache_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
     if not case.instance.is_gpu:
         because = f"needs TensorRT, and {_hardware(case)}"
     elif case.platform.trtexec_dialect is not None and case.platform.trtexec_dialect >= 11:
-        because = f"needs TensorRT 10, and platform {case.platform.name} has TensorRT {case.platform.tensorrt}"
+        platform = case.platform
+        because = (
+            f"needs TensorRT 10, and platform {platform.name} has TensorRT {platform.tensorrt}"
+        )
     else:
         return
     yield case.document.at_change(("engine", "quantization"), case.instance_path).fault(
@@ -144,7 +150,8 @@ def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
         yield case.document.at_change(
             ("engine", "hardware_compatibility"), case.instance_path
         ).fault(
-            f"'engine.hardware_compatibility' ampere+ needs compute capability 8.0, and {_hardware(case)}",
+            "'engine.hardware_compatibility' ampere+ needs compute capability 8.0, and "
+            f"{_hardware(case)}",
             value=level,
             allowed="none, same_compute_capability",
             way_out="leave it out, or choose a newer GPU",
@@ -153,7 +160,7 @@ def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
-    """trtexec takes caches of the entropy calibrator alone."""
+    """Caches of the entropy calibrator are the only ones that trtexec reads."""
     engine = case.spec.engine
     mode = case.platform.quantization if engine.quantization is None else engine.quantization
     if (
@@ -173,9 +180,7 @@ def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
-    """An engine runs on the hardware it was compiled for; of several instance types, one must have
-    what is insisted on.
-    """
+    """An engine runs on the hardware it was compiled for, so one instance type must have it."""
     insisted = case.spec.engine.compute_capability
     served = {instance.compute_capability: instance for instance in case.instances}
     if insisted is not None and insisted not in served:
@@ -186,15 +191,14 @@ def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
             f"'engine.compute_capability' is {insisted}, and {hardware}",
             value=insisted,
             allowed=", ".join(served),
-            way_out="leave it out: an engine is built for each instance type; or change the instance type",
+            way_out="leave it out: an engine is built for each instance type; or change the "
+            "instance type",
         )
 
 
 @rule("engine")
 def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fault]:
-    """A plan runs on the GPU model that it was built on, and one engine serves every GPU of a
-    compute capability.
-    """
+    """A model has one engine per compute capability, and its plan runs on one GPU model."""
     models: dict[str, dict[str, InstanceType]] = {}
     for instance in case.instances:
         if instance.gpu is not None:
@@ -205,11 +209,13 @@ def pools_of_one_capability_need_portable_plans(case: EngineCase) -> Iterator[Fa
             yield case.document.at_change(
                 ("endpoint", "instance_pools"), ("engine", "hardware_compatibility")
             ).fault(
-                f"{named} both have compute capability {capability}, for which a model has one engine, "
+                f"{named} both have compute capability {capability}, for which a model has one "
+                "engine, "
                 "and its plan runs on one GPU model only",
                 value="hardware_compatibility: none",
                 allowed="same_compute_capability, ampere+",
-                way_out="add `hardware_compatibility: same_compute_capability` to engine, or choose pools of one GPU",
+                way_out="add `hardware_compatibility: same_compute_capability` to engine, or "
+                "choose pools of one GPU",
             )
 
 
@@ -233,15 +239,4 @@ def _instance_hardware(instance: InstanceType) -> str:
 
 
 RULES = (int8_is_calibrated, search_needs_calibration)
-ENGINE_RULES = (
-    precision_fits_the_gpu,
-    fp8_has_no_network,
-    bf16_needs_tensorrt_10,
-    precision_fits_the_cpu,
-    calibration_cache_needs_tensorrt_10,
-    calibration_cache_is_by_entropy,
-    search_needs_an_explicit_network,
-    portable_plans_need_ampere,
-    compute_capability_is_the_instances,
-    pools_of_one_capability_need_portable_plans,
-)
+ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
-from onboarding.rules.rule import ModelCase, rule
+from onboarding.rules.rule import ModelCase, rule, rules_of
 
 _MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
 _PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
@@ -14,7 +14,7 @@ _PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
 
 @rule("engine")
 def sizes_are_ordered(case: ModelCase) -> Iterator[Fault]:
-    """min <= opt <= max on each axis."""
+    """Sizes rise on each axis: min <= opt <= max."""
     for index, profile in enumerate(case.spec.engine.optimization_profiles):
         for axis, sizes in (("batch", profile.batch), ("sequence", profile.sequence)):
             if sizes is not None and list(sizes) != sorted(sizes):
@@ -33,16 +33,15 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
     for index, profile in enumerate(case.spec.engine.optimization_profiles):
         if case.spec.task.startswith("text-") and profile.sequence is None:
             yield case.document.at("engine", "optimization_profiles", index).fault(
-                f"'engine.optimization_profiles[{index}]' has no sequence axis, and task {case.spec.task} needs one",
+                f"'engine.optimization_profiles[{index}]' has no sequence axis, and task "
+                f"{case.spec.task} needs one",
                 way_out="add `sequence: [min, opt, max]`, in tokens",
             )
 
 
 @rule("engine")
 def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
-    """A server never fills a batch up: a size that no profile takes fails, and a request of one row
-    is the commonest.
-    """
+    """Every batch size from 1 on needs a profile: servers never pad a batch."""
     profiles = case.spec.engine.optimization_profiles
     missing = _gaps((profile.batch[0], profile.batch[2]) for profile in profiles)
     if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):
@@ -62,7 +61,8 @@ def batches_fit_the_server(case: ModelCase) -> Iterator[Fault]:
         if maximum is not None and profile.batch[2] > maximum:
             path: KeyPath = ("engine", "optimization_profiles", index, "batch")
             yield case.document.at_change(path, _MAXIMUM).fault(
-                f"'engine.optimization_profiles[{index}].batch' is above the server's maximum batch",
+                f"'engine.optimization_profiles[{index}].batch' is above the server's maximum "
+                "batch",
                 value=profile.batch[2],
                 allowed=f"at most {maximum}, as serving.dynamic_batching.max_batch_size says",
                 way_out="lower the one or raise the other",
@@ -91,7 +91,8 @@ def preferred_batches_fit(case: ModelCase) -> Iterator[Fault]:
     for index, size in enumerate(batching.preferred_batch_sizes):
         if size > maximum:
             yield case.document.at_change((*_PREFERRED, index), _MAXIMUM).fault(
-                f"'serving.dynamic_batching.preferred_batch_sizes[{index}]' is above the server's maximum batch",
+                f"'serving.dynamic_batching.preferred_batch_sizes[{index}]' is above the "
+                "server's maximum batch",
                 value=size,
                 allowed=f"at most {maximum}",
                 way_out="lower it, or raise the maximum and a profile's largest batch",
@@ -118,11 +119,4 @@ def _largest_batch(case: ModelCase) -> int:
     return max(profile.batch[2] for profile in case.spec.engine.optimization_profiles)
 
 
-RULES = (
-    sizes_are_ordered,
-    text_has_a_sequence_axis,
-    profiles_take_every_batch,
-    batches_fit_the_server,
-    server_maximum_fits_a_profile,
-    preferred_batches_fit,
-)
+RULES = rules_of(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from onboarding.dataset import Datasets
 from onboarding.document import Document, KeyPath
@@ -29,7 +29,7 @@ class ModelCase:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointCase:
-    """One endpoint, a model's own or a shared one; the document is the endpoint's part of its file."""
+    """One endpoint, a model's own or a shared one; the document is its part of the file."""
 
     spec: EndpointSpec
     document: Document
@@ -38,9 +38,7 @@ class EndpointCase:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingCase:
-    """How many instances an endpoint has, or a model that joins one; the document is the endpoint's
-    part of its file.
-    """
+    """Scaling of an endpoint or of a joining model; the document is the endpoint's part."""
 
     scaling: ScalingSpec
     document: Document
@@ -78,9 +76,7 @@ class JoiningModel:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantsCase:
-    """One endpoint, and the models that join it, by name; the document is the endpoint's part of
-    its file.
-    """
+    """One endpoint, and the models that join it; the document is the endpoint's part."""
 
     name: str
     spec: EndpointSpec
@@ -109,7 +105,7 @@ class EnvironmentCase:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementCase:
-    """One endpoint on one environment's hardware and platform; the paths are those of the document."""
+    """One endpoint on one environment's hardware and platform; paths are of the document."""
 
     environment: EnvironmentSpec
     environment_document: Document
@@ -124,9 +120,7 @@ class PlacementCase:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineCase:
-    """One model on one instance type of the endpoint that serves it; the path is that of the
-    model's document.
-    """
+    """One model on one instance type that serves it; the path is of the model's document."""
 
     spec: ModelSpec
     document: Document
@@ -147,14 +141,17 @@ class Rule(Generic[CaseT]):
 
 
 def rule(*needs: str) -> Callable[[Callable[[CaseT], Iterator[Fault]]], Rule[CaseT]]:
-    """Makes a rule of a function that yields faults; it runs only when every section in `needs` is
-    valid.
-    """
+    """Make a rule of a function that yields faults and reads the sections in `needs`."""
 
     def decorated(faults: Callable[[CaseT], Iterator[Fault]]) -> Rule[CaseT]:
         return Rule(faults.__name__, frozenset(needs), faults)
 
     return decorated
+
+
+def rules_of(module: Mapping[str, object]) -> tuple[Rule[Any], ...]:
+    """Return the rules that a module defines, in their order: `RULES = rules_of(globals())`."""
+    return tuple(value for value in module.values() if isinstance(value, Rule))
 
 
 def apply_rules(

@@ -1,13 +1,11 @@
-"""How many instances there are: between ordered bounds, at least one, by schedules that Application
-Auto Scaling takes.
-"""
+"""Rules of scaling: ordered bounds, at least one instance, valid schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.rules.rule import ScalingCase, rule
+from onboarding.rules.rule import ScalingCase, rule, rules_of
 from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
 
 _RAISE = "raise it to 1"
@@ -16,7 +14,7 @@ _ASYNCHRONOUS = "add `asynchronous: {}`, whose queue holds the requests meanwhil
 
 @rule("scaling")
 def scaling_is_ordered(case: ScalingCase) -> Iterator[Fault]:
-    """min <= max."""
+    """Bounds are ordered: min <= max."""
     scaling = case.scaling
     if scaling.min > scaling.max:
         yield case.document.at_change(("scaling", "min"), ("scaling", "max"), ("scaling",)).fault(
@@ -40,7 +38,8 @@ def zero_instances_need_a_queue(case: ScalingCase) -> Iterator[Fault]:
     for index, floor in enumerate(case.scaling.schedule):
         if floor.min == 0 and not case.asynchronous:
             yield case.document.at("scaling", "schedule", index, "min").fault(
-                f"'scaling.schedule[{index}].min' is 0, and only an asynchronous endpoint scales to none",
+                f"'scaling.schedule[{index}].min' is 0, and only an asynchronous endpoint "
+                "scales to none",
                 allowed="1 or more",
                 way_out=way_out,
             )
@@ -84,7 +83,8 @@ def schedules_differ(case: ScalingCase) -> Iterator[Fault]:
         at = (floor.schedule, "UTC" if floor.timezone is None else floor.timezone)
         if first.setdefault(at, index) != index:
             yield case.document.at("scaling", "schedule", index, "schedule").fault(
-                f"'scaling.schedule[{index}].schedule' is that of scaling.schedule[{first[at]}], and either may come last",
+                f"'scaling.schedule[{index}].schedule' is that of "
+                f"scaling.schedule[{first[at]}], and either may come last",
                 value=floor.schedule,
                 way_out="keep one of the two, or give one another time",
             )
@@ -112,11 +112,4 @@ def _time_zone_way_out(given: str) -> str:
     )
 
 
-RULES = (
-    scaling_is_ordered,
-    zero_instances_need_a_queue,
-    schedule_is_an_expression,
-    schedule_bounds_are_ordered,
-    schedules_differ,
-    time_zone_is_known,
-)
+RULES = rules_of(globals())

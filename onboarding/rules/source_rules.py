@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import Fault
-from onboarding.rules.rule import ModelCase, rule
+from onboarding.rules.rule import ModelCase, rule, rules_of
 
 KINDS = ("python_package", "huggingface", "checkpoint", "onnx")
 
@@ -170,15 +170,4 @@ def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (
-    source_is_named_once,
-    package_has_an_exact_version,
-    huggingface_has_a_full_commit,
-    path_stays_in_the_source,
-    onnx_is_in_s3_or_in_the_tree,
-    onnx_file_is_there,
-    checkpoint_is_there,
-    checkpoint_has_a_digest,
-    onnx_has_a_digest,
-    digest_is_a_sha256,
-)
+RULES = rules_of(globals())

@@ -1,11 +1,11 @@
-"""What a model is asked to do, by whom."""
+"""Rules of tasks, metrics and servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.rules.rule import ModelCase, rule
+from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.values import Metric, Task
 
 METRICS: dict[Task, tuple[Metric, ...]] = {
@@ -17,12 +17,10 @@ METRICS: dict[Task, tuple[Metric, ...]] = {
 
 @rule("task")
 def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
-    """A text generator needs a paged cache and continuous batching, which a plain engine does not
-    have.
-    """
+    """A text generator needs a paged cache and continuous batching, which no plain engine has."""
     if case.spec.task == "text-generation":
         yield case.document.at("task").fault(
-            "'task' is not served by a TensorRT engine of this road",
+            "'task' is not served by the TensorRT engines built here",
             value=case.spec.task,
             allowed="text-classification, text-embedding, tensors",
             way_out="serve it with AWS's vLLM or LMI (DJL Serving) container",
@@ -91,11 +89,4 @@ def only_texts_are_too_long(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-RULES = (
-    generation_has_its_own_containers,
-    tensors_come_as_onnx,
-    metric_fits_the_task,
-    worst_score_is_at_most_the_mean,
-    cache_is_triton_only,
-    only_texts_are_too_long,
-)
+RULES = rules_of(globals())

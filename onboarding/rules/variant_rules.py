@@ -8,7 +8,7 @@ from onboarding.aws_limits import LEAST_WEIGHT, VARIANT_COUNT
 from onboarding.document import Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list
-from onboarding.rules.rule import JoiningModel, VariantsCase, rule
+from onboarding.rules.rule import JoiningModel, VariantsCase, rule, rules_of
 
 
 @rule()
@@ -16,7 +16,8 @@ def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker's limit of an endpoint config."""
     for model in case.sharing[VARIANT_COUNT - 1 :]:
         yield model.document.at("endpoint", "joins").fault(
-            f"'endpoint.joins' makes more than {VARIANT_COUNT} variants behind endpoint {case.name}",
+            f"'endpoint.joins' makes more than {VARIANT_COUNT} variants behind endpoint "
+            f"{case.name}",
             value=case.name,
             allowed=f"{VARIANT_COUNT - 1} models that join, since the endpoint's own counts",
             way_out="describe an endpoint of the model's own, or take another model out",
@@ -48,7 +49,8 @@ def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
     """SageMaker's rolling deployments exclude endpoints of several variants."""
     if case.spec.rollout == "rolling" and case.joined:
         yield case.document.at("rollout").fault(
-            f"'endpoint.rollout' rolling takes one variant, and {comma_list(model.name for model in case.joined)} joins",
+            "'endpoint.rollout' rolling takes one variant, and "
+            f"{comma_list(model.name for model in case.joined)} joins",
             value="rolling",
             allowed="canary, linear, all-at-once",
             way_out="choose one of these, or give the other models endpoints of their own",
@@ -94,25 +96,27 @@ def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
     for model in case.shadows:
         if model.spec.weight > case.spec.weight > 0:
             yield model.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
-                f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of the traffic",
+                f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of "
+                "the traffic",
                 value=f"{model.spec.weight:g}",
                 allowed=f"at most {case.spec.weight:g}",
-                way_out="lower it: its share of the other weight is the share of requests that is copied",
+                way_out="lower it: its share of the other weight is the share of requests that "
+                "is copied",
             )
 
 
 @rule("asynchronous")
 def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
-    """SageMaker excludes asynchronous endpoints from shadow tests, and its queue knows no share of
-    traffic.
-    """
+    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints."""
     if case.spec.asynchronous is not None:
         for model in case.joined:
             yield model.document.at("endpoint", "joins").fault(
-                f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so has one variant",
+                f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so "
+                "has one variant",
                 value=case.name,
                 allowed="a model whose endpoint answers at once",
-                way_out=f"describe an endpoint of the model's own, or take `asynchronous` out of {case.name}",
+                way_out="describe an endpoint of the model's own, or take `asynchronous` out "
+                f"of {case.name}",
             )
 
 
@@ -120,12 +124,4 @@ def _role(model: JoiningModel) -> Place:
     return model.document.at("endpoint", "role")
 
 
-RULES = (
-    variants_are_at_most_ten,
-    shadow_is_alone,
-    rolling_has_one_variant,
-    some_variant_has_weight,
-    weights_are_not_next_to_nothing,
-    shadow_gets_no_more_than_there_is,
-    asynchronous_has_one_variant,
-)
+RULES = rules_of(globals())

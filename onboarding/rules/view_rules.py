@@ -12,7 +12,7 @@ from onboarding.validation import Checked
 
 
 def onnx_sources_are_readable(view: EnvironmentView) -> Iterator[Fault]:
-    """The roles of the builds read one prefix of the environment's own bucket, and no other bucket."""
+    """The roles of the builds read one prefix of the environment's own bucket alone."""
     if not {"name", "account", "region"} <= view.environment.sections:
         return
     allowed = f"s3://{artifact_bucket(view.environment.spec)}/{ONNX_PREFIX}/"
@@ -23,7 +23,8 @@ def onnx_sources_are_readable(view: EnvironmentView) -> Iterator[Fault]:
                 "'source.onnx' is in S3 where no role of the builds may read",
                 value=onnx,
                 allowed=f"{allowed}KEY, or a path relative to the onboarding root",
-                way_out="copy the file there and override `source.onnx` in the environment's file, or "
+                way_out="copy the file there and override `source.onnx` in the environment's "
+                "file, or "
                 "commit it",
             )
 

@@ -1,19 +1,20 @@
-"""Every place a model may answer from is looked at: its endpoint, its pools, the endpoint it joins."""
+"""Cases cover every instance type that may serve a model: own, pools, joined."""
 
 from __future__ import annotations
 
 import pytest
 
 from onboarding import cases
+from onboarding.deployment import pool_priorities
 from onboarding.model_spec import EndpointSpec, InstancePoolSpec
-from onboarding.pools import pool_priorities
 from onboarding.resolve import deployments, target
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
 MODEL, CLOUD, BESIDE = "models/example.yaml", "environments/cloud.yaml", "models/beside.yaml"
 POOLS = {
-    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type: ml.g4dn.xlarge}]\n  scaling:"
+    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, "
+    "{instance_type: ml.g4dn.xlarge}]\n  scaling:"
 }
 JOINS = """name: beside
 task: text-embedding

@@ -27,7 +27,9 @@ engine:
   calibration: {dataset: a.txt, samples: 4, method: max}
   sensitivity_search: {dataset: d.txt, samples: 3}
 accuracy: {dataset: b.txt, metric: cosine, budget: {mean: 0.99, worst: 0.9}}
-serving: {server: triton, dynamic_batching: {preferred_batch_sizes: [4], max_queue_delay_us: 100, max_batch_size: 8}}
+serving:
+  server: triton
+  dynamic_batching: {preferred_batch_sizes: [4], max_queue_delay_us: 100, max_batch_size: 8}
 endpoint: {instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, max: 2}}
 """)
 
@@ -170,9 +172,7 @@ def test_keys_change_with_a_field_as_classified(path):
 
 
 def test_keys_are_golden():
-    """A change here changes every address: raise RECIPE_VERSION only when the same inputs must give
-    other bytes.
-    """
+    """A change here changes every key: raise RECIPE_VERSION when inputs give other bytes."""
     assert keys(MODEL) == {
         "float": "1ecb4e9b1a886f14e448",
         "int8": "02190cec350c368f7272",

@@ -145,9 +145,7 @@ def test_whichever_are_the_largest():
 
 
 def asked(loaded: list[ModelMemory], model: ModelMemory) -> bool:
-    """Whether asking for a model loads it; `loaded` is by last use, and the longest unused gives
-    way.
-    """
+    """True when calling a model loads it; `loaded` is by last use, least recently used first."""
     if model in loaded:
         loaded.remove(model)
         loaded.append(model)

@@ -1,6 +1,4 @@
-"""Memory plans of multi-model endpoints, from the shipped files with locks as a GPU build would
-leave them.
-"""
+"""Memory findings of the shipped shared endpoint, with locks as a GPU build leaves them."""
 
 from __future__ import annotations
 
@@ -124,8 +122,8 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
     assert [[each.name for each in room] for room in plan.placement] == [["a", "b"], ["c", "d"]]
     (note,) = memory_notes(deployment)
     assert (
-        "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are there for them"
-        in note
+        "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are "
+        "there for them" in note
     )
     assert "at least 1 of them is out of memory at any time" in note
     assert "at least 25% wait for a load" in note and "10 s in each round, 2.5 s for 'd'" in note
@@ -137,8 +135,8 @@ def test_change_names_the_new_endpoint_and_the_models_that_move():
     change = placement_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
     assert "# endpoints/text-shared.yaml keeps: a, b (19000 of 22528 MiB)" in change
     assert (
-        "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name (12000 MiB)"
-        in change
+        "# endpoints/text-shared-2.yaml, new: a copy of text-shared.yaml with another name "
+        "(12000 MiB)" in change
     )
     documents = [line for line in change.splitlines() if not line.startswith("#")]
     assert [yaml.safe_load(line) for line in documents] == [
@@ -151,14 +149,17 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_it()
     deployment = with_models({"a": 23000, "b": 100})
     (fault,) = memory_faults(deployment)
     assert fault.startswith(
-        "Model 'a' takes 23000 MiB of GPU memory (measured), and ml.g5.xlarge of endpoint 'text-shared' leaves"
+        "Model 'a' takes 23000 MiB of GPU memory (measured), and ml.g5.xlarge of endpoint "
+        "'text-shared' leaves"
     )
     assert fault.endswith(
-        "22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a smaller model"
+        "22528 of its 24576 MiB; choose an instance type with more memory for each GPU, or a "
+        "smaller model"
     )
     ada = with_models({"a": 23000}, instance="ml.g6.xlarge")
     assert memory_faults(ada)[0].endswith(
-        "choose an instance type with more memory, such as ml.g6e.xlarge, ml.g6e.2xlarge, ml.g6e.4xlarge"
+        "choose an instance type with more memory, such as ml.g6e.xlarge, ml.g6e.2xlarge, "
+        "ml.g6e.4xlarge"
     )
     assert memory_notes(deployment) == ()
 
@@ -272,7 +273,8 @@ def test_check_notes_what_is_not_measured(tmp_path):
     assert findings.faults == ()
     (note,) = findings.notes
     assert note.startswith(
-        "cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not measured"
+        "cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not "
+        "measured"
     )
 
 

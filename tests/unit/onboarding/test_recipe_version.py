@@ -1,4 +1,4 @@
-"""The files that archives carry decide their bytes, and no key sees them: only RECIPE_VERSION does."""
+"""Files that archives carry decide their bytes, and no key but RECIPE_VERSION sees them."""
 
 from __future__ import annotations
 

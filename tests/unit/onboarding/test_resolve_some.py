@@ -1,6 +1,4 @@
-"""Some endpoints of an environment are what they are among all, whatever is wrong with the locks of
-the others.
-"""
+"""Some endpoints are what they are among all, whatever is wrong with other locks."""
 
 from __future__ import annotations
 
@@ -48,7 +46,8 @@ def test_refuses_an_unknown_endpoint_and_names_the_nearest(root):
     with pytest.raises(FaultsError) as refused:
         deployments(read_tree(root), "dev", ("sentence-embeder", "text-shared"))
     assert str(refused.value) == (
-        "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, text-shared; "
+        "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, "
+        "text-shared; "
         "did you mean 'sentence-embedder'?"
     )
 

@@ -25,7 +25,8 @@ def test_lines_are_known_for_every_key_and_item():
     document = data("# a comment\na:\n  b: 1\n  c:\n    - x\n    - y: 2\nd: {e: 3,\n  f: 4}\n")
     lines = {path: place.line for path, place in document.places.items()}
     assert lines == {
-        (): 2, ("a",): 2, ("a", "b"): 3, ("a", "c"): 4, ("a", "c", 0): 5, ("a", "c", 1): 6, ("a", "c", 1, "y"): 6,
+        (): 2, ("a",): 2, ("a", "b"): 3, ("a", "c"): 4, ("a", "c", 0): 5, ("a", "c", 1): 6,
+        ("a", "c", 1, "y"): 6,
         ("d",): 7, ("d", "e"): 7, ("d", "f"): 8,
     }  # fmt: skip
 

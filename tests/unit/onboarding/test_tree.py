@@ -1,4 +1,4 @@
-"""A tree is read whole: every fault of every file at once, and whatever the files hold, as faults."""
+"""A tree is read whole: every fault of every file at once, whatever the files hold."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""libyaml reads what PyYAML reads, at the same lines; what would end the process is refused before
-either sees it.
-"""
+"""libyaml reads what PyYAML reads, at the same lines; dangerous depths are refused first."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import pytest
 import yaml
 
 from onboarding.lock import LockError, read_lock
-from onboarding.yaml_text import TooDeep, compose_yaml, load_yaml
+from onboarding.yaml_text import TooDeepError, compose_yaml, load_yaml
 
 pytestmark = pytest.mark.unit
 
@@ -72,7 +70,7 @@ def test_faults_are_told_in_pyyamls_words():
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_refuses_a_depth_that_would_end_the_process(text, tmp_path):
     for read in (compose_yaml, load_yaml):
-        with pytest.raises(TooDeep):
+        with pytest.raises(TooDeepError):
             read(text)
     (tmp_path / "m.lock.yaml").write_text(text)
     with pytest.raises(LockError, match="is not a lock file"):

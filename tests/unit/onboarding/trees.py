@@ -1,4 +1,4 @@
-"""Onboarding trees for tests: the base tree of tests/fixtures/onboarding, with a few words changed."""
+"""Onboarding trees for tests: copies of tests/fixtures/onboarding/base with changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ Change = str | bytes | dict[str, str] | None
 
 
 def tree_root(folder: Path, changes: dict[str, Change]) -> Path:
-    """A copy of the base tree; a change is a file's whole text, a mapping of old words to new ones,
-    or None to leave it out.
+    """Return a copy of the base tree with changes.
+
+    A change is a file's whole text, a mapping of old words to new ones, or None to leave it out.
     """
     root = folder / "root"
     shutil.copytree(FIXTURES / "base", root)
