@@ -67,7 +67,8 @@ def proposal(
     sequences = [profile.sequence for profile in profiles if profile.sequence is not None]
     if not sequences:
         raise InputRefused(
-            "the model's profiles have no sequence axis, so there is nothing to pad; choose a text model."
+            "the model's profiles have no sequence axis, so there is nothing to pad; choose a "
+            "text model."
         )
     longest = max(sequence[2] for sequence in sequences)
     lengths = np.minimum(np.asarray(found, dtype=np.int64), longest)

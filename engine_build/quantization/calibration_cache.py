@@ -107,7 +107,8 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
     except UnicodeDecodeError as error:
         fault_line = data[: error.start].count(b"\n") + 1
         raise InputRefused(
-            f"calibration cache {source}, line {fault_line}: it is no UTF-8 text; make the cache anew."
+            f"calibration cache {source}, line {fault_line}: it is no UTF-8 text; make the cache "
+            "anew."
         ) from error
     lines = text.removesuffix("\n").split("\n")
     header = HEADER.fullmatch(lines[0])

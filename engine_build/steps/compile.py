@@ -114,7 +114,7 @@ def _plans(
         made = Compilation(
             context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
         )
-        path, record = made.finished()
+        path, record = made.compile()
         candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
 

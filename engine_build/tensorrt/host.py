@@ -1,6 +1,4 @@
-"""The GPU, driver and trtexec of the machine that builds, and whether they can make the engine that
-was ordered.
-"""
+"""The GPU, driver and trtexec of the machine that builds."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from engine_build.errors import InputRefused
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Runner
-from engine_build.tensorrt.trtexec import PROGRAM, banner
+from engine_build.tensorrt.trtexec import PROGRAM, version_command
 from onboarding.platform import is_gpu_model
 
 SMI = "nvidia-smi"
@@ -51,22 +49,29 @@ def check_host(
     wanted = request.compute_capability
     if host.compute_capability != wanted:
         raise InputRefused(
-            f"this machine's {host.gpu} has compute capability {host.compute_capability}, but engine {request.engine_key} is for "
-            f"{wanted}, and plans run on the GPU they were built for; build it on a machine with {wanted}, as "
+            f"this machine's {host.gpu} has compute capability {host.compute_capability}, but "
+            f"engine {request.engine_key} is for "
+            f"{wanted}, and plans run on the GPU they were built for; build it on a machine with "
+            f"{wanted}, as "
             "`roundhouse build` does."
         )
     if request.gpu is not None and not is_gpu_model(host.gpu, request.gpu):
         raise InputRefused(
-            f"this machine's GPU is {host.gpu}, but engine {request.engine_key} is for {request.gpu}, and a plan built without "
-            f"hardware compatibility runs on its own GPU model only; build it on a machine with {request.gpu}, or set "
+            f"this machine's GPU is {host.gpu}, but engine {request.engine_key} is for "
+            f"{request.gpu}, and a plan built without "
+            "hardware compatibility runs on its own GPU model only; build it on a machine with "
+            f"{request.gpu}, or set "
             "`hardware_compatibility: same_compute_capability` in the model's engine."
         )
     least = request.platform.minimum_driver
     if least is not None and int(host.driver.split(".")[0]) < least and not forward_compatible:
         raise InputRefused(
-            f"this machine's driver is {host.driver}, but platform {request.platform.name} needs {least} or newer, and "
-            "NVIDIA's image does not say that its forward compatibility makes up for it; update it, or, "
-            "in CodeBuild, set `builds: {codebuild_gpu: false}` in the environment's file: a training job builds it then."
+            f"this machine's driver is {host.driver}, but platform {request.platform.name} needs "
+            f"{least} or newer, and "
+            "NVIDIA's image does not say that its forward compatibility makes up for it; update "
+            "it, or, "
+            "in CodeBuild, set `builds: {codebuild_gpu: false}` in the environment's file: a "
+            "training job builds it then."
         )
     check_version(request, trtexec_version(runner), PROGRAM)
     return host
@@ -79,31 +84,35 @@ def gpu_host(runner: Runner) -> GpuHost:
     """
     if runner.find(SMI) is None:
         raise InputRefused(
-            f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU builder image."
+            f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU "
+            "builder image."
         )
     ended = runner.run(QUERY)
     lines = [line for line in ended.output.splitlines() if line.strip()]
     if ended.code != 0 or not lines:
         said = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
         raise InputRefused(
-            f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine that has one."
+            f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine "
+            "that has one."
         )
     hosts = tuple(dict.fromkeys(map(_host, lines)))
     if len(hosts) > 1:
         names = ", ".join(host.gpu for host in hosts)
         raise InputRefused(
-            f"this machine has GPUs of several models ({names}); leave one model visible to the build."
+            f"this machine has GPUs of several models ({names}); leave one model visible to the "
+            "build."
         )
     return hosts[0]
 
 
 def trtexec_version(runner: Runner) -> str:
     """The TensorRT of trtexec itself, such as 10.16.1.11. Raises InputRefused."""
-    ended = runner.run(banner())
+    ended = runner.run(version_command())
     found = BANNER.search(ended.output)
     if found is None:
         raise InputRefused(
-            f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the GPU builder image."
+            f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the "
+            "GPU builder image."
         )
     version, build = int(found[1]), int(found[2])
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
@@ -116,13 +125,14 @@ def check_version(request: BuildRequest, found: str, what: str) -> None:
     """
     if not same_tensorrt(request.runtime.version, found):
         raise InputRefused(
-            f"{what} is of TensorRT {found}, but platform {request.platform.name} serves {request.runtime.version}, and plans load "
+            f"{what} is of TensorRT {found}, but platform {request.platform.name} serves "
+            f"{request.runtime.version}, and plans load "
             "in the very build that made them; use the GPU builder image of that platform."
         )
 
 
 def same_tensorrt(wanted: str, found: str) -> bool:
-    """True when every part of the wanted version is the found one's: 11.0.0 names any build of it."""
+    """Return True for the same version; 11.0.0 stands for any build of it."""
     parts = wanted.split(".")
     return found.split(".")[: len(parts)] == parts
 

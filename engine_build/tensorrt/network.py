@@ -57,11 +57,12 @@ def installed_bindings() -> tuple[Any, Any]:
         return bindings()
     except NoBindings as fault:
         raise InputRefused(
-            f"plans cannot be judged on this machine, whose Python has no {fault.module}; build in the GPU builder image."
+            f"plans cannot be judged on this machine, whose Python has no {fault.module}; build "
+            "in the GPU builder image."
         ) from fault
 
 
-def parts(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
+def split_feed(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
     """The feed in parts that some profile takes, each with the number of its own rows.
 
     Raises InputRefused.
@@ -72,10 +73,10 @@ def parts(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]
     )
     for begin in range(0, rows, most):
         part = {name: values[begin : begin + most] for name, values in feed.items()}
-        yield filled(part, profiles), min(most, rows - begin)
+        yield fill_feed(part, profiles), min(most, rows - begin)
 
 
-def filled(feed: Feed, profiles: Sequence[Profile]) -> Feed:
+def fill_feed(feed: Feed, profiles: Sequence[Profile]) -> Feed:
     """The feed itself where a profile takes it, or else filled up to the smallest that does.
 
     Raises InputRefused.
@@ -95,7 +96,7 @@ def filled(feed: Feed, profiles: Sequence[Profile]) -> Feed:
     return min(fitting, key=lambda each: sum(values.size for values in each.values()))
 
 
-def chosen(feed: Feed, profiles: Sequence[Profile]) -> int:
+def nearest_profile(feed: Feed, profiles: Sequence[Profile]) -> int:
     """The profile that takes a feed and is tuned nearest to it. Raises InputRefused."""
     index = nearest(_shapes(feed), profiles)
     if index is None:
@@ -175,7 +176,7 @@ class TensorrtNetwork:
         wanted = {
             name: np.ascontiguousarray(feed[name], dtype=self._types[name]) for name in self.inputs
         }
-        found = [self._run(part)[:rows] for part, rows in parts(wanted, self._profiles)]
+        found = [self._run(part)[:rows] for part, rows in split_feed(wanted, self._profiles)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     @faults_refuse_the_network()
@@ -252,7 +253,7 @@ class TensorrtNetwork:
         self._graph, self._runs, self._shapes = None, 0, {}
 
     def _choose(self, feed: Feed) -> None:
-        index = chosen(feed, self._profiles)
+        index = nearest_profile(feed, self._profiles)
         if index != self._profile:
             self._set(
                 f"profile {index}",
@@ -276,7 +277,8 @@ def _beside(answers: list[Array], rows: int) -> Array:
     if any(answer.ndim == 0 or len(answer) != rows for answer in answers):
         told = ", ".join(str(list(answer.shape)) for answer in answers)
         raise NetworkRefused(
-            f"the plan's outputs have shapes {told} for {rows} rows; each needs the batch as its first axis."
+            f"the plan's outputs have shapes {told} for {rows} rows; each needs the batch as its "
+            "first axis."
         )
     flat: list[Array] = [answer.reshape(rows, -1).astype(np.float32) for answer in answers]
     beside: Array = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)

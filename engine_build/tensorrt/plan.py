@@ -1,6 +1,4 @@
-"""A finished plan, read back: what it is must be what was asked for, or it is refused in a
-sentence.
-"""
+"""Reads a finished plan back, and refuses one that is not what was asked for."""
 
 from __future__ import annotations
 
@@ -21,10 +19,10 @@ from engine_build.tensorrt.inspection import Inspection, inspection
 from engine_build.tensorrt.trtexec import (
     PROGRAM,
     Dialect,
-    Measurement,
+    RunOptions,
     Sizes,
-    measurement,
-    plan_version,
+    plan_version_command,
+    run_command,
 )
 from onboarding.manifest import TensorRecord
 from onboarding.values import Precision
@@ -35,7 +33,7 @@ INTEGERS: dict[str, type[Any]] = {"INT64": np.int64, "INT32": np.int32}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ExpectedPlan:
     """What a plan must be."""
 
     precision: Precision
@@ -60,7 +58,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadBack:
+class InspectedPlan:
     """What a plan is."""
 
     tensorrt: str
@@ -71,113 +69,115 @@ class ReadBack:
     """
 
 
-def read_back(plan: Path, asked: Asked, dialect: Dialect, runner: Runner) -> ReadBack:
-    """Asks trtexec who wrote the plan, runs it once and inspects it. Raises NetworkRefused."""
-    tensorrt = _version(plan, runner.run(plan_version(plan)))
-    layers, times = plan.with_name("layers.json"), plan.with_name("times.json")
-    inputs = write_indices(asked, plan.parent)
-    wish = Measurement(
-        plan=plan,
-        shapes=asked.opt_shapes,
-        version_compatible=asked.version_compatible,
+def inspect_plan(
+    path: Path, expected: ExpectedPlan, dialect: Dialect, runner: Runner
+) -> InspectedPlan:
+    """Read a plan's TensorRT version, run it once and inspect it. Raises NetworkRefused."""
+    tensorrt = _version(path, runner.run(plan_version_command(path)))
+    layers, times = path.with_name("layers.json"), path.with_name("times.json")
+    options = RunOptions(
+        plan=path,
+        shapes=expected.opt_shapes,
+        version_compatible=expected.version_compatible,
         cuda_graph=False,
-        inputs=inputs,
+        inputs=write_integer_inputs(expected, path.parent),
         layers=layers,
         times=times,
         warm_up_ms=100,
         seconds=1,
     )
-    ended = runner.run(measurement(wish, dialect))
+    ended = runner.run(run_command(options, dialect))
     if ended.code != 0 or not layers.is_file():
         raise NetworkRefused(
-            f"{plan.name} compiles, but does not run at its own opt shape ({PROGRAM} {ended.how}: {said(ended)})."
+            f"{path.name} compiles, but does not run at its own opt shape ({PROGRAM} {ended.how}: "
+            f"{last_error(ended)})."
         )
-    found = ReadBack(
+    plan = InspectedPlan(
         tensorrt=tensorrt,
         inspection=inspection(layers.read_text(encoding="utf-8")),
         median_ms=_median(times),
     )
-    check(found, asked)
-    return found
+    check_plan(plan, expected)
+    return plan
 
 
-def write_indices(asked: Asked, folder: Path) -> tuple[tuple[str, Path], ...]:
-    """A file for each integer input: zeros, which every table of embeddings has, and an attention
-    mask of ones.
+def write_integer_inputs(expected: ExpectedPlan, folder: Path) -> tuple[tuple[str, Path], ...]:
+    """Write a file for each integer input: zeros, and attention masks of ones.
+
+    Every table of embeddings has a row 0.
     """
-    shapes = dict(asked.opt_shapes)
+    shapes = dict(expected.opt_shapes)
     written = []
-    for index, record in enumerate(asked.inputs):
+    for index, record in enumerate(expected.inputs):
         if record.datatype in INTEGERS:
             path = folder / f"input-{index}.bin"
-            value = int(record.name == ATTENTION_MASK)
-            np.full(
-                shapes.get(record.name, record.shape), value, dtype=INTEGERS[record.datatype]
-            ).tofile(path)
+            shape, kind = shapes.get(record.name, record.shape), INTEGERS[record.datatype]
+            np.full(shape, int(record.name == ATTENTION_MASK), dtype=kind).tofile(path)
             written.append((record.name, path))
     return tuple(written)
 
 
-def check(found: ReadBack, asked: Asked) -> None:
-    """Refuses a plan that is not what was asked for. Raises NetworkRefused."""
-    told = found.inspection
-    if not same_tensorrt(asked.tensorrt, found.tensorrt):
-        _refuse(
-            f"it was written by TensorRT {found.tensorrt}, and the platform serves {asked.tensorrt}"
+def check_plan(plan: InspectedPlan, expected: ExpectedPlan) -> None:
+    """Refuse a plan that is not what was asked for. Raises NetworkRefused."""
+    layers, profiles = plan.inspection, max(1, expected.profiles)
+    names = (*expected.input_names, *expected.output_names)
+    if not same_tensorrt(expected.tensorrt, plan.tensorrt):
+        reason = (
+            f"it was written by TensorRT {plan.tensorrt}, and the platform serves "
+            f"{expected.tensorrt}"
         )
-    names = (*asked.input_names, *asked.output_names)
-    if set(told.tensors) != set(names):
-        _refuse(
-            f"its inputs and outputs are {_listed(told.tensors)}, asked for were {_listed(names)}"
+    elif set(layers.tensors) != set(names):
+        reason = (
+            f"its inputs and outputs are {_listed(layers.tensors)}, asked for were {_listed(names)}"
         )
-    if told.inputs is not None and set(told.inputs) != set(asked.input_names):
-        _refuse(
-            f"its inputs are {_listed(told.inputs)}, asked for were {_listed(asked.input_names)}"
+    elif layers.inputs is not None and set(layers.inputs) != set(expected.input_names):
+        reason = (
+            f"its inputs are {_listed(layers.inputs)}, "
+            f"asked for were {_listed(expected.input_names)}"
         )
-    if told.profiles is not None and told.profiles != max(1, asked.profiles):
-        _refuse(
-            f"it has {told.profiles} optimization profiles, asked for were {max(1, asked.profiles)}"
+    elif layers.profiles is not None and layers.profiles != profiles:
+        reason = f"it has {layers.profiles} optimization profiles, asked for were {profiles}"
+    elif layers.layers == 0:
+        reason = "it has no layer"
+    elif expected.precision == "int8" and layers.int8_layers == layers.opaque_layers == 0:
+        reason = (
+            f"none of its {layers.layers} layers computes in INT8, though precision int8 was "
+            "asked for"
         )
-    if told.layers == 0:
-        _refuse("it has no layer")
-    if asked.precision == "int8" and told.int8_layers == 0 and told.opaque_layers == 0:
-        _refuse(
-            f"none of its {told.layers} layers computes in INT8, though precision int8 was asked for"
-        )
+    else:
+        return
+    raise NetworkRefused(
+        f"the plan is not what was asked for: {reason}; build it anew, and report this with its "
+        "log."
+    )
 
 
-def said(ended: Ended) -> str:
-    """The last error that trtexec wrote, or its last line."""
+def last_error(ended: Ended) -> str:
+    """Return the last error that trtexec wrote, or its last line."""
     lines = [
         line.strip() for line in f"{ended.output}\n{ended.errors}".splitlines() if line.strip()
     ]
     errors = [line.split("[E]", 1)[1].strip() for line in lines if "[E]" in line]
-    return (errors or lines or ["it said nothing"])[-1][:300]
+    return (errors or lines or ["no output"])[-1][:300]
 
 
 def _version(plan: Path, ended: Ended) -> str:
-    found = VERSION.search(ended.output)
-    if ended.code != 0 or found is None:
+    match = VERSION.search(ended.output)
+    if ended.code != 0 or match is None:
         raise NetworkRefused(
-            f"{plan.name} does not name its TensorRT ({PROGRAM} ended with code {ended.code}: {said(ended)})."
+            f"{plan.name} does not name its TensorRT ({PROGRAM} ended with code {ended.code}: "
+            f"{last_error(ended)})."
         )
-    return found[1]
+    return match[1]
 
 
 def _median(times: Path) -> float | None:
     try:
-        latencies = sorted(
-            float(row["latencyMs"]) for row in json.loads(times.read_text(encoding="utf-8"))
-        )
+        rows = json.loads(times.read_text(encoding="utf-8"))
+        latencies = sorted(float(row["latencyMs"]) for row in rows)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return latencies[len(latencies) // 2] if latencies else None
-
-
-def _refuse(reason: str) -> None:
-    raise NetworkRefused(
-        f"the plan is not what was asked for: {reason}; build it anew, and report this with its log."
-    )
 
 
 def _listed(names: Sequence[str]) -> str:

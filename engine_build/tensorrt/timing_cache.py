@@ -1,9 +1,7 @@
-"""The timing cache of one TensorRT build on one GPU model: kernels measured once are not measured
-again by the next build.
+"""The timing cache of one TensorRT build on one GPU model: later builds skip measured kernels.
 
 It lies beside the engines, under names.timing_cache_path. It saves time and never decides whether a
-build succeeds: a damaged
-one, or a store that does not answer, is left alone.
+build succeeds: a damaged one, or a store that does not answer, is left out.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ from onboarding.names import timing_cache_path
 
 
 class TimingCache:
-    """One cache: `path` is the file that trtexec reads and writes, the stores keep it for others,
-    the nearest first.
-    """
+    """One cache: trtexec reads and writes `path`, the stores keep it, the nearest first."""
 
     def __init__(
         self, stores: Sequence[Store], tensorrt: str, gpu: str, path: Path, log: Log
@@ -29,45 +25,43 @@ class TimingCache:
         self._stores = stores
         self._name = timing_cache_path(tensorrt, gpu)
         self._log = log
-        self._kept: str | None = None
+        self._uploaded: str | None = None
 
     @property
     def sha256(self) -> str | None:
         """Digest of the file; None when there is none."""
         return sha256_of(self.path) if self.path.is_file() else None
 
-    def bring(self) -> bool:
-        """Copies the nearest store's cache here; False when no store has one."""
+    def fetch(self) -> bool:
+        """Copy the nearest store's cache here; return False when no store has one."""
         for store in self._stores:
             data = self._read(store)
             if data is not None:
                 # Never a link to the store's own file, which trtexec would write into.
                 self.path.unlink(missing_ok=True)
                 self.path.write_bytes(data)
-                self._kept = self.sha256
+                self._uploaded = self.sha256
                 self._log.line(
                     f"  timing cache {self._name} of {store.place}, {len(data) / 1e6:.1f} MB"
                 )
                 return True
         return False
 
-    def drop(self) -> None:
-        """Leaves the cache out of this build."""
+    def discard(self) -> None:
+        """Leave the cache out of this build."""
         self.path.unlink(missing_ok=True)
 
-    def keep(self) -> None:
-        """Gives every store the cache as it is now; whoever writes last wins, and loses at most
-        some measurements of others.
-        """
+    def upload(self) -> None:
+        """Write the cache to every store; of two builds at once, the last writer's remains."""
         digest = self.sha256
-        if digest is None or digest == self._kept:
+        if digest is None or digest == self._uploaded:
             return
         for store in self._stores:
             try:
                 store.upload(self.path, self._name)
             except PublishFailed as error:
                 self._log.line(f"  the timing cache is not kept: {error}")
-        self._kept = digest
+        self._uploaded = digest
 
     def _read(self, store: Store) -> bytes | None:
         try:

@@ -60,7 +60,7 @@ Profile = tuple[InputRange, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CompileOptions:
     """One compilation. `profiles` may be empty for a network without dynamic axes."""
 
     network: Path
@@ -85,7 +85,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class RunOptions:
     """One run of a finished plan: what trtexec measures and what it writes down."""
 
     plan: Path
@@ -107,7 +107,7 @@ class Measurement:
     layer_times: Path | None = None
 
 
-def profile(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
+def profile_ranges(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
     """The ranges of every input that has a dynamic axis: the batch is axis 0, the sequence axis 1.
 
     Raises InputRefused.
@@ -124,28 +124,28 @@ def profile(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Pr
     )
 
 
-def compilation(request: Request, dialect: Dialect) -> Command:
+def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
     """The command that compiles a network.
 
     Raises InputRefused for what the dialect has no flag for.
     """
     argv = (
         PROGRAM,
-        f"--onnx={request.network}",
-        f"--saveEngine={request.plan}",
-        *_typing(request, dialect),
-        *_profiles(request.profiles),
-        *_optional("--timingCacheFile", request.timing_cache),
-        *_optional("--builderOptimizationLevel", request.optimization_level),
-        *_memory_pools(request),
-        *_portability(request),
-        f"--profilingVerbosity={request.verbosity}",
+        f"--onnx={options.network}",
+        f"--saveEngine={options.plan}",
+        *_typing(options, dialect),
+        *_profiles(options.profiles),
+        *_optional("--timingCacheFile", options.timing_cache),
+        *_optional("--builderOptimizationLevel", options.optimization_level),
+        *_memory_pools(options),
+        *_portability(options),
+        f"--profilingVerbosity={options.verbosity}",
         "--skipInference",
     )
     return _checked(Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS), dialect)
 
 
-def measurement(wish: Measurement, dialect: Dialect) -> Command:
+def run_command(options: RunOptions, dialect: Dialect) -> Command:
     """The command that runs a plan: no copies in or out, a CUDA graph if wanted, and no sleeping
     wait.
 
@@ -153,78 +153,80 @@ def measurement(wish: Measurement, dialect: Dialect) -> Command:
     default, reads them with a
     warning and has no other effect, so that numbers of both compare.
     """
-    shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in wish.shapes)
-    inputs = ",".join(f"{name}:{_readable(path)}" for name, path in wish.inputs)
+    shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in options.shapes)
+    inputs = ",".join(f"{name}:{_readable(path)}" for name, path in options.inputs)
     argv = (
         PROGRAM,
-        f"--loadEngine={wish.plan}",
+        f"--loadEngine={options.plan}",
         *([f"--shapes={shapes}"] if shapes else []),
         *([f"--loadInputs={inputs}"] if inputs else []),
-        f"--useProfile={wish.profile}",
-        *(["--versionCompatible"] if wish.version_compatible else []),
-        *_graph(wish, dialect),
+        f"--useProfile={options.profile}",
+        *(["--versionCompatible"] if options.version_compatible else []),
+        *_graph(options, dialect),
         *("--noDataTransfers", "--useSpinWait"),
-        f"--warmUp={wish.warm_up_ms}",
-        f"--duration={wish.seconds}",
-        *_optional("--exportTimes", wish.times),
-        *_optional("--exportLayerInfo", wish.layers),
-        *_optional("--exportProfile", wish.layer_times),
-        *([] if wish.layer_times is None else ["--separateProfileRun"]),
+        f"--warmUp={options.warm_up_ms}",
+        f"--duration={options.seconds}",
+        *_optional("--exportTimes", options.times),
+        *_optional("--exportLayerInfo", options.layers),
+        *_optional("--exportProfile", options.layer_times),
+        *([] if options.layer_times is None else ["--separateProfileRun"]),
     )
     return _checked(Command(argv=argv, timeout_seconds=MEASURE_TIMEOUT_SECONDS), dialect)
 
 
-def plan_version(plan: Path) -> Command:
+def plan_version_command(plan: Path) -> Command:
     """The command that prints which TensorRT wrote a plan, without loading it."""
     return Command(
         argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"), timeout_seconds=300
     )
 
 
-def banner() -> Command:
+def version_command() -> Command:
     """The command whose first line names trtexec's own TensorRT."""
     return Command(argv=(PROGRAM, "--help"), timeout_seconds=300)
 
 
-def _typing(request: Request, dialect: Dialect) -> Sequence[str]:
+def _typing(options: CompileOptions, dialect: Dialect) -> Sequence[str]:
     # TF32 keeps 10 bits of the mantissa, as FP16 does: fp32 is asked for where those are too few.
-    exact = ["--noTF32"] if request.precision == "fp32" else []
-    if request.strongly_typed:
+    exact = ["--noTF32"] if options.precision == "fp32" else []
+    if options.strongly_typed:
         return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
-    if request.precision == "int8":
-        if request.calibration_cache is None:
+    if options.precision == "int8":
+        if options.calibration_cache is None:
             raise InputRefused(
-                "int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up the ranges."
+                "int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up "
+                "the ranges."
             )
-        return ["--int8", "--fp16", f"--calib={request.calibration_cache}"]
-    return exact if request.precision == "fp32" else [f"--{request.precision}"]
+        return ["--int8", "--fp16", f"--calib={options.calibration_cache}"]
+    return exact if options.precision == "fp32" else [f"--{options.precision}"]
 
 
-def _graph(wish: Measurement, dialect: Dialect) -> Sequence[str]:
-    if wish.cuda_graph:
+def _graph(options: RunOptions, dialect: Dialect) -> Sequence[str]:
+    if options.cuda_graph:
         return ["--useCudaGraph"]
     return [] if dialect == 10 else ["--noCudaGraph"]
 
 
-def _memory_pools(request: Request) -> Sequence[str]:
+def _memory_pools(options: CompileOptions) -> Sequence[str]:
     pools = {
-        "workspace": (request.workspace_mib, "M"),
-        "tacticSharedMem": (request.tactic_shared_memory_kib, "K"),
+        "workspace": (options.workspace_mib, "M"),
+        "tacticSharedMem": (options.tactic_shared_memory_kib, "K"),
     }
     told = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
     return [f"--memPoolSize={','.join(told)}"] if told else []
 
 
-def _portability(request: Request) -> Sequence[str]:
-    level = FLAGS.get(request.hardware_compatibility)
-    if request.exclude_lean_runtime and not request.version_compatible:
+def _portability(options: CompileOptions) -> Sequence[str]:
+    level = FLAGS.get(options.hardware_compatibility)
+    if options.exclude_lean_runtime and not options.version_compatible:
         raise InputRefused(
-            "--excludeLeanRuntime is for version-compatible plans only; set version_compatible: true as well."
+            "--excludeLeanRuntime is for version-compatible plans only; set version_compatible: "
+            "true as well."
         )
     return [
         *_optional("--hardwareCompatibilityLevel", level),
-        *(["--versionCompatible"] if request.version_compatible else []),
-        *(["--excludeLeanRuntime"] if request.exclude_lean_runtime else []),
+        *(["--versionCompatible"] if options.version_compatible else []),
+        *(["--excludeLeanRuntime"] if options.exclude_lean_runtime else []),
     ]
 
 
@@ -264,7 +266,8 @@ def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, place: int) -> S
             else "axis 0, the batch, and axis 1, the sequence"
         )
         raise InputRefused(
-            f"input {record.name} has a dynamic axis {axis}, for which the optimization profile gives no sizes; allowed: "
+            f"input {record.name} has a dynamic axis {axis}, for which the optimization profile "
+            "gives no sizes; allowed: "
             f"{allowed}; export the network with that axis fixed."
         )
     return tuple(size for size in sizes if size is not None)
@@ -274,7 +277,8 @@ def _name(record: TensorRecord) -> str:
     unreadable = sorted(set(record.name) & set(",'*"))
     if unreadable:
         raise InputRefused(
-            f"input {record.name} has {unreadable[0]} in its name, which trtexec's shape flags cannot tell from their own; "
+            f"input {record.name} has {unreadable[0]} in its name, which trtexec's shape flags "
+            "cannot tell from their own; "
             "rename the input in the ONNX file."
         )
     return record.name
@@ -284,7 +288,8 @@ def _readable(path: Path) -> Path:
     unreadable = sorted(set(str(path)) & set(",:'"))
     if unreadable:
         raise InputRefused(
-            f"{path} has {unreadable[0]} in its name, which trtexec takes for the end of a name; name another folder with --out."
+            f"{path} has {unreadable[0]} in its name, which trtexec takes for the end of a name; "
+            "name another folder with --out."
         )
     return path
 

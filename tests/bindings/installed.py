@@ -99,7 +99,8 @@ def _fetch(pins: Path, folder: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         raise NotToBeHadError(
-            f"the wheels of {pins.name} cannot be had: {(ended.stderr.strip().splitlines() or ['?'])[-1]}"
+            f"the wheels of {pins.name} cannot be had: "
+            f"{(ended.stderr.strip().splitlines() or ['?'])[-1]}"
         )
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine_build.tensorrt.trtexec import (
-    Measurement,
-    Request,
-    banner,
-    compilation,
-    measurement,
-    plan_version,
-    profile,
+    CompileOptions,
+    RunOptions,
+    compile_command,
+    plan_version_command,
+    profile_ranges,
+    run_command,
+    version_command,
 )
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -30,9 +30,9 @@ IMAGE = (
     TensorRecord(name="mean", datatype="FP32", shape=(3,)),
     TensorRecord(name="boxes:0", datatype="FP32", shape=(-1, 4)),
 )
-SHORT = profile(TEXT, OptimizationProfileSpec(batch=(1, 8, 32), sequence=(16, 128, 256)))
-LONG = profile(TEXT, OptimizationProfileSpec(batch=(1, 1, 4), sequence=(256, 384, 512)))
-FP16 = Request(
+SHORT = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 8, 32), sequence=(16, 128, 256)))
+LONG = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 1, 4), sequence=(256, 384, 512)))
+FP16 = CompileOptions(
     network=Path("network.onnx"),
     plan=Path("model.plan"),
     precision="fp16",
@@ -43,7 +43,7 @@ FP16 = Request(
 FP32 = replace(
     FP16,
     precision="fp32",
-    profiles=(profile(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4))),),
+    profiles=(profile_ranges(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4))),),
     workspace_mib=None,
 )
 INT8 = replace(
@@ -66,7 +66,7 @@ SAME = replace(
     verbosity="layer_names_only",
     profiles=(),
 )
-RUN = Measurement(plan=Path("model.plan"), shapes=tuple((each.name, each.opt) for each in SHORT))
+RUN = RunOptions(plan=Path("model.plan"), shapes=tuple((each.name, each.opt) for each in SHORT))
 WHOLE_RUN = replace(
     RUN,
     profile=1,
@@ -77,7 +77,7 @@ WHOLE_RUN = replace(
 )
 COMMANDS = {
     **{
-        f"{name}_{dialect}": compilation(request, dialect)
+        f"{name}_{dialect}": compile_command(request, dialect)
         for name, request in {
             "fp16": FP16,
             "fp32": FP32,
@@ -87,12 +87,12 @@ COMMANDS = {
         }.items()
         for dialect in (10, 11)
     },
-    **{f"run_{dialect}": measurement(RUN, dialect) for dialect in (10, 11)},
-    **{f"whole_run_{dialect}": measurement(WHOLE_RUN, dialect) for dialect in (10, 11)},
-    "by_cache_10": compilation(BY_CACHE, 10),
-    "bf16_10": compilation(BF16, 10),
-    **{f"plan_version_{dialect}": plan_version(Path("model.plan")) for dialect in (10, 11)},
-    **{f"banner_{dialect}": banner() for dialect in (10, 11)},
+    **{f"run_{dialect}": run_command(RUN, dialect) for dialect in (10, 11)},
+    **{f"whole_run_{dialect}": run_command(WHOLE_RUN, dialect) for dialect in (10, 11)},
+    "by_cache_10": compile_command(BY_CACHE, 10),
+    "bf16_10": compile_command(BF16, 10),
+    **{f"plan_version_{dialect}": plan_version_command(Path("model.plan")) for dialect in (10, 11)},
+    **{f"banner_{dialect}": version_command() for dialect in (10, 11)},
 }
 
 

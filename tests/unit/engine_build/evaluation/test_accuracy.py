@@ -97,8 +97,9 @@ def test_refuses_rows_that_are_broken_with_how_many_and_where(value):
     rows[[3, 9], 2] = value
     with pytest.raises(
         BrokenAnswers,
-        match=r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: "
-        r".*fp32",
+        match=(
+            r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: .*fp32"
+        ),
     ):
         accuracy("fp16 engine", rows, standard())
 
@@ -190,7 +191,8 @@ def record(**changes):
 def test_record_is_told_with_its_interval_and_budget():
     assert format_record(record(verdict="pass")) == (
         "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on "
-        "200 samples, same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
+        "200 samples, "
+        "same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
     )
 
 

@@ -81,8 +81,8 @@ def test_decision_does_not_flip_between_runs_of_a_noisy_machine():
 
 def test_record_is_told_with_its_noise():
     assert format_speedup(speedup_record(2.0, 1.0, noise=0.0)) == (
-        "2.00 times as fast as fp32 at 8 x 64 (95 % interval 2.00 to 2.00; rounds of two copies of "
-        "fp32: 1.00 to 1.00)"
+        "2.00 times as fast as fp32 at 8 x 64 (95 % interval 2.00 to 2.00; rounds of two copies "
+        "of fp32: 1.00 to 1.00)"
     )
 
 
@@ -122,9 +122,11 @@ def test_auto_takes_int8_that_is_faster_and_accurate():
     found = decide("auto", findings(fp32="pass", int8="pass"), [speed()])
     assert found.precision == "int8"
     assert found.sentence == (
-        "int8: int8 is 2.50 times as fast as fp32 at 8 x 64 (95 % interval 2.40 to 2.60; rounds of "
-        "two copies of fp32: 0.99 to 1.02), and has mean cosine 0.99500 (95 % interval 0.99400 to "
-        "0.99600) and worst 0.97000 on 200 samples, within the budget of mean 0.99 and worst 0.95."
+        "int8: int8 is 2.50 times as fast as fp32 at 8 x 64 (95 % interval 2.40 to 2.60; rounds "
+        "of two copies of fp32: "
+        "0.99 to 1.02), and has mean cosine 0.99500 (95 % interval 0.99400 to 0.99600) and worst "
+        "0.97000 on 200 samples, "
+        "within the budget of mean 0.99 and worst 0.95."
     )
 
 
@@ -206,8 +208,10 @@ def test_fp32_is_published_with_few_samples():
 def test_refuses_int8_outside_its_budget_with_the_closest_result():
     with pytest.raises(
         BudgetMissed,
-        match=r"precision int8 misses .* closest, int8, has mean cosine 0\.98.*wanted mean 0.99 "
-        r"and worst 0.95; ask|lower",
+        match=(
+            r"precision int8 misses .* closest, int8, has mean cosine 0\.98.*wanted mean 0.99 and "
+            r"worst 0.95; ask|lower"
+        ),
     ):
         refuse_missed_budget("int8", findings(int8=record("int8", "fail", mean=0.98)))
 

@@ -47,8 +47,8 @@ KERAS = (
     "3d0b7086\noutput_bbox/BiasAdd:0: 3da418a9\n"
 )
 ONNX = (
-    "TRT-8510-MinMaxCalibration\nx: 4000890a\n/fc1/Gemm_output_0: 3e5312f6\n(Unnamed Layer* "
-    "25) [Softmax]_output: 3a58d0d6\n"
+    "TRT-8510-MinMaxCalibration\nx: 4000890a\n/fc1/Gemm_output_0: 3e5312f6\n(Unnamed Layer* 25) "
+    "[Softmax]_output: 3a58d0d6\n"
 )
 ODD = "TRT-101601-EntropyCalibration2\na: b: : 3c010a14\nzero: 00000000\nümlaut: 3e5312f6"
 HEADER = "TRT-101601-EntropyCalibration2\n"

@@ -13,8 +13,8 @@ from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, same_tenso
 A10G = "NVIDIA A10G, 580.95.05, 8.6, 23028"
 L4 = "NVIDIA L4, 580.95.05, 8.9, 23034"
 BANNER = (
-    "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model "
-    "Options ===\n"
+    "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model Options "
+    "===\n"
 )
 
 

@@ -14,7 +14,14 @@ import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.ort import OrtNetwork
-from engine_build.tensorrt.network import Range, TensorrtNetwork, chosen, filled, load_plan, parts
+from engine_build.tensorrt.network import (
+    Range,
+    TensorrtNetwork,
+    fill_feed,
+    load_plan,
+    nearest_profile,
+    split_feed,
+)
 from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, install_runtime
 from tests.unit.engine_build.tensorrt.stand_ins import (
@@ -45,16 +52,16 @@ LONG = profile((1, 1, 4), (128, 256, 512))
     ("rows", "tokens", "index"), [(1, 16, 0), (32, 128, 0), (1, 512, 1), (1, 128, 1), (4, 128, 0)]
 )
 def test_profile_is_the_one_tuned_nearest(rows, tokens, index):
-    assert chosen(shaped_feed(rows, tokens), [SHORT, LONG]) == index
+    assert nearest_profile(shaped_feed(rows, tokens), [SHORT, LONG]) == index
 
 
 def test_feed_that_fits_is_left_alone():
     given = shaped_feed(3, 20)
-    assert filled(given, [SHORT]) is given
+    assert fill_feed(given, [SHORT]) is given
 
 
 def test_short_rows_are_filled_with_zeros_that_the_mask_hides():
-    found = filled(shaped_feed(2, 5), [SHORT, LONG])
+    found = fill_feed(shaped_feed(2, 5), [SHORT, LONG])
     assert {name: values.shape for name, values in found.items()} == {
         "input_ids": (2, 16),
         "attention_mask": (2, 16),
@@ -69,19 +76,19 @@ def test_short_rows_are_filled_with_zeros_that_the_mask_hides():
 
 
 def test_few_rows_are_filled_with_the_last_one():
-    found = filled(shaped_feed(2, 16), [profile((4, 8, 32), (16, 64, 128))])
+    found = fill_feed(shaped_feed(2, 16), [profile((4, 8, 32), (16, 64, 128))])
     assert found["input_ids"].shape == (4, 16)
     assert (found["input_ids"][2:] == found["input_ids"][1]).all()
 
 
 def test_large_batch_is_cut_to_what_its_own_profile_takes():
-    assert [rows for _, rows in parts(shaped_feed(70, 64), [SHORT, LONG])] == [32, 32, 6]
-    assert [rows for _, rows in parts(shaped_feed(9, 300), [SHORT, LONG])] == [4, 4, 1]
+    assert [rows for _, rows in split_feed(shaped_feed(70, 64), [SHORT, LONG])] == [32, 32, 6]
+    assert [rows for _, rows in split_feed(shaped_feed(9, 300), [SHORT, LONG])] == [4, 4, 1]
 
 
 def test_parts_hold_every_row_once():
     found = np.concatenate(
-        [part["input_ids"][:rows] for part, rows in parts(shaped_feed(70, 64), [SHORT])]
+        [part["input_ids"][:rows] for part, rows in split_feed(shaped_feed(70, 64), [SHORT])]
     )
     assert (found == shaped_feed(70, 64)["input_ids"]).all()
 
@@ -91,12 +98,12 @@ def test_refuses_rows_that_no_profile_takes():
         InputRefused,
         match=r"takes input_ids 2x600, .*allowed: input_ids 1x16 to 32x128, .*; input_ids 1x128 to",
     ):
-        list(parts(shaped_feed(2, 600), [SHORT, LONG]))
+        list(split_feed(shaped_feed(2, 600), [SHORT, LONG]))
 
 
 def test_refuses_to_fill_up_what_no_mask_hides():
     with pytest.raises(InputRefused, match="takes signal 2x5"):
-        filled(shaped_feed(2, 5, "signal"), [profile((1, 8, 32), (16, 64, 128), "signal")])
+        fill_feed(shaped_feed(2, 5, "signal"), [profile((1, 8, 32), (16, 64, 128), "signal")])
 
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

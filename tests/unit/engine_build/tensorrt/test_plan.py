@@ -11,10 +11,17 @@ import pytest
 from engine_build.errors import NetworkRefused
 from engine_build.runner import Ended
 from engine_build.tensorrt.inspection import inspection
-from engine_build.tensorrt.plan import Asked, ReadBack, check, read_back, said, write_indices
+from engine_build.tensorrt.plan import (
+    ExpectedPlan,
+    InspectedPlan,
+    check_plan,
+    inspect_plan,
+    last_error,
+    write_integer_inputs,
+)
 from onboarding.manifest import TensorRecord
 
-ASKED = Asked(
+ASKED = ExpectedPlan(
     precision="int8",
     tensorrt="10.16.1.11",
     inputs=tuple(
@@ -130,12 +137,12 @@ def test_refuses_an_account_that_is_none(text):
 
 def found(text=None, tensorrt="10.16.1.11"):
     told = bindings(layer("a", "Int8")) if text is None else text
-    return ReadBack(tensorrt=tensorrt, inspection=inspection(told), median_ms=None)
+    return InspectedPlan(tensorrt=tensorrt, inspection=inspection(told), median_ms=None)
 
 
 @pytest.mark.parametrize("text", [bindings(layer("a", "Int8")), io_tensors(layer("a", "Int8"))])
 def test_plan_that_was_asked_for_is_taken(text):
-    check(found(text), ASKED)
+    check_plan(found(text), ASKED)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,7 @@ def test_plan_that_was_asked_for_is_taken(text):
 )
 def test_refuses_a_plan_that_is_not_what_was_asked_for(told, reason):
     with pytest.raises(NetworkRefused, match=f"the plan is not what was asked for: .*{reason}"):
-        check(told, ASKED)
+        check_plan(told, ASKED)
 
 
 @pytest.mark.parametrize(
@@ -178,17 +185,19 @@ def test_refuses_a_plan_that_is_not_what_was_asked_for(told, reason):
 def test_int8_inside_a_part_that_is_not_listed_is_not_missed(opaque):
     told = found(bindings(opaque))
     assert (told.inspection.int8_layers, told.inspection.opaque_layers) == (0, 1)
-    check(told, ASKED)
+    check_plan(told, ASKED)
 
 
 def test_float_plan_needs_no_int8_layer():
-    check(found(bindings(layer("a"))), replace(ASKED, precision="fp16"))
+    check_plan(found(bindings(layer("a"))), replace(ASKED, precision="fp16"))
 
 
 def test_integer_inputs_are_indices_that_every_table_has(tmp_path):
     image = TensorRecord(name="image", datatype="FP32", shape=(-1, 3))
     small = TensorRecord(name="kind", datatype="INT32", shape=(4,))
-    written = dict(write_indices(replace(ASKED, inputs=(*ASKED.inputs, image, small)), tmp_path))
+    written = dict(
+        write_integer_inputs(replace(ASKED, inputs=(*ASKED.inputs, image, small)), tmp_path)
+    )
     assert set(written) == {"input_ids", "attention_mask", "kind"}
     assert np.fromfile(written["input_ids"], dtype=np.int64).tolist() == [0] * 16
     assert np.fromfile(written["attention_mask"], dtype=np.int64).tolist() == [1] * 16
@@ -217,7 +226,7 @@ def test_refuses_a_plan_without_a_version(tmp_path):
     with pytest.raises(
         NetworkRefused, match=r"does not name its TensorRT .*Failed to verify a plan tag"
     ):
-        read_back(tmp_path / "model.plan", ASKED, 10, Answers(silent))
+        inspect_plan(tmp_path / "model.plan", ASKED, 10, Answers(silent))
 
 
 def test_refuses_a_plan_that_does_not_run(tmp_path):
@@ -226,14 +235,14 @@ def test_refuses_a_plan_that_does_not_run(tmp_path):
         NetworkRefused,
         match=r"does not run at its own opt shape .*code 1: Error Code 1: Cuda Runtime",
     ):
-        read_back(tmp_path / "model.plan", ASKED, 10, Answers(VERSION_TOLD, broken))
+        inspect_plan(tmp_path / "model.plan", ASKED, 10, Answers(VERSION_TOLD, broken))
 
 
 @pytest.mark.parametrize("compatible", [True, False])
 def test_version_compatible_plan_is_run_as_one(tmp_path, compatible):
     runner = Answers(VERSION_TOLD, Ended(code=0, output="", errors=""))
     (tmp_path / "layers.json").write_text(bindings(layer("a", "Int8")))
-    read_back(tmp_path / "model.plan", replace(ASKED, version_compatible=compatible), 10, runner)
+    inspect_plan(tmp_path / "model.plan", replace(ASKED, version_compatible=compatible), 10, runner)
     assert ("--versionCompatible" in runner.commands[1].argv) == compatible
 
 
@@ -241,12 +250,12 @@ def test_version_compatible_plan_is_run_as_one(tmp_path, compatible):
 def test_plan_is_not_run_before_its_inputs_are_there(tmp_path, dialect):
     runner = Answers(VERSION_TOLD, Ended(code=0, output="", errors=""))
     (tmp_path / "layers.json").write_text(bindings(layer("a", "Int8")))
-    read_back(tmp_path / "model.plan", ASKED, dialect, runner)
+    inspect_plan(tmp_path / "model.plan", ASKED, dialect, runner)
     assert "--useCudaGraph" not in runner.commands[1].argv
 
 
 def test_last_error_is_told_before_the_last_line():
     ended = Ended(code=1, output="[I] one\n[E] first\n[E] second\n&&&& FAILED\n", errors="")
-    assert said(ended) == "second"
-    assert said(Ended(code=-9, output="[I] one\n", errors="")) == "[I] one"
-    assert said(Ended(code=-9, output="", errors="")) == "it said nothing"
+    assert last_error(ended) == "second"
+    assert last_error(Ended(code=-9, output="[I] one\n", errors="")) == "[I] one"
+    assert last_error(Ended(code=-9, output="", errors="")) == "no output"

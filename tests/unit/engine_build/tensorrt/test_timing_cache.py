@@ -43,32 +43,32 @@ def put(store, data, tmp_path):
 def test_nearest_stores_cache_is_brought(stores, tmp_path):
     put(stores[1], b"far", tmp_path)
     made, _ = cache(tmp_path, stores)
-    assert made.bring() and made.path.read_bytes() == b"far"
+    assert made.fetch() and made.path.read_bytes() == b"far"
     put(stores[0], b"near", tmp_path)
-    assert made.bring() and made.path.read_bytes() == b"near"
+    assert made.fetch() and made.path.read_bytes() == b"near"
 
 
 def test_without_a_cache_none_is_brought(stores, tmp_path):
     made, _ = cache(tmp_path, stores)
-    assert not made.bring() and made.sha256 is None
+    assert not made.fetch() and made.sha256 is None
 
 
 def test_what_trtexec_writes_reaches_no_store_before_it_is_kept(stores, tmp_path):
     put(stores[0], b"old", tmp_path)
     made, _ = cache(tmp_path, stores)
-    made.bring()
+    made.fetch()
     with made.path.open("r+b") as file:
         file.write(b"new")
     assert stores[0].read(NAME) == b"old"
-    made.keep()
+    made.upload()
     assert [store.read(NAME) for store in stores] == [b"new", b"new"]
 
 
 def test_unchanged_cache_is_not_written_again(stores, tmp_path):
     put(stores[0], b"same", tmp_path)
     made, _ = cache(tmp_path, stores)
-    made.bring()
-    made.keep()
+    made.fetch()
+    made.upload()
     assert stores[1].read(NAME) is None
 
 
@@ -76,20 +76,20 @@ def test_unchanged_cache_is_not_written_again(stores, tmp_path):
 def test_other_builds_and_gpus_have_their_own(stores, tmp_path, other):
     put(stores[0], b"theirs", tmp_path)
     made, _ = cache(tmp_path, stores, **other)
-    assert not made.bring()
+    assert not made.fetch()
 
 
 def test_store_that_does_not_answer_stops_nothing(tmp_path):
     made, stream = cache(tmp_path, (Silent(tmp_path),))
-    assert not made.bring()
+    assert not made.fetch()
     made.path.write_bytes(b"new")
-    made.keep()
+    made.upload()
     assert stream.getvalue().count("cannot be reached") == 2
 
 
 def test_dropped_cache_is_gone(stores, tmp_path):
     put(stores[0], b"bad", tmp_path)
     made, _ = cache(tmp_path, stores)
-    made.bring()
-    made.drop()
+    made.fetch()
+    made.discard()
     assert not made.path.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.tensorrt.trtexec import ONLY_IN_10, compilation, measurement, profile
+from engine_build.tensorrt.trtexec import ONLY_IN_10, compile_command, profile_ranges, run_command
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.golden_commands import (
@@ -67,7 +67,7 @@ def test_both_dialects_measure_the_same_way():
 
 def test_plan_runs_without_a_graph_in_both_dialects():
     plain = {
-        dialect: used(measurement(replace(RUN, cuda_graph=False), dialect)) for dialect in (10, 11)
+        dialect: used(run_command(replace(RUN, cuda_graph=False), dialect)) for dialect in (10, 11)
     }
     assert (
         plain[11] - plain[10] == {"--noCudaGraph"} <= flags(11)
@@ -76,7 +76,7 @@ def test_plan_runs_without_a_graph_in_both_dialects():
 
 
 def test_profile_gives_each_input_its_own_rank():
-    ranges = profile(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4)))
+    ranges = profile_ranges(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4)))
     assert [(each.name, each.smallest, each.opt, each.largest) for each in ranges] == [
         ("pixels", (1, 3, 224, 224), (2, 3, 224, 224), (4, 3, 224, 224)),
         ("boxes:0", (1, 4), (2, 4), (4, 4)),
@@ -85,15 +85,15 @@ def test_profile_gives_each_input_its_own_rank():
 
 def test_measurement_of_a_network_without_dynamic_axes_has_no_shapes():
     assert "--shapes" in used(COMMANDS["run_10"])
-    assert "--shapes" not in used(measurement(replace(RUN, shapes=()), 10))
+    assert "--shapes" not in used(run_command(replace(RUN, shapes=()), 10))
 
 
 @pytest.mark.parametrize("dialect", [10, 11])
 def test_only_a_version_compatible_plan_may_run_its_own_code(dialect):
     assert "--versionCompatible" in used(
-        measurement(replace(RUN, version_compatible=True), dialect)
+        run_command(replace(RUN, version_compatible=True), dialect)
     )
-    assert "--versionCompatible" not in used(measurement(RUN, dialect))
+    assert "--versionCompatible" not in used(run_command(RUN, dialect))
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_only_a_version_compatible_plan_may_run_its_own_code(dialect):
 )
 def test_refuses_flags_that_dialect_11_has_lost_by_name(request_, flag, way_out):
     with pytest.raises(InputRefused, match=f"TensorRT 11 has no {flag}; .*{way_out}"):
-        compilation(request_, 11)
+        compile_command(request_, 11)
 
 
 def test_refuses_int8_without_ranges():
     with pytest.raises(InputRefused, match="without Q/DQ nodes needs a calibration cache"):
-        compilation(replace(BY_CACHE, calibration_cache=None), 10)
+        compile_command(replace(BY_CACHE, calibration_cache=None), 10)
 
 
 def test_refuses_to_leave_the_lean_runtime_out_of_a_plan_that_has_none():
     with pytest.raises(InputRefused, match="version-compatible plans only"):
-        compilation(replace(FP16, exclude_lean_runtime=True), 11)
+        compile_command(replace(FP16, exclude_lean_runtime=True), 11)
 
 
 def test_refuses_an_axis_that_no_profile_sizes():
@@ -121,22 +121,22 @@ def test_refuses_an_axis_that_no_profile_sizes():
         InputRefused,
         match=r"input pixels has a dynamic axis 2, .*allowed: axis 0, the batch; export",
     ):
-        profile(image, OptimizationProfileSpec(batch=(1, 2, 4)))
+        profile_ranges(image, OptimizationProfileSpec(batch=(1, 2, 4)))
 
 
 def test_refuses_a_sequence_that_the_profile_leaves_out():
     with pytest.raises(InputRefused, match="input input_ids has a dynamic axis 1"):
-        profile(TEXT, OptimizationProfileSpec(batch=(1, 2, 4)))
+        profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 2, 4)))
 
 
 def test_refuses_a_folder_whose_name_trtexec_cannot_read():
     with pytest.raises(
         InputRefused, match=r"out:1/input-0.bin has : in its name, .*name another folder with --out"
     ):
-        measurement(replace(RUN, inputs=(("input_ids", Path("out:1/input-0.bin")),)), 10)
+        run_command(replace(RUN, inputs=(("input_ids", Path("out:1/input-0.bin")),)), 10)
 
 
 def test_refuses_an_input_whose_name_trtexec_cannot_read():
     odd = (TensorRecord(name="a,b", datatype="FP32", shape=(-1, 3)),)
     with pytest.raises(InputRefused, match="input a,b has , in its name"):
-        profile(odd, OptimizationProfileSpec(batch=(1, 2, 4)))
+        profile_ranges(odd, OptimizationProfileSpec(batch=(1, 2, 4)))
