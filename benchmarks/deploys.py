@@ -57,7 +57,7 @@ def deploys(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Mea
 def _walk(desk: Desk, name: str, *, exactly: int, only: tuple[str, ...] = ()) -> Iterator[Measure]:
     """One `roundhouse deploy`: how many stacks it changed, and how long it took."""
     begin = time.monotonic()
-    done = deployment.deploy(desk.session(*only), rebuild_gone=False)
+    done = deployment.deploy(desk.session(*only), deployment.DeployOptions(yes=True, concurrency=4))
     seconds = time.monotonic() - begin
     changed = len(done.deployed.changed)
     bars = (Bar(kind="at most", limit=exactly), Bar(kind="at least", limit=exactly))

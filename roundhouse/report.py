@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -93,6 +94,15 @@ class Report:
     def print(self, text: str) -> None:
         """Print one line as it is."""
         self.console.print(escape(text), soft_wrap=True)
+
+    @property
+    def is_interactive(self) -> bool:
+        """Return whether a person can be asked: standard input and the output are terminals."""
+        return sys.stdin.isatty() and self.console.is_terminal
+
+    def confirm(self, question: str) -> bool:
+        """Ask a person yes or no; the default is no."""
+        return self.console.input(f"{escape(question)} [y/N] ").strip().lower() in ("y", "yes")
 
     def _clock(self, title: str) -> Progress:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -53,7 +53,8 @@ class Desk:
         try:
             session = self.session()
             cdk.bootstrap(session)
-            cdk.deploy(session, only=EARLY_STACKS)
+            assembly = cdk.synthesise(session, EARLY_STACKS)
+            cdk.deploy(session, assembly, EARLY_STACKS, concurrency=4)
             yield
         finally:
             lifecycle.stop(state)

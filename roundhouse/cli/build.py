@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 
 EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
 
@@ -16,6 +16,7 @@ def build(
     model: Annotated[
         list[str] | None, typer.Option(help="Only this model; may be repeated.")
     ] = None,
+    allow_dirty: AllowDirty = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -32,7 +33,8 @@ def build(
     report = open_report(form)
     session = open_session(current_paths(root), report, env)
     try:
-        entries = engines.build_all(session, engines.wanted(session, tuple(model or ())))
+        requests = engines.wanted(session, tuple(model or ()))
+        entries = engines.build_all(session, requests, allow_dirty=allow_dirty)
     except EnginesNotBuiltError as error:
         if form is Format.json:
             print_json(outcome(error.built, error.failures))

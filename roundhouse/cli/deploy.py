@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Root
+from roundhouse.cli.options import AllowDirty, Env, Root
 
 EXAMPLE = "roundhouse deploy --env dev"
 
@@ -16,15 +16,25 @@ def deploy(
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this endpoint, its engines and the foundation, not the dashboard; may be repeated."
+            help="Only this endpoint, its engines and the foundation, not the dashboard; may be "
+            "repeated."
         ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Deploy added permissions (IAM, policies) unasked.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=50, help="Stacks that update at the same time.")
+    ] = 1,
+    allow_dirty: AllowDirty = False,
     root: Root = None,
 ) -> None:
-    """Build what is missing, then deploy.
+    """Build what is missing, check the templates, then deploy.
 
-    Foundation stacks, missing images and engines, verification of every archive, endpoint stacks.
+    Foundation stacks, missing images and engines, verification of every archive, endpoint stacks
+    one after the other; each endpoint must then serve what was deployed.
     """
+    from roundhouse.deploy.deployment import DeployOptions
     from roundhouse.deploy.deployment import deploy as deploy_session
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
@@ -33,7 +43,15 @@ def deploy(
 
     report = open_report()
     session = open_session(current_paths(root), report, env, endpoints=tuple(endpoint or ()))
-    result = deploy_session(session, rebuild_gone=False)
+    options = DeployOptions(
+        yes=yes,
+        confirm=report.confirm if report.is_interactive else None,
+        concurrency=concurrency,
+        # What the local cloud held goes with it; nobody else serves those engines.
+        rebuild_gone=session.is_local,
+        allow_dirty=allow_dirty,
+    )
+    result = deploy_session(session, options)
     built = f"{quantity(len(result.built), 'engine')} built" if result.built else "nothing built"
     pushed = f"{quantity(len(result.images), 'image')} pushed, " if result.images else ""
     changed = quantity(len(result.deployed.changed), "stack")

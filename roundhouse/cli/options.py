@@ -31,3 +31,9 @@ Env = Annotated[
 Form = Annotated[
     Format, typer.Option("--format", help="json: one document for machines, on standard output.")
 ]
+AllowDirty = Annotated[
+    bool,
+    typer.Option(
+        "--allow-dirty", help="Build from files that are not committed; the manifest says so."
+    ),
+]

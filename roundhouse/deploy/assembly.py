@@ -1,6 +1,4 @@
-"""Cloud assemblies on disk: the stacks of one that was synthesised, and one written with other
-templates for some of them.
-"""
+"""Cloud assemblies on disk: the stacks of a synthesised one, and one with templates of our own."""
 
 from __future__ import annotations
 
@@ -15,9 +13,8 @@ from roundhouse.errors import NotReadyError
 
 STACK, NESTED = "aws:cloudformation:stack", "cdk:cloud-assembly"
 MANIFEST = "manifest.json"
-OF_THE_TEMPLATE = ("stackTemplateAssetObjectUrl", "additionalDependencies")
-"""Properties that name the uploaded template; without them the command line sends the file itself.
-"""
+TEMPLATE_PROPERTIES = ("stackTemplateAssetObjectUrl", "additionalDependencies")
+"""Properties that name the uploaded template; without them the cdk command line sends the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +27,24 @@ class StackArtifact:
     version: str
 
     @property
+    def path(self) -> str:
+        """Return the path of the stack's construct, as the cdk command line prints it."""
+        return str(self.content.get("displayName", self.artifact_id))
+
+    @property
+    def file(self) -> Path:
+        """Return the template's file."""
+        return self.folder / str(self.content["properties"]["templateFile"])
+
+    @property
     def template(self) -> dict[str, Any]:
-        """What was synthesised."""
-        template: dict[str, Any] = json.loads(
-            (self.folder / self.content["properties"]["templateFile"]).read_text("utf-8")
-        )
+        """Return the template that was synthesised."""
+        template: dict[str, Any] = json.loads(self.file.read_text("utf-8"))
         return template
 
 
 def stack_artifacts(assembly: Path) -> dict[str, StackArtifact]:
-    """Every stack of an assembly and of those nested in it, by stack name."""
+    """Return every stack of an assembly and of those nested in it, by stack name."""
     manifest = json.loads((assembly / MANIFEST).read_text("utf-8"))
     found: dict[str, StackArtifact] = {}
     for artifact_id, content in manifest["artifacts"].items():
@@ -59,8 +64,9 @@ def stack_artifacts(assembly: Path) -> dict[str, StackArtifact]:
 def write_assembly(
     folder: Path, stacks: Mapping[str, StackArtifact], templates: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Writes an assembly of those stacks that `templates` names, each with its template there and
-    its own roles and tags.
+    """Write an assembly of the stacks that `templates` names, each with that template.
+
+    Roles and tags are those that were synthesised.
     """
     artifacts, version = {}, ""
     try:
@@ -82,11 +88,11 @@ def write_assembly(
 
 
 def _alone(stack: StackArtifact) -> dict[str, Any]:
-    """The artifact without what it depends on."""
+    """Return the artifact without what it depends on."""
     properties = {
         key: value
         for key, value in stack.content["properties"].items()
-        if key not in OF_THE_TEMPLATE
+        if key not in TEMPLATE_PROPERTIES
     }
     kept = {
         key: stack.content[key]

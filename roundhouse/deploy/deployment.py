@@ -1,80 +1,117 @@
-"""The whole road of one environment: foundation, missing images and engines, verification,
-endpoints.
-"""
+"""The deployment of an environment: stacks that builds need, images, engines, checks, endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 from onboarding.deployment import Deployment
 from onboarding.lock import LockEntry
-from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
-from roundhouse.aws.clients import object_sha256
 from roundhouse.deploy import cdk, images
+from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.outcome import EnginesNotBuiltError
-from roundhouse.deploy.builds.wish import Wanted
-from roundhouse.deploy.endpoint_steps import construct_path, give_scaling_back, take_first_steps
-from roundhouse.deploy.pruning import tags
-from roundhouse.deploy.verification import archive_fault, lock_fault, require
-from roundhouse.errors import DeployFailedError, RoundhouseError
+from roundhouse.deploy.builds.source import require_committed_sources
+from roundhouse.deploy.endpoint_steps import restore_scaling, take_first_steps
+from roundhouse.deploy.live_endpoints import require_live_config
+from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
+from roundhouse.deploy.stacks import (
+    Template,
+    deployed_templates,
+    require_updatable_stacks,
+)
+from roundhouse.deploy.verification import verify
+from roundhouse.errors import RoundhouseError
+from roundhouse.report import Step
 from roundhouse.session import Session
+from roundhouse.text import quantity
 
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
+EARLY_CONCURRENCY = 4
+SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployOptions:
+    """What a deployment may do without asking.
+
+    `yes`: added permissions need no approval, else `confirm` asks (None: nobody can be asked).
+    `concurrency`: endpoints that update at the same time. `rebuild_gone`: build an engine again
+    whose lock names an archive that is gone. `allow_dirty`: build from uncommitted files.
+    """
+
+    yes: bool = False
+    confirm: Confirm | None = None
+    concurrency: int = 1
+    rebuild_gone: bool = False
+    allow_dirty: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeployResult:
-    """What one walk of the road did."""
+    """What one deployment did; `images`: those that were built and pushed."""
 
     built: tuple[LockEntry, ...]
     verified: int
     deployed: cdk.Deployed
     images: tuple[str, ...] = ()
-    """Those that were built and pushed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedAssembly:
+    """A synthesised assembly that passed the checks; `before` has the templates deployed now."""
+
+    folder: Path
+    artifacts: Mapping[str, StackArtifact]
+    before: Mapping[str, Template]
 
 
 def deploy(
-    session: Session, *, rebuild_gone: bool, before_builds: Callable[[], object] = lambda: None
+    session: Session,
+    options: DeployOptions,
+    *,
+    before_builds: Callable[[], object] = lambda: None,
 ) -> DeployResult:
-    """Deploys what the road is of, building what is missing first. What an interrupted walk left
-    done is found done.
+    """Deploy the session's endpoints, building what is missing first.
 
-    An endpoint whose engine cannot be built stays as it is; those that lack none are deployed
-    before EnginesNotBuiltError is raised.
+    What an interrupted deployment left done is used. An endpoint whose engine cannot be built
+    stays as it is; those that lack none are deployed before EnginesNotBuiltError is raised.
 
-    `rebuild_gone`: build an engine again whose lock names an archive that is gone; else refuse with
-    the command that does.
     `before_builds` is called once the machine is about to be busy with builds.
     """
     if session.is_local:
-        _bootstrap(session)
+        with session.report.step("cdk bootstrap") as step:
+            step.done("done" if cdk.bootstrap(session) else "is there already")
         session.report.print(
             "– No image is built in the local cloud: environments of this machine stand for them"
         )
-    orders, image_orders = engines.wanted(session), images.missing(session)
-    if orders or image_orders:
-        _deploy(session, "Deploying the foundation and the builds", EARLY_STACKS)
+    require_updatable_stacks(session)
+    requests, image_orders = engines.wanted(session), images.missing(session)
+    if requests:
+        require_committed_sources(session, allow_dirty=options.allow_dirty)
+    if requests or image_orders:
+        _deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
     built: tuple[LockEntry, ...] = ()
-    if orders:
+    if requests:
         before_builds()
+        buildable = tuple(
+            request
+            for request in requests
+            if options.rebuild_gone or request.target.lock_entry is None
+        )
         try:
-            built = engines.build_all(session, _allowed(orders, rebuild_gone))
-        except EnginesNotBuiltError:
-            _deploy_what_is_whole(session)
+            built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
+        except EnginesNotBuiltError as error:
+            _deploy_complete_endpoints(session, options, error)
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
     deployments = session.deployments()
     verified = verify(session, deployments)
-    title = (
-        f"Deploying {', '.join(session.endpoints)}"
-        if session.endpoints
-        else "Deploying every stack"
-    )
-    deployed = _deploy_endpoints(session, title, deployments, ())
+    deployed = _deploy_endpoints(session, options, deployments, cdk.ALL)
     return DeployResult(
         built=built,
         verified=verified,
@@ -83,88 +120,115 @@ def deploy(
     )
 
 
-def verify(session: Session, deployments: Sequence[Deployment]) -> int:
-    """Compares every archive of these endpoints with its lock and its hardware; how many. Raises
-    DeployFailedError: the first fault.
+def construct_path(deployment: Deployment) -> str:
+    """Return the pattern of an endpoint's stack for the cdk command line."""
+    return f"*/Endpoint-{deployment.name}"
 
-    Whatever `roundhouse prune` has marked of them since, on another branch, is needed again: the
-    mark is taken off.
-    """
-    with session.report.step("Verifying every archive against its lock") as step:
-        count = 0
-        needed: dict[str, None] = {}
-        for deployment in deployments:
-            for target in deployment.targets:
-                entry = target.lock_entry
-                if entry is None:
-                    command = f"`roundhouse build --env {session.environment.name} --model {target.model.name}`"
-                    raise DeployFailedError(
-                        f"{target.model.name} has no engine {target.engine_key} in its lock; {command} builds it."
-                    )
-                require(lock_fault(deployment, target, entry))
-                found = object_sha256(
-                    session.clients("s3"), artifact_bucket(session.environment), entry.archive.path
-                )
-                require(archive_fault(deployment, target, entry, found))
-                needed |= dict.fromkeys(_prefixes(entry))
-                count += 1
-        freed = tags.keep(session.clients("s3"), artifact_bucket(session.environment), needed)
-        step.done(
-            f"{count} as their locks say"
-            + (f", the mark of `roundhouse prune` taken off {freed} objects" if freed else "")
+
+def check_templates(session: Session, folder: Path, artifacts: Mapping[str, StackArtifact]) -> None:
+    """Raise RoundhouseError for errors that the template rules find in these stacks."""
+    import template_rules
+
+    files = {artifact.file.name for artifact in artifacts.values()}
+    with session.report.step("Checking the templates") as step:
+        findings = [
+            finding
+            for finding in template_rules.check(folder)
+            if Path(finding.template).name in files
+        ]
+        errors = [finding for finding in findings if finding.severity == "error"]
+        warnings = len(findings) - len(errors)
+        step.done(f"{quantity(len(artifacts), 'stack')}, {quantity(warnings, 'warning')}")
+    if errors:
+        lines = [f"  {finding}" for finding in errors[:SHOWN_FAULTS]]
+        more = len(errors) - len(lines)
+        if more:
+            lines.append(f"  and {more} more: `roundhouse check-templates {folder}` lists them all")
+        raise RoundhouseError(
+            f"Refused before deploying: {quantity(len(errors), 'error')} in the templates; nothing "
+            "was changed.\n" + "\n".join(lines)
         )
-    return count
 
 
-def _prefixes(entry: LockEntry) -> tuple[str, ...]:
-    """Where the objects of an engine and of its networks lie."""
-    networks = (f"{NETWORKS_PREFIX}/{key}/" for key in entry.manifest.network_keys.values())
-    return (f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/", *networks)
+def _deploy_early_stacks(session: Session, options: DeployOptions) -> None:
+    """Deploy the stacks that builds need.
 
-
-def _deploy_what_is_whole(session: Session) -> None:
-    """Deploys the endpoints that lack no engine; what goes wrong with them is said beside the
-    builds' own failure.
+    The endpoints that lack no engine are checked too, so that their faults end the deployment
+    before anything changes.
     """
-    whole = [deployment for deployment in session.deployments() if not deployment.missing]
-    if not whole:
+    complete = [each for each in session.deployments() if not each.missing]
+    with session.report.step("Synthesising (cdk synth)"):
+        patterns = (*EARLY_STACKS, *map(construct_path, complete))
+        folder = cdk.synthesise(session, patterns)
+    _checked_assembly(session, options, folder, patterns)
+    title = "Deploying the foundation and the builds"
+    with session.report.step(f"{title} (cdk deploy)") as step:
+        deployed = cdk.deploy(
+            session,
+            folder,
+            EARLY_STACKS,
+            concurrency=EARLY_CONCURRENCY,
+            on_line=lambda line: cdk.show_line(step, line),
+        )
+        _finish(step, deployed)
+
+
+def _deploy_complete_endpoints(
+    session: Session, options: DeployOptions, failure: EnginesNotBuiltError
+) -> None:
+    """Deploy the endpoints that lack no engine, and name those that stay as they were.
+
+    A failure of theirs is printed beside the builds' own.
+    """
+    deployments = session.deployments()
+    complete = [deployment for deployment in deployments if not deployment.missing]
+    left = [deployment for deployment in deployments if deployment.missing]
+    failed = {failed.engine_key for failed in failure.failures}
+    for deployment in left:
+        models = ", ".join(
+            target.model.name for target in deployment.missing if target.engine_key in failed
+        )
+        because = f"no engine of {models}" if models else "an engine is missing"
+        failure.add_note(f"Endpoint {deployment.name} stays as it was: {because}.")
+    if not complete:
         return
     try:
-        verify(session, whole)
-        _deploy_endpoints(
-            session,
-            "Deploying the endpoints that lack no engine",
-            whole,
-            tuple(map(construct_path, whole)),
-        )
+        verify(session, complete)
+        _deploy_endpoints(session, options, complete, tuple(map(construct_path, complete)))
     except RoundhouseError as error:
         session.report.print(str(error))
 
 
-def _allowed(orders: tuple[Wanted, ...], rebuild_gone: bool) -> tuple[Wanted, ...]:
-    """The orders without those the verification is to refuse."""
-    return tuple(order for order in orders if rebuild_gone or order.target.lock_entry is None)
-
-
-def _bootstrap(session: Session) -> None:
-    with session.report.step("cdk bootstrap") as step:
-        step.done("done" if cdk.bootstrap(session) else "is there already")
-
-
 def _deploy_endpoints(
-    session: Session, title: str, deployments: Sequence[Deployment], only: tuple[str, ...]
+    session: Session,
+    options: DeployOptions,
+    deployments: Sequence[Deployment],
+    patterns: tuple[str, ...],
 ) -> cdk.Deployed:
-    """Deploys endpoints, each by as many updates as its change takes; a failure on the way leaves
-    none without its scaling.
+    """Deploy endpoints, each by as many updates as its change takes.
 
-    Whatever else goes wrong on the way, the first failure is the one that is raised.
+    After a failure no endpoint is left without its scaling, and that first failure is raised.
     """
+    with session.report.step("Synthesising (cdk synth)"):
+        endpoints = session.endpoints if patterns == cdk.ALL else ()
+        folder = cdk.synthesise(session, patterns, endpoints)
+    assembly = _checked_assembly(session, options, folder, patterns)
+    title = f"Deploying {', '.join(session.endpoints)}" if session.endpoints else "Deploying"
     try:
-        take_first_steps(session, deployments)
-        return _deploy(session, title, only)
+        take_first_steps(session, deployments, assembly.before, assembly.artifacts)
+        with session.report.step(f"{title} (cdk deploy)") as step:
+            deployed = cdk.deploy(
+                session,
+                folder,
+                patterns,
+                concurrency=options.concurrency,
+                on_line=_live_config_check(session, deployments, step),
+            )
+            _finish(step, deployed)
+            return deployed
     except RoundhouseError:
         try:
-            give_scaling_back(session, deployments)
+            restore_scaling(session, deployments, assembly.artifacts)
         except RoundhouseError as error:
             session.report.print(
                 f"An endpoint may be without its scaling until the next deploy: {error}"
@@ -172,8 +236,43 @@ def _deploy_endpoints(
         raise
 
 
-def _deploy(session: Session, title: str, only: tuple[str, ...]) -> cdk.Deployed:
-    with session.report.step(f"{title} (cdk deploy)") as step:
-        result = cdk.deploy(session, only=only, on_line=lambda line: cdk.tell(step, line))
-        step.done(f"{len(result.changed)} changed, {len(result.unchanged)} with no changes")
-    return result
+def _live_config_check(
+    session: Session, deployments: Sequence[Deployment], step: Step
+) -> Callable[[str], None]:
+    """Return what reads each line of cdk deploy: it shows the line, and checks finished endpoints.
+
+    An endpoint that does not serve what its stack deployed ends the deployment there.
+    """
+    by_construct = {f"Endpoint-{deployment.name}": deployment for deployment in deployments}
+
+    def read_line(line: str) -> None:
+        cdk.show_line(step, line)
+        path = cdk.finished_stack(line)
+        deployment = None if path is None else by_construct.get(path.rpartition("/")[2])
+        if deployment is not None:
+            require_live_config(session.clients, deployment)
+
+    return read_line
+
+
+def _checked_assembly(
+    session: Session, options: DeployOptions, folder: Path, patterns: tuple[str, ...]
+) -> CheckedAssembly:
+    """Return the chosen stacks of an assembly, once templates and permissions are approved."""
+    artifacts = {
+        name: artifact
+        for name, artifact in stack_artifacts(folder).items()
+        if any(fnmatchcase(artifact.path, pattern) for pattern in patterns)
+    }
+    check_templates(session, folder, artifacts)
+    before = deployed_templates(session, list(artifacts))
+    changes = {
+        name: added_permissions(before.get(name), artifact.template)
+        for name, artifact in artifacts.items()
+    }
+    require_approval(session.report, changes, yes=options.yes, confirm=options.confirm)
+    return CheckedAssembly(folder=folder, artifacts=artifacts, before=before)
+
+
+def _finish(step: Step, deployed: cdk.Deployed) -> None:
+    step.done(f"{len(deployed.changed)} changed, {len(deployed.unchanged)} with no changes")

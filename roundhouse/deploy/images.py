@@ -12,8 +12,7 @@ from onboarding.names import builder_project
 from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds import codebuild
-from roundhouse.deploy.builds.source import publish_source
-from roundhouse.deploy.builds.source_zip import zipped
+from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
 from stacks.images.builds import ImageOrder, base_image, image_orders, needed_images, registry

@@ -1,24 +1,64 @@
-"""Judges a published archive against its lock entry and against the hardware that is to load it,
-before anything is deployed.
-"""
+"""Published archives, compared with their lock entries and with the hardware that loads them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
-from onboarding.names import artifact_bucket
+from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
+from roundhouse.aws.clients import object_sha256
+from roundhouse.deploy.pruning import tags
 from roundhouse.errors import DeployFailedError
+from roundhouse.session import Session
+
+
+def verify(session: Session, deployments: Sequence[Deployment]) -> int:
+    """Compare every archive of these endpoints with its lock entry and its hardware; return how many.
+
+    What `roundhouse prune` has marked of them since, on another branch, is needed again: the mark
+    is taken off. Raises DeployFailedError: the first fault.
+    """
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
+    with session.report.step("Verifying every archive against its lock") as step:
+        prefixes: dict[str, None] = {}
+        pairs = [
+            (deployment, target) for deployment in deployments for target in deployment.targets
+        ]
+        for deployment, target in pairs:
+            entry = target.lock_entry
+            if entry is None:
+                raise DeployFailedError(
+                    f"{target.model.name} has no engine {target.engine_key} in its lock; "
+                    f"{_build_command(deployment, target)} builds it."
+                )
+            fault = lock_fault(deployment, target, entry) or archive_fault(
+                deployment, target, entry, object_sha256(s3, bucket, entry.archive.path)
+            )
+            if fault is not None:
+                raise DeployFailedError(f"Refused before deploying: {fault}")
+            prefixes[f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"] = None
+            for key in entry.manifest.network_keys.values():
+                prefixes[f"{NETWORKS_PREFIX}/{key}/"] = None
+        freed = tags.keep(s3, bucket, prefixes)
+        unmarked = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
+        step.done(f"{len(pairs)} as their locks say{unmarked}")
+    return len(pairs)
 
 
 def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str | None:
-    """Why a lock entry cannot be deployed here, or None: key, compute capability, runtime build,
-    manifest digest.
+    """Return why a lock entry cannot be deployed here, or None.
+
+    Compares key, compute capability, GPU model, runtime build and manifest digest.
     """
     manifest, where = entry.manifest, f"{target.model.name} for endpoint {deployment.name}"
-    again = f"build it again: `roundhouse build --env {deployment.environment.name} --model {target.model.name}`"
+    again = f"build it again: {_build_command(deployment, target)}"
     if manifest.engine_key != target.engine_key:
-        return f"{where}: the lock's engine has key {manifest.engine_key}, the model file asks for {target.engine_key}; {again}."
+        return (
+            f"{where}: the lock's engine has key {manifest.engine_key}, "
+            f"the model file needs {target.engine_key}; {again}."
+        )
     capability = target.instance_type.compute_capability
     if manifest.compute_capability != capability:
         return (
@@ -33,33 +73,40 @@ def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str 
         )
     runtime = runtime_identity(deployment.platform, target.instance_type)
     if manifest.runtime != runtime:
-        made = f"{manifest.runtime.name} {manifest.runtime.version}"
-        return f"{where}: the engine was made by {made}, the endpoint runs {runtime.name} {runtime.version}; {again}."
+        built_by = f"{manifest.runtime.name} {manifest.runtime.version}"
+        return (
+            f"{where}: the engine was made by {built_by}, "
+            f"the endpoint runs {runtime.name} {runtime.version}; {again}."
+        )
     if manifest.sha256() != entry.archive.manifest_sha256:
-        return f"{where}: the lock's manifest is not the one that was built (edited by hand?); restore it from git, or {again}."
+        return (
+            f"{where}: the lock's manifest is not the one that was built (edited by hand?); "
+            f"restore it from git, or {again}."
+        )
     return None
 
 
 def archive_fault(
     deployment: Deployment, target: Target, entry: LockEntry, found_sha256: str | None
 ) -> str | None:
-    """Why the archive in S3 cannot be deployed, or None.
+    """Return why the archive in S3 cannot be deployed, or None.
 
     `found_sha256` None: there is no such object.
     """
     where = f"s3://{artifact_bucket(deployment.environment)}/{entry.archive.path}"
-    command = f"`roundhouse build --env {deployment.environment.name} --model {target.model.name}`"
+    command = _build_command(deployment, target)
     if found_sha256 is None:
-        return f"{where}: the lock of {target.model.name} names this archive and it is not there; {command} builds it again."
+        return (
+            f"{where}: the lock of {target.model.name} names this archive and it is not there; "
+            f"{command} builds it again."
+        )
     if found_sha256 != entry.archive.sha256:
         return (
-            f"{where}: its bytes have sha256 {found_sha256[:12]}…, the lock of {target.model.name} says "
-            f"{entry.archive.sha256[:12]}…; do not deploy it: delete the object, then {command}."
+            f"{where}: its bytes have sha256 {found_sha256[:12]}…, the lock of "
+            f"{target.model.name} says {entry.archive.sha256[:12]}…; do not deploy it: delete the object, then {command}."
         )
     return None
 
 
-def require(fault: str | None) -> None:
-    """Raises DeployFailedError with a fault, when there is one."""
-    if fault is not None:
-        raise DeployFailedError(f"Refused before deploying: {fault}")
+def _build_command(deployment: Deployment, target: Target) -> str:
+    return f"`roundhouse build --env {deployment.environment.name} --model {target.model.name}`"

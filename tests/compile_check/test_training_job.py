@@ -14,7 +14,7 @@ import pytest
 
 from engine_build import training_job
 from engine_build.training_job import Places
-from roundhouse.deploy.builds.source_zip import source_zip
+from roundhouse.deploy.builds.source import source_zip
 from tests.unit.engine_build.test_training_job import ENTRY
 from tests.unit.engine_build.tiny import model, write_tree
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from roundhouse.deploy.deployed_templates import deployed_templates
+from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.errors import DeployFailedError
 from stacks.endpoint.change import with_scaling_again
 from tests.local_cloud.load import steady_load

@@ -185,7 +185,8 @@ def weighted_network() -> bytes:
 
 
 def walk(session: Session, *, rebuild_gone: bool = False) -> deployment.DeployResult:
-    return deployment.deploy(session, rebuild_gone=rebuild_gone)
+    options = deployment.DeployOptions(yes=True, concurrency=4, rebuild_gone=rebuild_gone)
+    return deployment.deploy(session, options)
 
 
 def vector(session: Session) -> invocation.Vector:

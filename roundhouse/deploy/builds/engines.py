@@ -16,7 +16,11 @@ from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
 from roundhouse.deploy.builds.following import Following
 from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, Failure
-from roundhouse.deploy.builds.source import commit, upload_source
+from roundhouse.deploy.builds.source import (
+    require_committed_sources,
+    source_revision,
+    upload_source,
+)
 from roundhouse.deploy.builds.wish import Wanted
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
@@ -79,7 +83,11 @@ def waves(orders: Sequence[Wanted]) -> tuple[tuple[Wanted, ...], ...]:
 
 
 def build_all(
-    session: Session, orders: Sequence[Wanted], sleep: Callable[[float], None] = time.sleep
+    session: Session,
+    orders: Sequence[Wanted],
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    allow_dirty: bool = False,
 ) -> tuple[LockEntry, ...]:
     """Builds every order and writes each lock as soon as its engine is published; Ctrl-C stops
     everything that was started.
@@ -88,13 +96,15 @@ def build_all(
     """
     if not orders:
         return ()
-    source, sha = upload_source(session), commit(session)
+    require_committed_sources(session, allow_dirty=allow_dirty)
+    source = upload_source(session)
+    revision = source_revision(session, source, allow_dirty=allow_dirty)
     built: list[LockEntry] = []
     failures: list[Failure] = []
     for batch in _batches(waves(orders)):
         given = {
             "source": source,
-            "commit": sha,
+            "commit": revision,
             "waves": [[_engine(order) for order in wave] for wave in batch],
         }
         following = Following(

@@ -1,73 +1,160 @@
-"""What a build is given: the tree's sources as a zip in the environment's bucket."""
+"""The sources that a build runs from: one zip in the environment's bucket, and its revision in git.
+
+The same files give the same bytes, wherever and whenever they are zipped.
+"""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
-from onboarding.names import artifact_bucket
+from onboarding.names import SOURCES_PREFIX, artifact_bucket
 from roundhouse.aws.clients import bucket_exists, calling, object_exists
-from roundhouse.deploy.builds.source_zip import source_path, source_zip
-from roundhouse.errors import NotReadyError
-from roundhouse.processes import Command
+from roundhouse.errors import NotReadyError, RoundhouseError
+from roundhouse.processes import Command, Outcome
 from roundhouse.session import Session, valid_tree
 
 BESIDE_ONNX = ("tokenizer.json", "config.json")
-"""What a text network brings along: its tokenizer, and its class names."""
+"""Files beside a text network: its tokenizer, and its class names."""
+REVISION_DIGITS = 12
+CODE_FOLDERS = ("onboarding", "engine_build", "container")
+TREE_FOLDERS = ("models", "endpoints", "environments")
+LEFT_OUT = ("__pycache__", ".pyc", ".lock.yaml")
+EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def upload_source(session: Session) -> str:
-    """Publishes the source zip and returns `bucket/key`. Raises NotReadyError."""
+    """Publish the source zip and return `bucket/key`. Raises NotReadyError."""
     tree = valid_tree(session.paths)
-    networks = [spec.source.onnx for spec in tree.models.values() if spec.source.onnx is not None]
-    checkpoints = [
-        spec.source.checkpoint
-        for spec in tree.models.values()
-        if spec.source.checkpoint is not None
-    ]
+    sources = [spec.source for spec in tree.models.values()]
+    networks = [source.onnx for source in sources if source.onnx is not None]
     files = [
-        f"{folder}/{name}"
-        for folder in checkpoints
-        for name in checkpoint_files(session.paths.tree / folder)
+        *tree.dataset_digests,
+        *networks,
+        *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
+        *(
+            f"{source.checkpoint}/{name}"
+            for source in sources
+            if source.checkpoint is not None
+            for name in checkpoint_files(session.paths.tree / source.checkpoint)
+        ),
     ]
-    beside = [
-        PurePosixPath(network).with_name(name).as_posix()
-        for network in networks
-        for name in BESIDE_ONNX
-    ]
-    zipped = source_zip(
-        session.paths.code, session.paths.tree, (*tree.dataset_digests, *networks, *beside, *files)
-    )
-    return publish_source(session, zipped, "the build's sources")
+    data = source_zip(session.paths.code, session.paths.tree, files)
+    return publish_source(session, data, "the build's sources")
 
 
-def publish_source(session: Session, zipped: bytes, what: str) -> str:
-    """Puts a zip into the bucket under its content's address, unless it is there, and returns
-    `bucket/key`. Raises NotReadyError.
+def publish_source(session: Session, data: bytes, title: str) -> str:
+    """Put a zip into the bucket under its digest, unless it is there; return `bucket/key`.
+
+    Raises NotReadyError.
     """
-    bucket, key, s3 = (
-        artifact_bucket(session.environment),
-        source_path(zipped),
-        session.clients("s3"),
-    )
+    s3, bucket, key = session.clients("s3"), artifact_bucket(session.environment), source_path(data)
     if not bucket_exists(s3, bucket):
         command = f"`roundhouse deploy --env {session.environment.name}`"
         raise NotReadyError(
-            f"s3://{bucket}: is not there yet; {command} makes it, then builds and deploys what is missing."
+            f"s3://{bucket}: is not there yet; {command} makes it, then builds and deploys what is "
+            "missing."
         )
     if not object_exists(s3, bucket, key):
-        with calling(f"Publishing {what} to s3://{bucket}/{key}"):
-            s3.put_object(Bucket=bucket, Key=key, Body=zipped)
+        with calling(f"Publishing {title} to s3://{bucket}/{key}"):
+            s3.put_object(Bucket=bucket, Key=key, Body=data)
     return f"{bucket}/{key}"
 
 
-def commit(session: Session) -> str:
-    """The commit of the code that builds; "unknown" outside git."""
-    outcome = session.run(
-        Command(
-            argv=("git", "rev-parse", "HEAD"),
-            folder=session.paths.code,
-            environment=session.variables,
+def require_committed_sources(session: Session, *, allow_dirty: bool) -> tuple[str, bool]:
+    """Return the commit of the files that build, "unknown" outside git, and whether it is dirty.
+
+    Raises RoundhouseError where some are not committed, for AWS without `allow_dirty`.
+    """
+    head = _git(session, session.paths.code, "rev-parse", "HEAD")
+    if head.code != 0:
+        return "unknown", False
+    commit = head.output.strip()
+    changed = [
+        *_uncommitted(session, session.paths.code, CODE_FOLDERS),
+        *_uncommitted(session, session.paths.tree, TREE_FOLDERS),
+    ]
+    if changed and not session.is_local and not allow_dirty:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise RoundhouseError(
+            f"Refused before building: {', '.join(changed[:3])}{more} of the build's sources differ "
+            f"from commit {commit[:REVISION_DIGITS]}, so nobody could build the same engine again. "
+            "Commit the files, or add --allow-dirty: the engine's manifest then names the commit "
+            "as dirty."
         )
+    return commit, bool(changed)
+
+
+def source_revision(session: Session, source: str, *, allow_dirty: bool) -> str:
+    """Return what a manifest records as its sources' commit.
+
+    Of files that are not committed: `<commit>-dirty-<digest of the source zip>`.
+    """
+    commit, is_dirty = require_committed_sources(session, allow_dirty=allow_dirty)
+    return f"{commit}-dirty-{PurePosixPath(source).stem[:REVISION_DIGITS]}" if is_dirty else commit
+
+
+def _uncommitted(session: Session, root: Path, folders: Iterable[str]) -> list[str]:
+    """Return the files of these folders that git does not have as they are, without locks."""
+    status = _git(session, root, "status", "--porcelain", "--untracked-files=all", "--", *folders)
+    paths = [line[3:].strip() for line in status.output.splitlines()] if status.code == 0 else []
+    return [path for path in paths if not any(part in path for part in LEFT_OUT)]
+
+
+def _git(session: Session, folder: Path, *arguments: str) -> Outcome:
+    return session.run(
+        Command(argv=("git", *arguments), folder=folder, environment=session.variables)
     )
-    return outcome.output.strip() if outcome.code == 0 else "unknown"
+
+
+def source_zip(code: Path, tree: Path, extra_files: Iterable[str] = ()) -> bytes:
+    """Return the zip of the code's folders, the tree's folders, and `extra_files` of the tree (paths
+    relative to it).
+    """
+    files = dict(_files(code, CODE_FOLDERS)) | dict(_files(tree, TREE_FOLDERS))
+    files |= {name: tree / name for name in extra_files if (tree / name).is_file()}
+    return zipped({name: path.read_bytes() for name, path in files.items()})
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip of files by name, without their times and modes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def source_path(data: bytes) -> str:
+    """Return the object key of a source zip: its content's digest."""
+    return f"{SOURCES_PREFIX}/{hashlib.sha256(data).hexdigest()}.zip"
+
+
+def folder_digest(root: Path, folders: Iterable[str]) -> str:
+    """Hex digest of every file's name and bytes, locks included."""
+    digest = hashlib.sha256()
+    for folder in sorted(folders):
+        for path in sorted(
+            path
+            for path in (root / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ):
+            digest.update(
+                f"{path.relative_to(root).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+            )
+    return digest.hexdigest()
+
+
+def _files(root: Path, folders: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    for folder in folders:
+        for path in (root / folder).rglob("*"):
+            name = path.relative_to(root).as_posix()
+            if path.is_file() and not any(part in name for part in LEFT_OUT):
+                yield name, path

@@ -12,7 +12,8 @@ from local_cloud.address import CloudAddress
 from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
 from roundhouse.deploy import deployment
-from roundhouse.deploy.builds.source_zip import folder_digest
+from roundhouse.deploy.builds.source import folder_digest
+from roundhouse.deploy.deployment import DeployOptions
 from roundhouse.dev.demo.judging import Answer, least_cosine, require_sound, worst_cosine
 from roundhouse.dev.demo.reference_vectors import reference_vectors
 from roundhouse.dev.demo.result import search_table, summary_table
@@ -42,7 +43,11 @@ def run_demo() -> None:
     # Beside the first deployments, which leave a core idle; never beside the builds, whose
     # benchmarks it would spoil.
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
-        done = deployment.deploy(session, rebuild_gone=True, before_builds=reference_of)
+        done = deployment.deploy(
+            session,
+            DeployOptions(yes=True, concurrency=4, rebuild_gone=True),
+            before_builds=reference_of,
+        )
         reference = reference_of()
     mark = json.dumps({"cloud": [address.pid, address.pid_started], "sources": _fingerprint(at)})
     _require_empty_diff(at, mark, done)

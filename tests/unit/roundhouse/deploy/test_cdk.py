@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
@@ -60,30 +61,36 @@ def session(tmp_path):
     )
 
 
-def test_a_deploy_reads_changed_and_unchanged_stacks(session):
-    assert cdk.deploy(session) == cdk.Deployed(
+def test_a_deploy_reads_changed_and_unchanged_stacks(session, tmp_path):
+    assert cdk.deploy(session, tmp_path) == cdk.Deployed(
         changed=("local/Builds",), unchanged=("local/Foundation",)
     )
     (command,) = session.run.commands
     assert command.environment == {"A": "b"}
-    assert "**" in command.argv and "env=local" in command.argv and "never" in command.argv
+    assert "**" in command.argv and str(tmp_path) in command.argv and "never" in command.argv
 
 
-def test_a_deploy_of_some_stacks_names_only_them(session):
-    argv = cdk.deploy_command(session, ("*/Foundation",))
+def test_a_deploy_of_some_stacks_names_only_them(session, tmp_path):
+    cdk.deploy(session, tmp_path, ("*/Foundation",), concurrency=7)
+    argv = session.run.commands[-1].argv
     assert "*/Foundation" in argv and "**" not in argv
-    assert not any(word.startswith("root=") for word in argv)
+    assert argv[argv.index("--concurrency") + 1] == "7"
 
 
 def test_a_tree_that_lies_elsewhere_reaches_the_application(session, tmp_path):
-    elsewhere = Paths(code=session.paths.code, tree=tmp_path / "elsewhere", build=tmp_path)
-    moved = Session(
-        **{
-            **{name: getattr(session, name) for name in session.__dataclass_fields__},
-            "paths": elsewhere,
-        }
-    )
-    assert f"root={tmp_path / 'elsewhere'}" in cdk.deploy_command(moved, ())
+    elsewhere = replace(session.paths, tree=tmp_path / "elsewhere")
+    cdk.synthesise(replace(session, paths=elsewhere))
+    argv = session.run.commands[-1].argv
+    assert f"root={tmp_path / 'elsewhere'}" in argv and "env=local" in argv
+    cdk.synthesise(session)
+    assert not any(word.startswith("root=") for word in session.run.commands[-1].argv)
+
+
+def test_the_end_of_a_stack_is_read_from_a_line():
+    first, second = CHANGED.splitlines()
+    assert cdk.finished_stack(first) == "local/Builds"
+    assert cdk.finished_stack(second) == "local/Foundation"
+    assert cdk.finished_stack("local/Builds: deploying...") is None
 
 
 def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(session):
@@ -92,7 +99,7 @@ def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(session
         DeployFailedError,
         match=r"UPDATE_ROLLBACK_COMPLETE: never healthy\. Log: .*cdk-deploy-local\.log",
     ):
-        cdk.deploy(session)
+        cdk.deploy(session, session.paths.build)
     assert "never healthy" in (session.paths.build / "logs" / "cdk-deploy-local.log").read_text()
 
 
@@ -105,21 +112,18 @@ def test_refuses_with_what_the_resource_itself_said():
     expected = (
         "roundhouse-local-endpoint-a failed to deploy: local/A/Endpoint (Endpoint) never healthy"
     )
-    assert cdk.failure(said) == expected
+    assert cdk.failure_reason(said) == expected
 
 
 def test_refuses_an_endpoint_without_an_engine_with_synths_own_words():
     said = "[Error at /local/Endpoint-a] no engine: run `roundhouse build --env local --model a`\nFound errors\n"
-    assert cdk.failure(said) == said.splitlines()[0]
+    assert cdk.failure_reason(said) == said.splitlines()[0]
 
 
 def test_a_bootstrap_happens_once(session):
     assert cdk.bootstrap(session)
     assert session.run.commands[0].argv[1:3] == ("bootstrap", "aws://000000000000/us-east-1")
-    there = Session(**{
-        **{name: getattr(session, name) for name in session.__dataclass_fields__},
-        "clients": lambda service: CloudFormation(bootstrapped=True),
-    })  # fmt: skip
+    there = replace(session, clients=lambda service: CloudFormation(bootstrapped=True))
     assert not cdk.bootstrap(there)
     assert len(session.run.commands) == 1
 
@@ -127,4 +131,4 @@ def test_a_bootstrap_happens_once(session):
 def test_refuses_a_missing_command_line(session):
     session.paths.cdk.unlink()
     with pytest.raises(NotReadyError, match="`make environments` installs it"):
-        cdk.deploy(session)
+        cdk.deploy(session, session.paths.build)

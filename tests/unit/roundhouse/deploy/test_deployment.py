@@ -4,12 +4,17 @@ failure leaves the rest alone.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from roundhouse.deploy import deployment
-from roundhouse.errors import BuildFailedError, DeployFailedError
+from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 
+YES = deployment.DeployOptions(yes=True)
 MARK = {"Key": "roundhouse", "Value": "unreferenced"}
 EARLY, ALL = "deploy */Foundation */Images */Builds", "deploy **"
 
@@ -20,15 +25,15 @@ def session(tmp_path):
 
 
 def test_missing_images_are_built_after_the_foundation_and_before_the_endpoints(session):
-    done = deployment.deploy(session, rebuild_gone=False)
+    done = deployment.deploy(session, YES)
     assert session.clients.did == [EARLY, "build roundhouse-dev-build-images", ALL]
     assert done.images == ("builder-cpu", "builder-gpu", "triton") and done.built == ()
 
 
 def test_a_second_walk_builds_no_image_and_deploys_once(session):
-    deployment.deploy(session, rebuild_gone=False)
+    deployment.deploy(session, YES)
     session.clients.did.clear()
-    assert deployment.deploy(session, rebuild_gone=False).images == ()
+    assert deployment.deploy(session, YES).images == ()
     assert session.clients.did == [ALL]
 
 
@@ -37,14 +42,14 @@ def test_refuses_to_deploy_endpoints_whose_image_was_not_built(session):
     with pytest.raises(
         BuildFailedError, match=r"triton: docker build ended with 1.*Log: https://logs.example/1"
     ):
-        deployment.deploy(session, rebuild_gone=False)
+        deployment.deploy(session, YES)
     assert ALL not in session.clients.did
 
 
 def test_a_mark_on_what_a_lock_names_is_taken_off_before_deploying(session):
     (name, *_) = session.clients.objects
     session.clients.tags[name] = [MARK]
-    deployment.deploy(session, rebuild_gone=False)
+    deployment.deploy(session, YES)
     assert session.clients.did.index("untagged model.tar.gz") < session.clients.did.index(ALL)
     assert session.clients.tags == {}
 
@@ -55,5 +60,58 @@ def test_refuses_a_lock_whose_archive_is_gone_and_deploys_no_endpoint(session):
         DeployFailedError,
         match=r"names this archive and it is not there; `roundhouse build --env dev --model",
     ):
-        deployment.deploy(session, rebuild_gone=False)
+        deployment.deploy(session, YES)
     assert ALL not in session.clients.did
+
+
+def test_refuses_templates_with_errors_before_anything_changes(session, tmp_path):
+    template = {"Resources": {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {
+        "ProductionVariants": [
+            {"ModelName": "m", "VariantName": "a", "InstanceType": "ml.g5.wrong", "InitialInstanceCount": 1},
+        ],
+    }}}}  # fmt: skip
+    properties = {"templateFile": "a.template.json", "stackName": "roundhouse-dev-foundation"}
+    artifact = {
+        "type": "aws:cloudformation:stack",
+        "environment": "aws://000000000000/us-east-1",
+        "displayName": "dev/Foundation",
+        "properties": properties,
+    }
+    manifest = {"version": "55.0.0", "artifacts": {"Foundation": artifact}}
+
+    def run(command, on_line=None):
+        outcome = session.clients.run(command, on_line)
+        if "synth" in command.argv:
+            folder = Path(command.argv[command.argv.index("--output") + 1])
+            (folder / "manifest.json").write_text(json.dumps(manifest))
+            (folder / "a.template.json").write_text(json.dumps(template))
+        return outcome
+
+    with pytest.raises(
+        RoundhouseError, match=r"(?s)1 error in the templates; nothing was.*ml.g5.wrong"
+    ):
+        deployment.deploy(replace(session, run=run), YES)
+    assert session.clients.did == []
+
+
+@pytest.mark.parametrize(
+    ("status", "way_out"),
+    [
+        ("UPDATE_ROLLBACK_FAILED", "aws cloudformation continue-update-rollback --stack-name roundhouse-dev-images"),
+        ("ROLLBACK_FAILED", "aws cloudformation delete-stack --stack-name roundhouse-dev-images"),
+        ("CREATE_FAILED", "aws cloudformation delete-stack --stack-name roundhouse-dev-images"),
+        ("DELETE_FAILED", "--retain-resources"),
+    ],
+)  # fmt: skip
+def test_refuses_a_stack_that_takes_no_update_before_cdk_runs(session, status, way_out):
+    session.clients.statuses["roundhouse-dev-images"] = status
+    with pytest.raises(DeployFailedError, match=f"is {status} .because of it.*{way_out}"):
+        deployment.deploy(session, YES)
+    assert session.clients.did == []
+
+
+def test_a_stack_whose_first_creation_was_rolled_back_is_created_again(session):
+    session.clients.statuses["roundhouse-dev-images"] = "ROLLBACK_COMPLETE"
+    deployment.deploy(session, YES)
+    assert session.clients.did[0] == "unprotected roundhouse-dev-images"
+    assert "deleted and created again" in session.report.console.file.getvalue()

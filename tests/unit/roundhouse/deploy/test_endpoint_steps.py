@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from roundhouse.deploy import deployment
-from roundhouse.deploy.endpoint_steps import stack_name
+from roundhouse.deploy.stacks import endpoint_stack_name
 from roundhouse.errors import DeployFailedError
 from roundhouse.processes import Outcome
 from stacks.endpoint.change import update_steps
 from stacks.endpoint.template import endpoint_template
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 
-IMAGES = {name: f"registry/{name}:tag" for name in ("triton", "python-server", "python-server-gpu")}
+YES = deployment.DeployOptions(yes=True)
+IMAGES = {
+    name: f"111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/{name}:tag"
+    for name in ("triton", "python-server", "python-server-gpu")
+}
 
 
 class Cdk:
@@ -45,7 +49,7 @@ class Cdk:
             properties = {"templateFile": f"{name}.json", "stackName": name}
             artifacts[name] = {
                 "type": "aws:cloudformation:stack",
-                "environment": "aws://1/eu",
+                "environment": "aws://111122223333/us-east-1",
                 "properties": properties,
             }
             (folder / f"{name}.json").write_text(json.dumps(template))
@@ -74,7 +78,9 @@ def session(tmp_path):
 @pytest.fixture
 def cdk(session):
     """Every endpoint is deployed; the first that scales ran on another instance type."""
-    wanted = {stack_name(each): endpoint_template(each, IMAGES) for each in session.deployments()}
+    wanted = {
+        endpoint_stack_name(each): endpoint_template(each, IMAGES) for each in session.deployments()
+    }
     cdk = session.run
     cdk.account, cdk.wanted = session.clients, wanted
     cdk.changed = next(name for name, template in wanted.items() if _scaled(template))
@@ -90,7 +96,7 @@ def cdk(session):
 
 def deploy(session):
     """The last deploy alone: every image and engine is there."""
-    return deployment._deploy_endpoints(session, "Deploying every stack", session.deployments(), ())
+    return deployment._deploy_endpoints(session, YES, session.deployments(), ("**",))
 
 
 def test_endpoint_that_needs_two_updates_gets_its_first_one_alone(session, cdk):

@@ -11,12 +11,12 @@ import pytest
 
 from onboarding.fault import FaultsError
 from roundhouse.cli import app as cli
-from roundhouse.deploy import cdk, deployment
+from roundhouse.deploy import deployment
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.deployment import EARLY_STACKS
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 from tests.unit.roundhouse.engines import copied_tree
 
+YES = deployment.DeployOptions(yes=True)
 pytestmark = pytest.mark.unit
 
 
@@ -46,21 +46,23 @@ def test_session_of_some_endpoints_is_theirs_alone(session):
         replace(session, endpoints=("text-share",)).deployments()
 
 
-def test_deploy_of_some_endpoints_synthesises_them_and_deploys_all_that_is_synthesised(session):
-    argv = cdk.deploy_command(replace(session, endpoints=("a", "b")), ())
-    assert argv[argv.index("endpoint=a,b") - 1] == "-c" and "**" in argv
+def test_some_endpoints_are_synthesised_alone_and_all_that_is_synthesised_is_deployed(session):
+    deployment.deploy(session, YES)
+    synth, deploy = [each.argv for each in session.run.commands if "git" not in each.argv][-2:]
+    assert synth[synth.index("endpoint=sentence-embedder") - 1] == "-c" and "**" in synth
+    assert "**" in deploy and deploy[deploy.index("--concurrency") + 1] == "1"
 
 
 def test_early_stacks_are_synthesised_whole_for_some_endpoints_too(session):
-    argv = cdk.deploy_command(session, EARLY_STACKS)
-    assert not any(word.startswith("endpoint=") for word in argv) and "*/Images" in argv
+    deployment.deploy(session, YES)
+    synth = next(each.argv for each in session.run.commands if "synth" in each.argv)
+    assert not any(word.startswith("endpoint=") for word in synth) and "*/Images" in synth
 
 
 def test_session_of_all_names_no_endpoint(session):
-    assert not any(
-        word.startswith("endpoint=")
-        for word in cdk.deploy_command(replace(session, endpoints=()), ())
-    )
+    deployment.deploy(replace(session, endpoints=()), YES)
+    words = [word for each in session.run.commands for word in each.argv]
+    assert not any(word.startswith("endpoint=") for word in words)
 
 
 def test_engine_of_another_endpoint_is_neither_built_nor_verified(session):
@@ -74,9 +76,9 @@ def test_engine_of_another_endpoint_is_neither_built_nor_verified(session):
     assert [
         order.target.model.name for order in engines.wanted(replace(session, endpoints=()))
     ] == ["sentence-embedder-fp32"]
-    done = deployment.deploy(session, rebuild_gone=False)
+    done = deployment.deploy(session, YES)
     assert done.verified == 1 and done.built == ()
-    assert "endpoint=sentence-embedder" in session.run.commands[-1].argv
+    assert "endpoint=sentence-embedder" in session.run.commands[-2].argv
 
 
 def test_refuses_an_unknown_endpoint_in_one_sentence(tmp_path, monkeypatch, capsys):

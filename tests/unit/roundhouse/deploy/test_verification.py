@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onboarding.manifest import RuntimeIdentity
-from roundhouse.deploy.verification import archive_fault, lock_fault, require
-from roundhouse.errors import DeployFailedError
+from roundhouse.deploy.verification import archive_fault, lock_fault
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
 TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
@@ -27,7 +26,7 @@ def test_a_fitting_engine_has_no_fault(pair):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"engine_key": "f" * 20}, "the model file asks for"),
+        ({"engine_key": "f" * 20}, "the model file needs"),
         ({"compute_capability": "8.6"}, "made for compute capability 8.6, ml.c7i.large has cpu"),
         ({"gpu": "L4"}, "made for GPU model L4, ml.c7i.large needs any"),
         ({"runtime": TENSORRT}, "made by tensorrt 10.16.1.11, the endpoint runs onnxruntime"),
@@ -55,9 +54,3 @@ def test_refuses_an_archive_that_is_gone(pair):
     fault = archive_fault(*pair, entry_for(*pair), None)
     assert "is not there" in fault
     assert "roundhouse build" in fault
-
-
-def test_require_raises_only_for_a_fault():
-    require(None)
-    with pytest.raises(DeployFailedError, match="Refused before deploying: x"):
-        require("x")

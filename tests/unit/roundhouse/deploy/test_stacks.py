@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from onboarding.tree import read_tree
-from roundhouse.deploy import deployed_templates as module
-from roundhouse.deploy.deployed_templates import deployed_templates
+from roundhouse.deploy import stacks as module
+from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import Session
