@@ -7,9 +7,11 @@ Checked 2026-11-22.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onboarding.values import Rollout
+if TYPE_CHECKING:
+    # The local cloud reads this module in an environment without pydantic.
+    from onboarding.values import Rollout
 
 
 class Bounds(NamedTuple):
