@@ -29,7 +29,7 @@ def deploy(
     allow_dirty: AllowDirty = False,
     root: Root = None,
 ) -> None:
-    """Build what is missing, check the templates, then deploy.
+    """Build what is missing, check it, deploy it.
 
     Foundation stacks, missing images and engines, verification of every archive, endpoint stacks
     one after the other; each endpoint must then serve what was deployed.

@@ -8,13 +8,19 @@ EXAMPLE = "roundhouse status --env dev --format json"
 
 
 def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> None:
-    """Show the local cloud, and each engine, lock and endpoint."""
+    """Show the local cloud, engines, locks, endpoints, and drift.
+
+    What runs: endpoint configs, engines, images, instances, alarms, and how they differ from the
+    files.
+    """
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.status.state import state_of
     from roundhouse.status.table import (
+        drift_lines,
         endpoint_lines,
         endpoints_table,
+        live_table,
         state_table,
         unknown_lines,
     )
@@ -27,6 +33,10 @@ def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> N
     report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
     report.console.print(state_table(state))
     for line in unknown_lines(state):
+        report.print(line)
+    if state.live:
+        report.console.print(live_table(state.live))
+    for line in drift_lines(state):
         report.print(line)
     report.console.print(endpoints_table(state.endpoints))
     for line in endpoint_lines(state.endpoints):

@@ -1,23 +1,33 @@
-"""The state of an environment as far as it can be seen from here."""
+"""The state of an environment: its files and locks, and what its account holds and runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
-from roundhouse.aws.clients import Clients, calling, object_exists
+from onboarding.platform import serving_platforms
+from roundhouse.aws.clients import Clients, object_exists
 from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
+from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
+from stacks.images.builds import base_image
+from stacks.images.tag import image_tags, read_image_files
 
 UNKNOWN = "unknown"
 NOT_UP = "NotUp"
 """The reason where the local cloud is not up."""
+NOT_DEPLOYED = "not deployed"
+COLUMNS = ("archive", "endpoint_status", "stacks")
+READERS = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +55,11 @@ class EngineState:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """An environment, and the local cloud's address when it is up; `endpoints` is what its files
-    and locks say of them.
+    """An environment; `cloud`: the local cloud's address when it is up.
 
-    `unknown` says why an archive or an endpoint's status is unknown; empty when none is.
+    `endpoints`: what files and locks say of them; `live`: what runs, of those that are deployed;
+    `stacks_without_files`: endpoint stacks that no file describes any more; `unknown`: why
+    something is unknown.
     """
 
     environment: str
@@ -56,39 +67,63 @@ class State:
     unknown: tuple[Unknown, ...]
     engines: tuple[EngineState, ...]
     endpoints: tuple[EndpointState, ...]
+    live: tuple[LiveEndpoint, ...] = ()
+    stacks_without_files: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The state as plain JSON."""
+        """Return the state as plain JSON."""
         return asdict(self)
 
 
-def state_of(at: Paths, report: Report, environment: str) -> State:
-    """Looks; without the cloud, or without credentials, what lies there is unknown, and said why."""
+def state_of(paths: Paths, report: Report, environment: str) -> State:
+    """Return the state; what lies in a cloud that cannot be asked is unknown, with the reason."""
     from local_cloud import lifecycle
     from onboarding.resolve import deployments
 
-    found = deployments(valid_tree(at), environment)
-    address = lifecycle.find(cloud_folder(at))
-    nobody = environment == LOCAL and address is None
-    looking = Looking(clients=None if nobody else open_session(at, report, environment).clients)
+    tree = valid_tree(paths)
+    wanted = deployments(tree, environment)
+    address = lifecycle.find(cloud_folder(paths))
+    is_down = environment == LOCAL and address is None
+    looking = Looking(clients=None if is_down else open_session(paths, report, environment).clients)
+    tags = current_image_tags(paths, tree.environments[environment].platform)
+
+    def live(deployment: Deployment) -> LiveEndpoint | str:
+        found = looking.find(
+            "endpoint_status",
+            lambda clients: live_endpoint(clients, deployment, tags) or NOT_DEPLOYED,
+        )
+        return UNKNOWN if found is None else found
+
+    with ThreadPoolExecutor(READERS) as readers:
+        running = dict(zip((each.name for each in wanted), readers.map(live, wanted), strict=True))
     engines = tuple(
-        engine_state(deployment, target, looking)
-        for deployment in found
+        engine_state(deployment, target, looking, running[deployment.name])
+        for deployment in wanted
         for target in deployment.targets
     )
+    gone = looking.find("stacks", lambda clients: stacks_without_files(clients, wanted))
     return State(
         environment=environment,
         cloud=None if address is None else address.endpoint_url,
-        unknown=tuple(looking.unknown.values()),
+        unknown=tuple(looking.unknown[key] for key in sorted(looking.unknown)),
         engines=engines,
-        endpoints=tuple(map(endpoint_state, found)),
+        endpoints=tuple(map(endpoint_state, wanted)),
+        live=tuple(each for each in running.values() if isinstance(each, LiveEndpoint)),
+        stacks_without_files=gone or (),
     )
+
+
+def current_image_tags(paths: Paths, platform: str) -> dict[str, str]:
+    """Return the tag of each container image by the files as they are now."""
+    files = read_image_files(paths.code)
+    return image_tags(files, base_image(serving_platforms()[platform]))
 
 
 @dataclass(kw_only=True)
 class Looking:
-    """Asks the account, and keeps why it could not; a service that cannot be reached is not asked
-    again. No clients: nobody.
+    """Asks the account, and keeps why it could not; `clients` None: nobody can be asked.
+
+    A service that cannot be reached is not asked again.
     """
 
     clients: Clients | None
@@ -97,33 +132,34 @@ class Looking:
 
     def __post_init__(self) -> None:
         if self.clients is None:
-            for column in ("archive", "endpoint_status"):
-                self._note(
-                    Unknown(
-                        column=column,
-                        reason=NOT_UP,
-                        sentence="The local cloud is not up: `roundhouse up` starts it.",
-                    )
-                )
+            message = "The local cloud is not up: `roundhouse up` starts it."
+            for column in COLUMNS:
+                self._note(Unknown(column=column, reason=NOT_UP, sentence=message))
 
-    def at(self, column: str, look: Callable[[Clients], str]) -> str:
-        """What a look finds; `unknown` where the account did not say."""
+    def find(self, column: str, look: Callable[[Clients], T]) -> T | None:
+        """Return what a look finds; None where the account did not say."""
         if self.clients is None or column in self.unreached:
-            return UNKNOWN
+            return None
         try:
             return look(self.clients)
-        except AwsError as fault:
-            self._note(Unknown(column=column, reason=fault.reason, sentence=str(fault)))
-            if not fault.is_answer:
+        except AwsError as error:
+            self._note(Unknown(column=column, reason=error.reason, sentence=str(error)))
+            if not error.is_answer:
                 self.unreached.add(column)
-            return UNKNOWN
+            return None
+
+    def at(self, column: str, look: Callable[[Clients], str]) -> str:
+        """Return what a look finds; `unknown` where the account did not say."""
+        return self.find(column, look) or UNKNOWN
 
     def _note(self, unknown: Unknown) -> None:
         self.unknown.setdefault((unknown.column, unknown.reason), unknown)
 
 
-def engine_state(deployment: Deployment, target: Target, looking: Looking) -> EngineState:
-    """One row."""
+def engine_state(
+    deployment: Deployment, target: Target, looking: Looking, live: LiveEndpoint | str
+) -> EngineState:
+    """Return the row of one model; `live`: its endpoint, or why there is none."""
     entry = target.lock_entry
     return EngineState(
         model=target.model.name,
@@ -133,29 +169,10 @@ def engine_state(deployment: Deployment, target: Target, looking: Looking) -> En
         precision=None if entry is None else entry.manifest.precision,
         lock="not built" if entry is None else "built",
         archive=looking.at("archive", lambda clients: _archive(deployment, target, clients)),
-        endpoint_status=looking.at(
-            "endpoint_status", lambda clients: _endpoint(deployment, clients)
-        ),
+        endpoint_status=live.status if isinstance(live, LiveEndpoint) else live,
     )
 
 
 def _archive(deployment: Deployment, target: Target, clients: Clients) -> str:
-    there = object_exists(
-        clients("s3"),
-        artifact_bucket(deployment.environment),
-        engine_archive_path(target.engine_key),
-    )
-    return "in S3" if there else "not in S3"
-
-
-def _endpoint(deployment: Deployment, clients: Clients) -> str:
-    from botocore.exceptions import ClientError
-
-    name = endpoint_name(deployment.environment, deployment.name)
-    with calling(f"Endpoint {name}"):
-        try:
-            return str(clients("sagemaker").describe_endpoint(EndpointName=name)["EndpointStatus"])
-        except ClientError as error:
-            if "Could not find" in str(error):
-                return "not deployed"
-            raise
+    bucket, key = artifact_bucket(deployment.environment), engine_archive_path(target.engine_key)
+    return "in S3" if object_exists(clients("s3"), bucket, key) else "not in S3"

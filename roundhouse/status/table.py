@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from roundhouse.report import table
 from roundhouse.status.endpoints import Cost, EndpointState, MemoryState, VariantState
+from roundhouse.status.live import LiveEndpoint, LiveVariant
 from roundhouse.status.state import NOT_UP, State
 from stacks.scaling.targets import TargetValue
 
@@ -26,23 +28,65 @@ COLUMNS = (
 
 
 def state_table(state: State) -> Table:
-    """One row per model."""
-    table = Table(title=f"Environment {state.environment}", title_justify="left")
-    for column in ("Model", "Engine", "Lock", "Archive", "Endpoint"):
-        table.add_column(column, overflow="fold")
-    for each in state.engines:
-        lock = each.lock if each.precision is None else f"{each.lock}: {each.precision}"
-        endpoint = f"{each.endpoint} ({each.instance_type}): {each.endpoint_status}"
-        table.add_row(each.model, each.engine_key, lock, each.archive, endpoint)
-    return table
+    """Return a table with one row per model."""
+    rows = (
+        (
+            engine.model,
+            engine.engine_key,
+            engine.lock if engine.precision is None else f"{engine.lock}: {engine.precision}",
+            engine.archive,
+            f"{engine.endpoint} ({engine.instance_type}): {engine.endpoint_status}",
+        )
+        for engine in state.engines
+    )
+    columns = ("Model", "Engine", "Lock", "Archive", "Endpoint")
+    return table(columns, rows, title=f"Environment {state.environment}")
+
+
+def live_table(live: Sequence[LiveEndpoint]) -> Table:
+    """Return a table with one row per running variant."""
+    rows = (
+        (
+            endpoint.endpoint,
+            endpoint.config or "",
+            f"{variant.name}: {_running_instances(variant)}",
+            ", ".join(variant.engines) or "target models",
+            ", ".join(image.rpartition("/")[2] for image in variant.images),
+            "\n".join(endpoint.alarms) or "none",
+        )
+        for endpoint in live
+        for variant in endpoint.variants
+    )
+    columns = ("Endpoint", "Endpoint config", "Instances", "Engine", "Image", "In ALARM")
+    return table(columns, rows, title="Endpoints as they run")
+
+
+def drift_lines(state: State) -> Iterator[str]:
+    """Return how what runs differs from the files, and the stacks that no file describes."""
+    for endpoint in state.live:
+        yield from (f"Drift: {endpoint.endpoint} {line}." for line in endpoint.drift)
+    for name in state.stacks_without_files:
+        yield (
+            f"Stack {name} is deployed, and its file is gone. Restore the file, or delete it: "
+            f"`aws cloudformation update-termination-protection --no-enable-termination-protection "
+            f"--stack-name {name}`, then `aws cloudformation delete-stack --stack-name {name}`."
+        )
+
+
+def _running_instances(variant: LiveVariant) -> str:
+    wanted = variant.desired_instances
+    count = (
+        f"{wanted}" if variant.instances == wanted else f"{variant.instances} of {wanted} wanted"
+    )
+    return f"{count} x {variant.instance_type}" if variant.instance_type else count
 
 
 def unknown_lines(state: State) -> Iterator[str]:
-    """Each reason why something is unknown, once; the line on the local cloud says its own."""
+    """Return each reason why something is unknown, once; the local cloud's line says its own."""
     found = {
-        each.sentence.partition(": ")[2]: each.sentence
-        for each in reversed(state.unknown)
-        if each.reason != NOT_UP
+        unknown.sentence.partition(": ")[2]: unknown.sentence
+        for unknown in reversed(state.unknown)
+        if unknown.reason != NOT_UP
     }
     yield from (f"Unknown, because: {sentence}" for sentence in reversed(found.values()))
 

@@ -167,6 +167,7 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     assert {(each.column, each.reason) for each in state.unknown} == {
         ("archive", "NotUp"),
         ("endpoint_status", "NotUp"),
+        ("stacks", "NotUp"),
     }
 
 

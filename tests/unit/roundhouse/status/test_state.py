@@ -87,6 +87,7 @@ def test_status_without_credentials_says_why_in_one_line_and_in_json(
     assert [(each["column"], each["reason"]) for each in found["unknown"]] == [
         ("archive", "NoCredentialsError"),
         ("endpoint_status", "NoCredentialsError"),
+        ("stacks", "NoCredentialsError"),
     ]
     assert {each["archive"] for each in found["engines"]} == {UNKNOWN}
 
