@@ -23,6 +23,8 @@ REMOVE_SECONDS = 15.0
 LISTENER = 3
 """The file descriptor by which the cloud's process gets the socket that holds its port."""
 
+PROBE_BYTES = 1024 * 1024
+
 
 class CloudError(Exception):
     """The local cloud cannot be started or stopped; the message is one sentence for the user."""
@@ -110,8 +112,11 @@ def _make_state(state: Path) -> None:
     try:
         state.mkdir(parents=True, exist_ok=True)
         probe = state / f".writable.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        try:
+            # On a full disk an empty file can still be made.
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise CloudError(
             f"the local cloud cannot write its state folder {state} ({error.strerror}): choose "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Target
-from roundhouse.errors import RoundhouseError
+from roundhouse.errors import RoundhouseError, UsageError
 
 if TYPE_CHECKING:
     from container.wire import Array
@@ -28,7 +28,7 @@ def read(path: Path, target: Target) -> dict[str, Array]:
         return arrays_in(data, path)
     if path.suffix == ".npy":
         return {_only_input(path, target): _array(data, path)}
-    raise RoundhouseError(f"--input {path}: is no file of arrays; {ALLOWED}.")
+    raise UsageError(f"--input {path}: is no file of arrays; {ALLOWED}.")
 
 
 def write(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -36,7 +36,7 @@ def write(path: Path, arrays: Mapping[str, Any]) -> None:
     import numpy as np
 
     if path.suffix != ".npz":
-        raise RoundhouseError(f"--output {path}: is written as .npz; name it so.")
+        raise UsageError(f"--output {path}: is written as .npz; name it so.")
     kept = io.BytesIO()
     # The file is read back without pickle: texts are texts, not objects.
     plain = {

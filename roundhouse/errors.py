@@ -1,24 +1,29 @@
-"""Every way a command can end badly.
+"""Every way a command can fail.
 
-RoundhouseError        1   something asked for is refused: a fault in a file, a name that is not
-there
-├── BuildFailedError        3   an engine was not built
-├── DeployFailedError       4   AWS, or the local cloud, did not accept a deployment
-├── NotReadyError          5   this machine or the cloud is not ready: no local cloud, a port, a folder,
-the network
-│   └── AwsError       what AWS refused, or why it was not reached
-└── WrongAnswerError        6   an endpoint answered, and the answer is not what it must be
+RoundhouseError        1   something is refused: a fault in a file, a name that does not exist
+├── UsageError         2   options or arguments that do not fit
+├── BuildFailedError   3   an engine was not built
+├── DeployFailedError  4   AWS, or the local cloud, did not accept a deployment
+├── NotReadyError      5   this machine or the cloud is not ready: a port, a folder, the network
+│   └── AwsError           what AWS refused, or why it was not reached
+└── WrongAnswerError   6   an endpoint answered, and the answer is not what it must be
 
-Wrong usage exits 2, Ctrl-C 130.
+Ctrl-C exits 130.
 """
 
 from __future__ import annotations
 
 
 class RoundhouseError(Exception):
-    """What went wrong, in one sentence for the user."""
+    """What is wrong and the way out, in one sentence for the user."""
 
     exit_code = 1
+
+
+class UsageError(RoundhouseError):
+    """Options or arguments that do not fit."""
+
+    exit_code = 2
 
 
 class BuildFailedError(RoundhouseError):

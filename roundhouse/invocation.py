@@ -1,6 +1,4 @@
-"""Asks an endpoint for the vectors of some texts, or with arrays, as any client of SageMaker would:
-container/client.py.
-"""
+"""Requests to an endpoint, with texts or with arrays, through the client in container/client.py."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onboarding.deployment import Deployment, Target
 from onboarding.names import endpoint_name, target_model
 from roundhouse.aws.clients import Client
-from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.text import choices
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ Scores = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """What `invoke_endpoint` is told: an endpoint, and behind a multi-model one its target model."""
+    """An endpoint, and behind a multi-model endpoint the target model."""
 
     endpoint: str
     target_model: str | None
@@ -38,7 +36,7 @@ class Address:
 def address(
     deployments: Sequence[Deployment], endpoint: str, model: str | None
 ) -> tuple[Address, Target]:
-    """The address of a model at an endpoint, named as in its file or as in SageMaker.
+    """Return the address of a model at an endpoint, named as in its file or as in SageMaker.
 
     Raises RoundhouseError.
     """
@@ -51,104 +49,127 @@ def address(
     ), target
 
 
-def ask(runtime: Client, to: Address, texts: Sequence[str]) -> tuple[Vector, ...]:
-    """One vector per text.
+def invoke_texts(
+    runtime: Client, address: Address, texts: Sequence[str], most_rows: int | None = None
+) -> tuple[Vector, ...]:
+    """Return one vector per text; `most_rows`: more texts than that go in several requests.
 
-    Raises NotReadyError when SageMaker refuses, WrongAnswerError when the answer is no embedding.
+    Raises NotReadyError when SageMaker refuses, RoundhouseError when the request itself is
+    refused, WrongAnswerError when the answer is no embedding.
     """
-    with _asked(to):
-        rows = _client(runtime, to, binary=False).embed(texts)
-        return tuple(tuple(row) for row in rows.tolist())
+    with _endpoint_errors(address):
+        client = _client(runtime, address, binary=False)
+        step = len(texts) if most_rows is None else most_rows
+        parts = [client.embed(texts[start : start + step]) for start in range(0, len(texts), step)]
+        return tuple(tuple(row) for part in parts for row in part.tolist())
 
 
-def ask_arrays(runtime: Client, to: Address, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """An array per output for an array per input.
+def invoke_arrays(
+    runtime: Client, address: Address, arrays: Mapping[str, Array], most_rows: int | None = None
+) -> dict[str, Array]:
+    """Return an array per output for an array per input, rows on axis 0.
 
-    Raises NotReadyError when SageMaker refuses, WrongAnswerError as `ask` does.
+    `most_rows`: more rows than that go in several requests. Raises as `invoke_texts` does.
     """
-    with _asked(to):
-        return _client(runtime, to, binary=True).ask(arrays)
+    import numpy as np
+
+    with _endpoint_errors(address):
+        client = _client(runtime, address, binary=True)
+        counts = {len(array) if array.ndim else 0 for array in arrays.values()}
+        if most_rows is None or len(counts) != 1 or max(counts) <= most_rows:
+            return client.ask(arrays)
+        parts = [
+            client.ask({name: array[start : start + most_rows] for name, array in arrays.items()})
+            for start in range(0, max(counts), most_rows)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _client(runtime: Client, to: Address, *, binary: bool) -> EndpointClient:
+def most_rows(target: Target) -> int:
+    """Return the rows of the largest batch that an engine takes."""
+    return max(profile.batch[-1] for profile in target.model.engine.optimization_profiles)
+
+
+def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:
     from container.client import EndpointClient
 
     return EndpointClient(
-        runtime=runtime, endpoint=to.endpoint, target_model=to.target_model, binary=binary
+        runtime=runtime, endpoint=address.endpoint, target_model=address.target_model, binary=binary
     )
 
 
 @contextmanager
-def _asked(to: Address) -> Iterator[None]:
-    """Turns the client's faults into this command's."""
+def _endpoint_errors(address: Address) -> Iterator[None]:
+    """Turn the client's errors into this command's."""
     from container.client import AnswerFault, EndpointFault
     from container.wire import InputFault
     from roundhouse.aws.clients import calling
 
     try:
         yield
-    except AnswerFault as fault:
-        raise WrongAnswerError(str(fault)) from fault
-    except InputFault as fault:
-        raise RoundhouseError(str(fault)) from fault
-    except EndpointFault as fault:
-        with calling(f"Endpoint {to.endpoint}"):
-            _raise_botocores(fault)
-        raise NotReadyError(f"{str(fault).rstrip('.')}{_way_out(fault)}.") from fault
+    except AnswerFault as error:
+        raise WrongAnswerError(str(error)) from error
+    except InputFault as error:
+        raise RoundhouseError(str(error)) from error
+    except EndpointFault as error:
+        refusal = _refusal(error)
+        if error.__cause__ is not None and not refusal:
+            with calling(f"Endpoint {address.endpoint}"):
+                # botocore's own errors, such as missing credentials, read as everywhere else.
+                raise error.__cause__ from None
+        message = f"{str(error).rstrip('.')}{_way_out(refusal)}."
+        if _is_of_the_request(refusal):
+            raise RoundhouseError(message) from error
+        raise NotReadyError(message) from error
 
 
-def _raise_botocores(fault: Exception) -> None:
-    """botocore's own errors, such as missing credentials, are said as everywhere else; a refusal
-    keeps the server's words.
-    """
-    if fault.__cause__ is not None and not _refusal(fault):
-        raise fault.__cause__
+def _is_of_the_request(refusal: Mapping[str, Any]) -> bool:
+    """Return whether the same request is refused again: the server's 4xx, or a body too large."""
+    status = refusal.get("OriginalStatusCode")
+    http_status = refusal.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return http_status == 413 or (isinstance(status, int) and status in range(400, 500))
 
 
-def _way_out(fault: Exception) -> str:
-    """What to do about AWS's own refusals, which do not say it; the servers' do."""
-    refusal = _refusal(fault)
-    code, words = refusal.get("Error", {}).get("Code"), str(refusal.get("Error", {}).get("Message"))
-    if code == "ValidationError" and "not found" in words:
+def _way_out(refusal: Mapping[str, Any]) -> str:
+    """Return what to do about AWS's own refusals, which do not say it; the servers' do."""
+    error = refusal.get("Error", {})
+    if error.get("Code") == "ValidationError" and "not found" in str(error.get("Message")):
         return "; `roundhouse deploy` deploys what is not there"
     if refusal.get("ResponseMetadata", {}).get("HTTPStatusCode") == 413:
         return "; send less at once"
-    if code == "ThrottlingException":
-        return "; try again later"
-    return ""
+    return "; try again later" if error.get("Code") == "ThrottlingException" else ""
 
 
-def _refusal(fault: Exception) -> Mapping[str, Any]:
-    """What AWS answered, as botocore's ClientError has it; empty where there was no answer."""
-    response = getattr(fault.__cause__, "response", None)
+def _refusal(error: Exception) -> Mapping[str, Any]:
+    """Return AWS's answer as botocore's ClientError has it; empty where there was none."""
+    response = getattr(error.__cause__, "response", None)
     return response if isinstance(response, Mapping) else {}
 
 
 def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> None:
-    """Refuses texts for a model of arrays, arrays for a model of texts, neither, and texts of
-    nothing. Raises RoundhouseError.
-    """
+    """Raise UsageError for arrays to a model of texts, texts to one of arrays, neither, no words."""
     name = target.model.name
     if target.model.task == "tensors":
         if texts or file is None:
-            raise RoundhouseError(
-                f"{name}: takes arrays; give --input FILE.npz (an array per input, rows on axis 0) and no texts."
+            raise UsageError(
+                f"{name}: takes arrays; give --input FILE.npz (an array per input, rows on axis 0) "
+                "and no texts."
             )
     elif file is not None or not texts:
-        raise RoundhouseError(f"{name}: takes texts; give them as arguments, and no --input.")
-    for place, text in enumerate(texts, 1):
+        raise UsageError(f"{name}: takes texts; give them as arguments, and no --input.")
+    for number, text in enumerate(texts, 1):
         if not text.strip():
-            raise RoundhouseError(f"{name}: text {place} is empty; give words, or leave it out.")
+            raise UsageError(f"{name}: text {number} is empty; give words, or leave it out.")
 
 
 def output_name(target: Target) -> str:
-    """The one output of a model of texts, as its manifest names it."""
+    """Return the one output of a model of texts, as its manifest names it."""
     outputs = () if target.lock_entry is None else target.lock_entry.manifest.outputs
     return outputs[0].name if outputs else "rows"
 
 
 def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:
-    """The classes of each row of logits; without a lock entry that names them they are numbered."""
+    """Return the classes of each row of logits, numbered where no lock entry names them."""
     names = None if target.lock_entry is None else target.lock_entry.manifest.labels
     return tuple(_scores(names, row) for row in logits)
 
@@ -161,7 +182,7 @@ def _scores(names: Sequence[str] | None, row: Vector) -> Scores:
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """Cosine of the angle between two vectors; 0 when one has no length."""
+    """Return the cosine of the angle between two vectors; 0 when one has no length."""
     lengths = math.hypot(*left) * math.hypot(*right)
     return sum(a * b for a, b in zip(left, right, strict=True)) / lengths if lengths > 0 else 0.0
 
@@ -185,7 +206,8 @@ def _target(deployment: Deployment, model: str | None) -> Target:
     known = [target.model.name for target in deployment.targets]
     if model is None:
         raise RoundhouseError(
-            f"{deployment.name}: is shared by several models; name one with --model; {choices(None, known)}"
+            f"{deployment.name}: is shared by several models; name one with --model; "
+            f"{choices(None, known)}"
         )
     raise RoundhouseError(
         f"--model {model}: endpoint {deployment.name} does not serve it; {choices(model, known)}"

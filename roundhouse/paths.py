@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from roundhouse.errors import NotReadyError, RoundhouseError
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 
 REPOSITORY_FILES = ("cdk.json", "onboarding")
 TREE_FOLDERS = ("models", "endpoints", "environments")
@@ -84,7 +84,6 @@ def _enclosing_repository(start: Path) -> Path | None:
 
 def _tree(root: Path) -> Path:
     if not any((root / folder).is_dir() for folder in TREE_FOLDERS):
-        raise RoundhouseError(
-            f"--root {root}: is no onboarding tree; it must hold {', '.join(f'{f}/' for f in TREE_FOLDERS)}."
-        )
+        names = ", ".join(f"{name}/" for name in TREE_FOLDERS)
+        raise UsageError(f"--root {root}: is no onboarding tree; it must hold {names}.")
     return root.resolve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,7 +22,14 @@ from roundhouse import interruption
 UPDATE_SECONDS = 2.0
 REPEAT_SECONDS = 20.0
 PLAIN_WIDTH = 140
+PROGRESS_WIDTH = 110
+UNLIMITED_WIDTH = 10_000
 """Columns of a table that no terminal limits."""
+
+
+def shorten(text: str) -> str:
+    """Return a line of progress, cut between words."""
+    return textwrap.shorten(text, PROGRESS_WIDTH, placeholder=" …")
 
 
 @dataclass(kw_only=True)
@@ -39,7 +48,7 @@ class Step:
         """Shows where the work is: in place on a terminal, else as a line, seldom, and sooner when
         it says something new.
         """
-        short = " ".join(text.split())[:110]
+        short = shorten(text)
         if self.progress is not None:
             self.progress.update(
                 self.progress.task_ids[0], description=f"{self.title}  [dim]{escape(short)}[/dim]"
@@ -95,6 +104,19 @@ class Report:
         """Print one line as it is."""
         self.console.print(escape(text), soft_wrap=True)
 
+    def print_table(self, table: Table) -> None:
+        """Print a table, or a line a cell where the terminal is too narrow for its words."""
+        unlimited = self.console.options.update(width=UNLIMITED_WIDTH)
+        if Measurement.get(self.console, unlimited, table).minimum <= self.console.width:
+            self.console.print(table)
+            return
+        if table.title is not None:
+            self.console.print(table.title)
+        for cells in zip(*(column.cells for column in table.columns), strict=True):
+            for column, cell in zip(table.columns, cells, strict=True):
+                self.console.print(f"{column.header}: {cell}", soft_wrap=True)
+            self.console.print()
+
     @property
     def is_interactive(self) -> bool:
         """Return whether a person can be asked: standard input and the output are terminals."""
@@ -111,6 +133,10 @@ class Report:
         return progress
 
 
+printed_documents: list[Any] = []
+"""What was printed as JSON by this process."""
+
+
 def open_report(form: str = "text") -> Report:
     """Return a report on standard output, or on standard error when the result is JSON."""
     console = Console(stderr=form == "json", highlight=False)
@@ -121,6 +147,7 @@ def open_report(form: str = "text") -> Report:
 
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
+    printed_documents.append(value)
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
+import sys
 
 import typer
 
@@ -64,19 +67,22 @@ for function, example in (
 
 def exit_code() -> int:
     """Run this process's command line and return its exit code; print every error in one line."""
+    message, code = None, 0
     try:
         app()
     except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
         if _is_interruption(end):
-            return _print_error("Stopped.", 130)
-        return end.code if isinstance(end.code, int) else 0
+            message, code = "Stopped.", 130
     except KeyboardInterrupt:
-        return _print_error("Stopped.", 130)
+        message, code = "Stopped.", 130
     except Exception as error:
-        if interruption.seen():
-            return _print_error("Stopped.", 130)
-        return _print_error(*_message_and_code(error))
-    return 0
+        message, code = ("Stopped.", 130) if interruption.seen() else _message_and_code(error)
+    if message is not None:
+        _print_error(message)
+    if code:
+        _print_json_error(message or "Wrong usage: standard error has the reason.", code)
+    return code
 
 
 def _is_interruption(end: BaseException | None) -> bool:
@@ -123,9 +129,21 @@ def _write_crash_log(error: Exception) -> str:
     return str(log)
 
 
-def _print_error(message: str, code: int) -> int:
+def _print_error(message: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     Console(stderr=True).print(f"[red]{escape(message)}[/red]", soft_wrap=True, highlight=False)
-    return code
+
+
+def _print_json_error(message: str, code: int) -> None:
+    """Print an error as JSON where `--format json` is given and no document was printed."""
+    words = sys.argv[1:]
+    is_json = "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
+    if not is_json:
+        return
+    from roundhouse.report import print_json, printed_documents
+
+    if not printed_documents:
+        with contextlib.suppress(OSError):
+            print_json({"error": message, "exit_code": code})

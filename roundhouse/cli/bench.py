@@ -157,7 +157,7 @@ def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> in
             document["lock"] = str(recorded.lock)
         print_json(document)
     else:
-        report.console.print(load_table(result))
+        report.print_table(load_table(result))
         report.print(result.headline)
         report.print(f"The report: {done.page}; its numbers: {done.data}.")
         if recorded is not None:

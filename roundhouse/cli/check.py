@@ -9,9 +9,7 @@ import typer
 from roundhouse.cli.options import Form, Format, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
+    from collections.abc import Iterator
 
     from onboarding.fault import Fault
 
@@ -39,7 +37,9 @@ def check(root: Root = None, form: Form = Format.text) -> None:
     if form is Format.json:
         print_json([fault.model_dump(mode="json") for fault in faults])
     elif faults:
-        report.console.print(faults_table(faults))
+        for fault in faults:
+            for line in fault_lines(fault):
+                report.print(line)
         report.print(f"{quantity(len(faults), 'fault')}{elsewhere}.")
     else:
         count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
@@ -50,17 +50,14 @@ def check(root: Root = None, form: Form = Format.text) -> None:
         raise typer.Exit(1)
 
 
-def faults_table(faults: Sequence[Fault]) -> Table:
-    """Return a table of faults: file and line, what is wrong, what is allowed, the way out."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(show_lines=True)
-    table.add_column("File", no_wrap=True)
-    for column in ("What", "Given", "Allowed", "Way out"):
-        table.add_column(column, overflow="fold")
-    for fault in faults:
-        file = fault.file if fault.line is None else f"{fault.file}:{fault.line}"
-        cells = (file, fault.what, fault.value, fault.allowed, fault.way_out)
-        table.add_row(*(escape("" if cell is None else cell) for cell in cells))
-    return table
+def fault_lines(fault: Fault) -> Iterator[str]:
+    """Return a fault as lines that fold nowhere, so that values can be copied."""
+    file = fault.file if fault.line is None else f"{fault.file}:{fault.line}"
+    yield f"{file}: {fault.what}"
+    for title, text in (
+        ("given", fault.value),
+        ("allowed", fault.allowed),
+        ("way out", fault.way_out),
+    ):
+        if text:
+            yield f"    {title}: {text}"

@@ -31,7 +31,7 @@ def images(env: Env, root: Root = None, form: Form = Format.text) -> None:
     if form is Format.json:
         print_json(rows)
     else:
-        report.console.print(images_table(rows))
+        report.print_table(images_table(rows))
     if is_local:
         report.print(NOT_HERE)
 

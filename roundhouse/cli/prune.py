@@ -52,7 +52,7 @@ def prune(
     elif not shown(pruned.found):
         report.print("Every engine and network is named by a lock: nothing to mark.")
     else:
-        report.console.print(prune_table(pruned))
+        report.print_table(prune_table(pruned))
         for line in summary_lines(pruned):
             report.print(line)
 

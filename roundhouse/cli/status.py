@@ -31,13 +31,13 @@ def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> N
         print_json(state.as_dict())
         return
     report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
-    report.console.print(state_table(state))
+    report.print_table(state_table(state))
     for line in unknown_lines(state):
         report.print(line)
     if state.live:
-        report.console.print(live_table(state.live))
+        report.print_table(live_table(state.live))
     for line in drift_lines(state):
         report.print(line)
-    report.console.print(endpoints_table(state.endpoints))
+    report.print_table(endpoints_table(state.endpoints))
     for line in endpoint_lines(state.endpoints):
         report.print(line)

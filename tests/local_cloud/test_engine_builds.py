@@ -62,6 +62,6 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     for model in FOUR:
         (key,) = read_lock(tiny.lock.parent, model).engines
         to = invocation.Address(endpoint="local-shared", target_model=target_model(key))
-        assert invocation.ask(session.clients("sagemaker-runtime"), to, ["a red train"])[
+        assert invocation.invoke_texts(session.clients("sagemaker-runtime"), to, ["a red train"])[
             0
         ] == pytest.approx(answer, abs=1e-5)

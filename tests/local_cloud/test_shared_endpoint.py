@@ -36,14 +36,14 @@ def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_anot
     (key,) = read_lock(tiny.lock.parent, "tiny").engines
     runtime = session.clients("sagemaker-runtime")
     for _ in range(2):
-        (vector,) = invocation.ask(
+        (vector,) = invocation.invoke_texts(
             runtime,
             invocation.Address(endpoint="local-shared", target_model=target_model(key)),
             ["a red train"],
         )
         assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-5)
     with pytest.raises(NotReadyError, match="Failed to download model data"):
-        invocation.ask(
+        invocation.invoke_texts(
             runtime,
             invocation.Address(endpoint="local-shared", target_model=target_model("0" * 16)),
             ["a red train"],

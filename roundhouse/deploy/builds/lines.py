@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from roundhouse.report import REPEAT_SECONDS, UPDATE_SECONDS, Report
-
-WIDTH = 110
+from roundhouse.report import REPEAT_SECONDS, UPDATE_SECONDS, Report, shorten
 
 
 @dataclass(kw_only=True)
@@ -48,7 +46,7 @@ class Lines:
         line = self._lines.get(key)
         if line is None:
             line = self._begun(key, title)
-        short = " ".join(text.split())[:WIDTH]
+        short = shorten(text)
         if self.progress is not None and line.task is not None:
             self.progress.update(line.task, description=f"{title}  [dim]{escape(short)}[/dim]")
         elif short and line.seconds - line.said >= (

@@ -107,9 +107,9 @@ def _answer(
     assert target.lock_entry is not None
     to, _ = invocation.address([deployment], deployment.name, target.model.name)
     runtime = session.clients("sagemaker-runtime")
-    invocation.ask(runtime, to, TEXTS[:1])
+    invocation.invoke_texts(runtime, to, TEXTS[:1])
     begin = time.monotonic()
-    vectors = invocation.ask(runtime, to, TEXTS)
+    vectors = invocation.invoke_texts(runtime, to, TEXTS)
     manifest = target.lock_entry.manifest
     return Answer(
         model=target.model.name,

@@ -22,10 +22,10 @@ from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.invocation import (
     Address,
     address,
-    ask,
-    ask_arrays,
     classes,
     cosine,
+    invoke_arrays,
+    invoke_texts,
     output_name,
     require_inputs,
 )
@@ -79,7 +79,9 @@ def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model,
 
 def test_an_answer_becomes_one_vector_per_text():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
-    assert ask(runtime, Address(endpoint="e", target_model="k/model.tar.gz"), ("a", "ü")) == (
+    assert invoke_texts(
+        runtime, Address(endpoint="e", target_model="k/model.tar.gz"), ("a", "ü")
+    ) == (
         (1.0, 0.0),
         (0.0, 1.0),
     )
@@ -94,18 +96,18 @@ def test_an_answer_becomes_one_vector_per_text():
 )
 def test_refuses_an_answer_that_is_no_matrix_of_the_right_height(body):
     with pytest.raises(WrongAnswerError, match="Endpoint e"):
-        ask(Runtime(body), Address(endpoint="e", target_model=None), ("a", "b"))
+        invoke_texts(Runtime(body), Address(endpoint="e", target_model=None), ("a", "b"))
 
 
 def test_a_request_keeps_every_character():
     runtime = Runtime(_answer([1, 1], [1]))
-    ask(runtime, Address(endpoint="e", target_model=None), ("ü",))
+    invoke_texts(runtime, Address(endpoint="e", target_model=None), ("ü",))
     assert "ü".encode() in runtime.request["Body"]
 
 
 def test_arrays_are_asked_for_arrays():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
-    found = ask_arrays(
+    found = invoke_arrays(
         runtime, Address(endpoint="e", target_model=None), {"x": np.ones((2, 1), np.float32)}
     )
     assert found["embedding"].tolist() == [[1, 0], [0, 1]]
@@ -120,6 +122,30 @@ class Refusing:
         raise self.fault
 
 
+class Doubling:
+    """Answers each request with twice its rows, and keeps their numbers."""
+
+    def __init__(self):
+        self.rows = []
+
+    def embed(self, texts):
+        self.rows.append(len(texts))
+        return np.array([[2.0 * float(text)] for text in texts])
+
+    def ask(self, arrays):
+        self.rows.append(len(arrays["x"]))
+        return {"y": 2 * arrays["x"]}
+
+
+def test_more_rows_than_a_batch_go_in_several_requests(monkeypatch):
+    client, to = Doubling(), Address(endpoint="e", target_model=None)
+    monkeypatch.setattr("container.client.EndpointClient", lambda **_: client)
+    assert invoke_texts(None, to, ("1", "2", "3"), 2) == ((2.0,), (4.0,), (6.0,))
+    answer = invoke_arrays(None, to, {"x": np.arange(70).reshape(70, 1)}, 32)
+    assert answer["y"].tolist() == [[2 * number] for number in range(70)]
+    assert client.rows == [2, 1, 32, 32, 6]
+
+
 def test_refuses_in_the_servers_own_words():
     response = {
         "Error": {"Code": "ModelError"},
@@ -128,15 +154,18 @@ def test_refuses_in_the_servers_own_words():
     }
     fault = ClientError(response, "InvokeEndpoint")
     with pytest.raises(
-        NotReadyError,
+        RoundhouseError,
         match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$",
-    ):
-        ask(Refusing(fault), Address(endpoint="e", target_model=None), ("a",))
+    ) as caught:
+        invoke_texts(Refusing(fault), Address(endpoint="e", target_model=None), ("a",))
+    assert caught.value.exit_code == 1
 
 
 def test_refuses_without_credentials_as_every_command_does():
     with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
-        ask(Refusing(NoCredentialsError()), Address(endpoint="e", target_model=None), ("a",))
+        invoke_texts(
+            Refusing(NoCredentialsError()), Address(endpoint="e", target_model=None), ("a",)
+        )
 
 
 @pytest.mark.parametrize("limit", [None, 1])
@@ -241,14 +270,14 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
             None,
         ),
         ((SHARED, "a"), 1, "name one with --model", None),
-        ((EMBEDDER,), 1, "takes texts; give them as arguments", None),
-        ((EMBEDDER, "a", " "), 1, "text 2 is empty; give words", None),
+        ((EMBEDDER,), 2, "takes texts; give them as arguments", None),
+        ((EMBEDDER, "a", " "), 2, "text 2 is empty; give words", None),
         ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write", None),
-        ((EMBEDDER, "--input", "text.txt"), 1, "takes texts", None),
-        ((SIGNAL, "a"), 1, "takes arrays; give --input FILE.npz", None),
+        ((EMBEDDER, "--input", "text.txt"), 2, "takes texts", None),
+        ((SIGNAL, "a"), 2, "takes arrays; give --input FILE.npz", None),
         ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz", None),
         ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz", None),
-        ((SIGNAL, "--input", "text.txt"), 1, "is no file of arrays; allowed: .npz", None),
+        ((SIGNAL, "--input", "text.txt"), 2, "is no file of arrays; allowed: .npz", None),
         ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez", None),
         (
             (SIGNAL, "--input", "objects.npz"),
@@ -260,11 +289,11 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
         ((SIGNAL, "--input", "one.npy"), 1, "names no input.*; give an .npz", None),
         (
             (SIGNAL, "--input", "models/data/signal.npz"),
-            5,
+            1,
             "input 'y'; the model takes",
             aws(424, "ModelError", "", **REFUSED),
         ),
-        ((EMBEDDER, "a", "--output", "o.csv"), 1, "is written as .npz; name it so", Answer()),
+        ((EMBEDDER, "a", "--output", "o.csv"), 2, "is written as .npz; name it so", Answer()),
         ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
         (
             (EMBEDDER, "a"),
@@ -274,7 +303,7 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
         ),
         (
             (EMBEDDER, "a"),
-            5,
+            1,
             "too large; send less at once",
             aws(413, "RequestEntityTooLarge", "Request too large"),
         ),

@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from onboarding.fault import Fault
-from roundhouse.cli.check import faults_table
+from roundhouse.cli.check import fault_lines
 from roundhouse.cli.invoke import arrays_table, cosine_table
 from roundhouse.load_test.bench import load_table
+from roundhouse.report import Report, table
 from tests.unit.roundhouse.load_test.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit
@@ -21,16 +22,26 @@ def printed(table):
     return text.getvalue()
 
 
-def test_faults_table_prints_brackets_as_they_are():
+def test_a_fault_is_printed_in_lines_that_can_be_copied():
+    digest = "0123456789abcdef" * 4
     fault = Fault(
-        file="models/x.yaml",
-        line=3,
-        what="'batch' is wrong",
-        value="[bold]",
-        way_out="write [min, opt, max]",
+        file="models/x.yaml", line=3, what="'batch' is wrong", value="[bold]", way_out=digest
     )
-    text = printed(faults_table([fault]))
-    assert "models/x.yaml:3" in text and "[bold]" in text and "write [min, opt, max]" in text
+    assert list(fault_lines(fault)) == [
+        "models/x.yaml:3: 'batch' is wrong",
+        "    given: [bold]",
+        f"    way out: {digest}",
+    ]
+
+
+@pytest.mark.parametrize(("width", "cut"), [(120, False), (40, True)])
+def test_a_table_on_a_narrow_terminal_becomes_lines_of_whole_words(width, cut):
+    key = "0123456789abcdef0123456789abcdef"
+    report = Report(console=Console(file=io.StringIO(), width=width))
+    report.print_table(table(("Model", "Key"), [("a[b]", key)], title="Engines"))
+    text = report.console.file.getvalue()
+    assert key in text and "a[b]" in text and "Engines" in text
+    assert (f"Key: {key}" in text) == cut
 
 
 def test_cosine_table_prints_texts_as_they_are():

