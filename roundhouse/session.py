@@ -99,6 +99,17 @@ def cloud_folder(paths: Paths) -> Path:
     return paths.build / LOCAL
 
 
+def start_local_cloud(paths: Paths, report: Report, port: int | None = None) -> CloudAddress:
+    """Start the local cloud, or find the one that is up; show where it listens and its log."""
+    from local_cloud import lifecycle
+
+    with report.step("Local cloud") as step:
+        address = lifecycle.start(paths.code, cloud_folder(paths), port)
+        log = cloud_folder(paths) / lifecycle.LOG_FILE
+        step.done(f"{address.endpoint_url} (process {address.pid}, log {log})")
+    return address
+
+
 def running_local_cloud(paths: Paths) -> CloudAddress:
     """The local cloud. Raises NotReadyError when it is not up."""
     from local_cloud import lifecycle

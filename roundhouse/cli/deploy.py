@@ -38,11 +38,13 @@ def deploy(
     from roundhouse.deploy.deployment import deploy as deploy_session
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
-    from roundhouse.session import open_session
+    from roundhouse.session import LOCAL, open_session, start_local_cloud
     from roundhouse.text import quantity
 
-    report = open_report()
-    session = open_session(current_paths(root), report, env, endpoints=tuple(endpoint or ()))
+    report, paths = open_report(), current_paths(root)
+    if env == LOCAL:
+        start_local_cloud(paths, report)
+    session = open_session(paths, report, env, endpoints=tuple(endpoint or ()))
     options = DeployOptions(
         yes=yes,
         confirm=report.confirm if report.is_interactive else None,

@@ -20,14 +20,10 @@ def up(
     from roundhouse.errors import NotReadyError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
-    from roundhouse.session import cloud_folder
+    from roundhouse.session import start_local_cloud
 
-    paths, report = current_paths(), open_report()
-    folder = cloud_folder(paths)
-    with report.step("Starting the local cloud") as step:
-        address = lifecycle.start(paths.code, folder, port)
-        log = folder / lifecycle.LOG_FILE
-        step.done(f"{address.endpoint_url} (process {address.pid}, log {log})")
+    report = open_report()
+    address = start_local_cloud(current_paths(), report, port)
     if port is not None and address.port != port:
         raise NotReadyError(
             f"The local cloud runs on port {address.port} already; `roundhouse down` first, "

@@ -1,4 +1,4 @@
-"""The demo: the whole road on this machine, from a YAML file to checked answers of two endpoints."""
+"""The demo: the whole pipeline on this machine, from a YAML file to checked answers."""
 
 from __future__ import annotations
 
@@ -7,74 +7,67 @@ import json
 import time
 from pathlib import Path
 
-from local_cloud import lifecycle
-from local_cloud.address import CloudAddress
 from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
-from roundhouse.deploy import deployment
 from roundhouse.deploy.builds.source import folder_digest
-from roundhouse.deploy.deployment import DeployOptions
-from roundhouse.dev.demo.judging import Answer, least_cosine, require_sound, worst_cosine
+from roundhouse.deploy.deployment import DeployOptions, DeployResult, deploy
+from roundhouse.dev.demo.answers import (
+    TEXTS,
+    Answer,
+    least_cosine,
+    require_sound,
+    worst_cosine,
+)
 from roundhouse.dev.demo.reference_vectors import reference_vectors
 from roundhouse.dev.demo.result import search_table, summary_table
-from roundhouse.dev.demo.search import TEXTS
 from roundhouse.errors import DeployFailedError
 from roundhouse.paths import Paths, current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import Report, open_report
-from roundhouse.session import LOCAL, Session, cloud_folder, open_session
+from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
 
 SERVERS = {"python": "Python server", "triton": "Triton"}
 
 
 def run_demo() -> None:
-    """Cloud, deploy, search, judgement, table.
+    """Start the local cloud, deploy, invoke both endpoints, compare with PyTorch, print tables.
 
     Raises RoundhouseError as soon as something does not hold.
     """
-    at, report, processes, begin = (
-        current_paths(),
-        open_report(),
-        Processes(),
-        time.monotonic(),
-    )
-    address = _cloud_up(at, report)
-    session = open_session(at, report, LOCAL, processes)
+    paths, report, processes = current_paths(), open_report(), Processes()
+    begin = time.monotonic()
+    address = start_local_cloud(paths, report)
+    session = open_session(paths, report, LOCAL, processes)
     # Beside the first deployments, which leave a core idle; never beside the builds, whose
     # benchmarks it would spoil.
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
-        done = deployment.deploy(
+        done = deploy(
             session,
             DeployOptions(yes=True, concurrency=4, rebuild_gone=True),
             before_builds=reference_of,
         )
         reference = reference_of()
-    mark = json.dumps({"cloud": [address.pid, address.pid_started], "sources": _fingerprint(at)})
-    _require_empty_diff(at, mark, done)
+    state = json.dumps(
+        {"cloud": [address.pid, address.pid_started], "sources": _fingerprint(paths)}
+    )
+    _require_empty_diff(paths, state, done)
     answers = _answers(session, reference)
     report.console.print(search_table(answers))
     seconds = time.monotonic() - begin
     caption = (
-        f"{len(done.built)} engines built, {done.verified} archives verified; stacks: {len(done.deployed.changed)} changed, "
-        f"{len(done.deployed.unchanged)} with no changes; every vector checked against PyTorch; {seconds:.0f} s in all."
+        f"{len(done.built)} engines built, {done.verified} archives verified; stacks: "
+        f"{len(done.deployed.changed)} changed, {len(done.deployed.unchanged)} with no changes; "
+        f"every vector checked against PyTorch; {seconds:.0f} s in all."
     )
     report.console.print(summary_table(answers, _build_seconds(report), caption))
-    _remember(at, mark)
+    _remember(paths, state)
     report.print(
-        f"The local cloud stays up at {address.endpoint_url}. Ask it yourself, or `make down`:"
+        f"The local cloud stays up at {address.endpoint_url}. Invoke it yourself, or `make down`:"
     )
     report.print(
-        '  .venv/bin/roundhouse invoke sentence-embedder --env local "a cat" "a kitten" "a steam engine"'
+        "  .venv/bin/roundhouse invoke sentence-embedder --env local "
+        '"a cat" "a kitten" "a steam engine"'
     )
-
-
-def _cloud_up(at: Paths, report: Report) -> CloudAddress:
-    with report.step("Local cloud") as step:
-        address = lifecycle.start(at.code, cloud_folder(at))
-        step.done(
-            f"{address.endpoint_url}, log {(cloud_folder(at) / lifecycle.LOG_FILE).relative_to(at.code)}"
-        )
-    return address
 
 
 def _answers(
@@ -105,15 +98,15 @@ def _answer(
     reference: tuple[invocation.Vector, ...],
 ) -> Answer:
     assert target.lock_entry is not None
-    to, _ = invocation.address([deployment], deployment.name, target.model.name)
+    address, _ = invocation.address([deployment], deployment.name, target.model.name)
     runtime = session.clients("sagemaker-runtime")
-    invocation.invoke_texts(runtime, to, TEXTS[:1])
+    invocation.invoke_texts(runtime, address, TEXTS[:1])
     begin = time.monotonic()
-    vectors = invocation.invoke_texts(runtime, to, TEXTS)
+    vectors = invocation.invoke_texts(runtime, address, TEXTS)
     manifest = target.lock_entry.manifest
     return Answer(
         model=target.model.name,
-        endpoint=to.endpoint,
+        endpoint=address.endpoint,
         server=SERVERS[deployment.server],
         manifest=manifest,
         vectors=vectors,
@@ -128,18 +121,18 @@ def _build_seconds(report: Report) -> dict[str, float]:
     return {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
 
 
-def _require_empty_diff(at: Paths, mark: str, done: deployment.DeployResult) -> None:
-    """After a whole walk over the same files in the same cloud, nothing may change."""
-    if done.built or not done.deployed.changed or not _mark_file(at).is_file():
+def _require_empty_diff(paths: Paths, state: str, done: DeployResult) -> None:
+    """Raise DeployFailedError where the same files in the same cloud changed a stack again."""
+    if done.built or not done.deployed.changed or not _state_file(paths).is_file():
         return
-    if _mark_file(at).read_text(encoding="utf-8") == mark:
+    if _state_file(paths).read_text(encoding="utf-8") == state:
         changed = ", ".join(done.deployed.changed)
         raise DeployFailedError(
             f"Nothing was edited since the last demo, and yet cdk deploy changed {changed}."
         )
 
 
-def _fingerprint(at: Paths) -> str:
+def _fingerprint(paths: Paths) -> str:
     folders = (
         "onboarding",
         "engine_build",
@@ -150,16 +143,16 @@ def _fingerprint(at: Paths) -> str:
         "environments",
         "build/local/locks",
     )
-    digest = hashlib.sha256(folder_digest(at.code, folders).encode())
+    digest = hashlib.sha256(folder_digest(paths.code, folders).encode())
     for name in ("app.py", "cdk.json"):
-        digest.update((at.code / name).read_bytes())
+        digest.update((paths.code / name).read_bytes())
     return digest.hexdigest()
 
 
-def _mark_file(at: Paths) -> Path:
-    return at.build / "demo" / "walked.json"
+def _state_file(paths: Paths) -> Path:
+    return paths.build / "demo" / "deployed.json"
 
 
-def _remember(at: Paths, mark: str) -> None:
-    _mark_file(at).parent.mkdir(parents=True, exist_ok=True)
-    _mark_file(at).write_text(mark, encoding="utf-8")
+def _remember(paths: Paths, state: str) -> None:
+    _state_file(paths).parent.mkdir(parents=True, exist_ok=True)
+    _state_file(paths).write_text(state, encoding="utf-8")

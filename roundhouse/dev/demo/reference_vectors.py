@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from onboarding.model_spec import SourceSpec
-from roundhouse.dev.demo.mark import MARK
+from roundhouse.dev.demo.reference_process import MARK
 from roundhouse.errors import NotReadyError
 from roundhouse.invocation import Vector
 from roundhouse.processes import Command

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from onboarding.manifest import Manifest
-from roundhouse.dev.demo.judging import Answer
-from roundhouse.dev.demo.search import QUESTIONS, SENTENCES, hits
+from roundhouse.dev.demo.answers import QUESTIONS, SENTENCES, Answer, hits
 
 COLUMNS = (
     "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms", "Rows/s", "Endpoint", "15 texts\nms",

@@ -8,9 +8,19 @@ import io
 import pytest
 from rich.console import Console
 
-from roundhouse.dev.demo.judging import Answer, least_cosine, require_sound, worst_cosine
+from roundhouse.dev.demo.answers import (
+    EXPECTED,
+    QUESTIONS,
+    SENTENCES,
+    TEXTS,
+    Answer,
+    hits,
+    least_cosine,
+    misses,
+    require_sound,
+    worst_cosine,
+)
 from roundhouse.dev.demo.result import search_table, summary_table
-from roundhouse.dev.demo.search import EXPECTED, QUESTIONS, SENTENCES, TEXTS, hits, misses
 from roundhouse.errors import WrongAnswerError
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
@@ -52,7 +62,7 @@ def test_a_sound_answer_passes(answer):
 def test_refuses_a_vector_that_strays_from_pytorch(answer):
     strayed = dataclasses.replace(answer, worst=0.9)
     with pytest.raises(
-        WrongAnswerError, match=r"cosine 0\.90000 with PyTorch's; at least 0\.9999 is asked of fp32"
+        WrongAnswerError, match=r"cosine 0\.90000 with PyTorch's; at least 0\.9999 fp32 must have at least"
     ):
         require_sound(strayed)
 

@@ -1,0 +1,107 @@
+"""The demo's semantic search, and each model's answer compared with PyTorch's own vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onboarding.deployment import Target
+from onboarding.manifest import Manifest
+from roundhouse.errors import WrongAnswerError
+from roundhouse.invocation import Vector, cosine
+
+SENTENCES = (
+    "The night train to Vienna leaves from platform nine.",
+    "Preheat the oven and knead the dough for ten minutes.",
+    "Our quarterly revenue grew by eight percent.",
+    "The vet says the puppy needs one more vaccination.",
+    "You can reset your password on the account page.",
+    "A thunderstorm is expected over the coast tonight.",
+    "The orchestra rehearses the symphony every Tuesday.",
+    "Engineers turned the locomotive around on the turntable.",
+    "She planted tomatoes and basil on the balcony.",
+    "The court postponed the hearing until next month.",
+    "Regular walks lower the risk of heart disease.",
+    "The telescope photographed a distant spiral galaxy.",
+)
+QUESTIONS = (
+    "How do I get back into my account when I forgot my login?",
+    "What will the weather be like this evening?",
+    "Where did they rotate the steam engine?",
+)
+EXPECTED = (4, 5, 7)
+"""The sentence that answers each question, by position."""
+
+TEXTS = SENTENCES + QUESTIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One sentence found for a question."""
+
+    sentence: int
+    score: float
+
+
+def hits(vectors: Sequence[Vector], question: int, count: int = 2) -> tuple[Hit, ...]:
+    """Return the nearest sentences of a question; `vectors` are those of TEXTS."""
+    question_vector = vectors[len(SENTENCES) + question]
+    found = [
+        Hit(sentence=number, score=cosine(question_vector, vectors[number]))
+        for number in range(len(SENTENCES))
+    ]
+    return tuple(sorted(found, key=lambda hit: -hit.score)[:count])
+
+
+def misses(vectors: Sequence[Vector]) -> tuple[str, ...]:
+    """Return the questions whose nearest sentence is not their answer."""
+    return tuple(
+        question
+        for number, question in enumerate(QUESTIONS)
+        if hits(vectors, number, 1)[0].sentence != EXPECTED[number]
+    )
+
+
+FLOAT_WORST = 0.9999
+"""What an fp32 engine must keep of PyTorch's own vectors: their cosine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one model answered, and how that compares."""
+
+    model: str
+    endpoint: str
+    server: str
+    manifest: Manifest
+    vectors: tuple[Vector, ...]
+    milliseconds: float
+    worst: float
+    least: float
+
+
+def least_cosine(target: Target, manifest: Manifest) -> float:
+    """Return the least cosine with PyTorch's vectors that a model's budget and precision allow."""
+    budget = target.model.accuracy.budget
+    if manifest.precision == "fp32":
+        return FLOAT_WORST
+    return budget.mean if budget.worst is None else budget.worst
+
+
+def worst_cosine(found: Sequence[Vector], reference: Sequence[Vector]) -> float:
+    """Return the cosine of the pair that differs most."""
+    return min(cosine(left, right) for left, right in zip(found, reference, strict=True))
+
+
+def require_sound(answer: Answer) -> None:
+    """Raise WrongAnswerError for vectors far from PyTorch's, or for a wrong sentence found."""
+    if answer.worst < answer.least:
+        raise WrongAnswerError(
+            f"{answer.model} at {answer.endpoint}: its worst vector has cosine {answer.worst:.5f} "
+            f"with PyTorch's; {answer.manifest.precision} must have at least {answer.least}."
+        )
+    missed = misses(answer.vectors)
+    if missed:
+        raise WrongAnswerError(
+            f"{answer.model} at {answer.endpoint}: finds the wrong sentence for {missed[0]!r}."
+        )
