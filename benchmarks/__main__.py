@@ -14,10 +14,9 @@ from rich.console import Console
 from benchmarks.bert_large import bert_large
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
-from benchmarks.here import circumstances
-from benchmarks.measure import Measure, table, write
+from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
-from benchmarks.scaling_walk import scaling
+from benchmarks.scaling_run import scaling
 from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
 from benchmarks.soak import soak
@@ -64,11 +63,11 @@ def _run(name: str, at: Paths, console: Console) -> bool:
     except ValueError as error:
         console.print(f"{name} could not be measured: {error}", markup=False, highlight=False)
         return False
-    here = circumstances()
-    write(measures, here, path)
-    console.print(table(f"{name}, {here.machine}, {here.date}", measures))
+    machine_today = circumstances()
+    write(measures, machine_today, path)
+    console.print(table(f"{name}, {machine_today.machine}, {machine_today.date}", measures))
     console.print(f"written to {path.relative_to(at.code)}")
-    return all(each.verdict != "missed" for each in measures)
+    return all(measure.verdict != "missed" for measure in measures)
 
 
 if __name__ == "__main__":

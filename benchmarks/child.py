@@ -8,15 +8,47 @@ other.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.process_tree import process_trees, resident_bytes
 from roundhouse.processes import Command, Processes
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def process_trees(roots: Iterable[int]) -> tuple[int, ...]:
+    """These processes and everything that they started."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            children[_parent(entry.path)].append(int(entry.name))
+    found = list(roots)
+    for pid in found:
+        found.extend(children[pid])
+    return tuple(found)
+
+
+def resident_bytes(pid: int) -> int:
+    """A process's resident memory; 0 once it has ended."""
+    try:
+        return int(Path("/proc", str(pid), "statm").read_text().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def _parent(place: str) -> int:
+    try:
+        return int(Path(place, "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
 
 SAMPLE_SECONDS = 0.01
 SAMPLES_A_LOOK = 20
@@ -24,7 +56,7 @@ SAMPLES_A_LOOK = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class Usage:
     """What a program took."""
 
     code: int
@@ -37,7 +69,7 @@ class Taken:
     """Of all its processes together, sampled; pages that they share count for each."""
 
 
-def measured(command: Command, result: Path, run: Processes) -> Taken:
+def measure_usage(command: Command, result: Path, run: Processes) -> Usage:
     """Runs a program through this module in a fresh process.
 
     Raises ValueError when it left no result.
@@ -52,7 +84,7 @@ def measured(command: Command, result: Path, run: Processes) -> Taken:
     outcome = run(child, lambda line: print(f"    {line}", flush=True))
     if not result.is_file():
         raise ValueError(f"{command} left no result: {outcome.last_lines()}")
-    return Taken(**json.loads(result.read_text(encoding="utf-8")))
+    return Usage(**json.loads(result.read_text(encoding="utf-8")))
 
 
 def main(arguments: list[str]) -> int:
@@ -64,7 +96,7 @@ def main(arguments: list[str]) -> int:
     outcome = processes(Command(argv=tuple(arguments[1:])), print)
     seconds = time.monotonic() - begin
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    taken = Taken(
+    taken = Usage(
         code=outcome.code,
         seconds=round(seconds, 2),
         processor_seconds=round(used.ru_utime + used.ru_stime, 2),

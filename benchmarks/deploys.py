@@ -35,7 +35,7 @@ COMMAND = (
 
 
 def deploys(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
-    """Every measure, of one walk each. Raises ValueError when a walk does not do what it should."""
+    """Every measure, of one run each. Raises ValueError when a run does not do what it should."""
     place = at.build / "bench" / "deploys"
     shutil.rmtree(place, ignore_errors=True)
     tree = many_models(
@@ -44,17 +44,21 @@ def deploys(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Mea
     desk = Desk(paths=replace(at, tree=tree.root, build=place / "build"))
     with desk.cloud():
         desk.publish()
-        measures = [*_walk(desk, f"{COUNT} endpoints, the first time", exactly=WITH_THE_DASHBOARD)]
-        measures += _walk(desk, "again, unchanged", exactly=0)
+        measures = [
+            *_scaling_run(desk, f"{COUNT} endpoints, the first time", exactly=WITH_THE_DASHBOARD)
+        ]
+        measures += _scaling_run(desk, "again, unchanged", exactly=0)
         for name, only in ((FIRST, ()), (SECOND, (SECOND,))):
             tree.change(name, {"accuracy": {"budget": {"worst": 0.94}}})
             desk.publish(name)
-            told = f", --endpoint {name}" if only else ""
-            measures += _walk(desk, f"one has a new engine{told}", exactly=1, only=only)
+            text = f", --endpoint {name}" if only else ""
+            measures += _scaling_run(desk, f"one has a new engine{text}", exactly=1, only=only)
     return measures
 
 
-def _walk(desk: Desk, name: str, *, exactly: int, only: tuple[str, ...] = ()) -> Iterator[Measure]:
+def _scaling_run(
+    desk: Desk, name: str, *, exactly: int, only: tuple[str, ...] = ()
+) -> Iterator[Measure]:
     """One `roundhouse deploy`: how many stacks it changed, and how long it took."""
     begin = time.monotonic()
     done = deployment.deploy(desk.session(*only), deployment.DeployOptions(yes=True, concurrency=4))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import Taken, measured
+from benchmarks.child import Usage, measure_usage
 from benchmarks.measure import Bar, Measure
 from benchmarks.trees import MODEL, SEARCH, tree_with
 from roundhouse.paths import Paths
@@ -27,7 +27,7 @@ class Build:
     """One build by the real command line, and what it left."""
 
     command: Command
-    taken: Taken
+    taken: Usage
     result: Mapping[str, Any]
     store: Path
 
@@ -91,7 +91,7 @@ def build(
         *more,
     )
     command = Command(argv=argv, folder=at.code, environment=dict(variables))
-    taken = measured(command, place / "taken.json", run)
+    taken = measure_usage(command, place / "taken.json", run)
     if taken.code != 0:
         raise ValueError(
             f"{command} ended with code {taken.code}; its log is {place / 'out' / 'build.log'}"
@@ -148,13 +148,13 @@ def _accuracy(what: str, build: Build, bars: Mapping[str, float]) -> list[Measur
     }
     return [
         Measure(
-            name=f"{what}: {told}",
+            name=f"{what}: {text}",
             value=record[name],
             unit=f"of {record['samples']} fresh sentences",
             command=_shown(build),
             bar=Bar(kind="at least", limit=bars[name]) if name in bars else None,
         )
-        for name, told in names.items()
+        for name, text in names.items()
     ]
 
 

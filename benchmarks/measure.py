@@ -1,14 +1,34 @@
-"""One measured number, what it is held against, and where it came from."""
+"""Measured numbers, their bars, and the machine and date they come from."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from rich.table import Table
+
+
+def circumstances() -> Circumstances:
+    """This machine, today."""
+    return Circumstances(
+        machine=machine(), date=datetime.datetime.now(datetime.UTC).date().isoformat()
+    )
+
+
+def machine() -> str:
+    """Processor, cores and memory, without the machine's name."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    processor = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown processor",
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{processor}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +81,16 @@ def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path)
     """
     rows = [
         {
-            "name": each.name,
-            "value": each.value,
-            "unit": each.unit,
-            "bar": None if each.bar is None else str(each.bar),
-            "verdict": each.verdict,
-            "command": each.command,
-            **({} if each.low is None else {"low": each.low, "high": each.high}),
+            "name": measure.name,
+            "value": measure.value,
+            "unit": measure.unit,
+            "bar": None if measure.bar is None else str(measure.bar),
+            "verdict": measure.verdict,
+            "command": measure.command,
+            **({} if measure.low is None else {"low": measure.low, "high": measure.high}),
             **asdict(circumstances),
         }
-        for each in measures
+        for measure in measures
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
@@ -84,16 +104,16 @@ def table(title: str, measures: Sequence[Measure]) -> Table:
         result.add_column(
             column, justify="right" if column in ("value", "rounds", "bar") else "left"
         )
-    for each in measures:
-        colour = {"held": "green", "missed": "red"}.get(each.verdict, "none")
-        bar = "" if each.bar is None else str(each.bar)
-        rounds = "" if each.low is None else f"{each.low:,.4g} to {each.high:,.4g}"
+    for measure in measures:
+        colour = {"held": "green", "missed": "red"}.get(measure.verdict, "none")
+        bar = "" if measure.bar is None else str(measure.bar)
+        rounds = "" if measure.low is None else f"{measure.low:,.4g} to {measure.high:,.4g}"
         result.add_row(
-            each.name,
-            f"{each.value:,.4g}",
+            measure.name,
+            f"{measure.value:,.4g}",
             rounds,
-            each.unit,
+            measure.unit,
             bar,
-            f"[{colour}]{each.verdict}[/{colour}]",
+            f"[{colour}]{measure.verdict}[/{colour}]",
         )
     return result

@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Measure
-from benchmarks.servers.alone import Alone
-from benchmarks.servers.answers import LEAST_COSINE, least_cosine, vectors
-from benchmarks.servers.arena import (
+from benchmarks.servers.candidates import NAIVE_PROCESSES, naive, ours, triton
+from benchmarks.servers.engine_alone import Alone
+from benchmarks.servers.fixtures import Fixtures, minilm, others, rounds_wanted
+from benchmarks.servers.harness import (
     BUSY,
     BUSY_SECONDS,
     LONE_SECONDS,
-    Arena,
+    Harness,
     at_least,
     at_most,
-    measured,
     points,
+    ratio,
+    rounds,
+    spread,
+    spread_measure,
 )
-from benchmarks.servers.contenders import NAIVE_PROCESSES, naive, ours, triton
-from benchmarks.servers.ground import Ground, minilm, others, rounds_wanted
-from benchmarks.servers.mix import Asked, kserve, plain
-from benchmarks.servers.rounds import ratio, rounds, spread
-from benchmarks.servers.running import Running
+from benchmarks.servers.running_server import Running
+from benchmarks.servers.workload import LEAST_COSINE, Request, kserve, least_cosine, plain, vectors
 from benchmarks.servers.wrk import requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -58,25 +59,25 @@ def _measures(
     at: Paths, run: Processes, variables: Mapping[str, str], name: str, *, few: bool
 ) -> list[Measure]:
     place = at.build / "bench" / name
-    arena = Arena(place=place, wrk=wrk_program(place, run))
+    harness = Harness(place=place, wrk=wrk_program(place, run))
     others(at, run)
-    ground = minilm(at, run, variables, place)
+    fixtures = minilm(at, run, variables, place)
     if few:
-        ground = _narrowed(ground, run)
-    alone, asked = Alone(ground=ground, run=run), _requests(ground)
-    check = _check(ground, alone)
-    starts = arena.starts(ours(ground), asked["ours"], check=check)
-    threads, tried = _fastest_naive(arena, ground, asked["naive"])
+        fixtures = _narrowed(fixtures, run)
+    alone, request = Alone(fixtures=fixtures, run=run), _requests(fixtures)
+    check = _check(fixtures, alone)
+    starts = harness.starts(ours(fixtures), request["ours"], check=check)
+    threads, tried = _fastest_naive(harness, fixtures, request["naive"])
     way, ways = alone.fastest_way()
-    contenders = (
-        naive(ground, threads=threads),
-        triton(ground),
-        ours(ground),
-        ours(ground, "duplicate"),
+    candidates = (
+        naive(fixtures, threads=threads),
+        triton(fixtures),
+        ours(fixtures),
+        ours(fixtures, "duplicate"),
     )
-    with arena.started(*contenders, check=check) as servers:
+    with harness.started(*candidates, check=check) as servers:
         tests: dict[str, Callable[[], Any]] = {
-            name: arena.test(server, asked[name]) for name, server in servers.items()
+            name: harness.test(server, request[name]) for name, server in servers.items()
         }
         tests |= {
             "limit": lambda: alone.limit(*way, seconds=BUSY_SECONDS),
@@ -91,33 +92,35 @@ def _measures(
     ]
 
 
-def _narrowed(ground: Ground, run: Processes) -> Ground:
+def _narrowed(fixtures: Fixtures, run: Processes) -> Fixtures:
     """The ground with sentences of like length alone."""
-    lengths = Alone(ground=ground, run=run).lengths()
-    texts = [text for text, length in zip(ground.texts, lengths, strict=True) if length in TOKENS][
-        :SENTENCES
-    ]
-    ground.texts_file.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    return dataclasses.replace(ground, texts=tuple(texts))
+    lengths = Alone(fixtures=fixtures, run=run).lengths()
+    texts = [
+        text for text, length in zip(fixtures.texts, lengths, strict=True) if length in TOKENS
+    ][:SENTENCES]
+    fixtures.texts_file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return dataclasses.replace(fixtures, texts=tuple(texts))
 
 
-def _requests(ground: Ground) -> dict[str, Path]:
-    """Each contender's requests: the naive one takes plain lists, the others KServe's JSON."""
+def _requests(fixtures: Fixtures) -> dict[str, Path]:
+    """Each candidate's requests: the naive one takes plain lists, the others KServe's JSON."""
     usual = requests_file(
-        [kserve([text]) for text in ground.texts], ground.place / "kserve.requests"
+        [kserve([text]) for text in fixtures.texts], fixtures.place / "kserve.requests"
     )
-    lists = requests_file([plain([text]) for text in ground.texts], ground.place / "plain.requests")
+    lists = requests_file(
+        [plain([text]) for text in fixtures.texts], fixtures.place / "plain.requests"
+    )
     return {"ours": usual, "duplicate": usual, "triton": usual, "naive": lists}
 
 
-def _check(ground: Ground, alone: Alone) -> Callable[[Running], None]:
+def _check(fixtures: Fixtures, alone: Alone) -> Callable[[Running], None]:
     """Refuses to measure a server that answers something else than the model."""
-    texts = ground.texts[:CHECKED]
+    texts = fixtures.texts[:CHECKED]
     wanted = alone.answers(texts)
 
     def check(server: Running) -> None:
-        name = server.contender.name
-        make: Callable[[Sequence[str]], Asked] = plain if name == "naive" else kserve
+        name = server.candidate.name
+        make: Callable[[Sequence[str]], Request] = plain if name == "naive" else kserve
         found = [row for text in texts for row in _answer(server, make([text]))]
         if (cosine := least_cosine(found, wanted)) <= LEAST_COSINE:
             raise ValueError(
@@ -127,24 +130,26 @@ def _check(ground: Ground, alone: Alone) -> Callable[[Running], None]:
     return check
 
 
-def _answer(server: Running, asked: Asked) -> list[list[float]]:
-    status, body, content_type = server.ask(asked)
+def _answer(server: Running, request: Request) -> list[list[float]]:
+    status, body, content_type = server.ask(request)
     if status != 200:
-        raise ValueError(f"{server.contender.name} answers {status}: {body[:200]!r}")
+        raise ValueError(f"{server.candidate.name} answers {status}: {body[:200]!r}")
     return vectors(body, content_type, 1)
 
 
-def _fastest_naive(arena: Arena, ground: Ground, requests: Path) -> tuple[int, dict[str, float]]:
+def _fastest_naive(
+    harness: Harness, fixtures: Fixtures, requests: Path
+) -> tuple[int, dict[str, float]]:
     """The better of one thread a process and ONNX Runtime's default (0), and what each gave."""
     rates: dict[int, float] = {}
     for threads in (1, 0):
-        with arena.started(naive(ground, threads=threads)) as servers:
-            arena.load(servers["naive"], requests, BUSY, 1)
-            rates[threads] = arena.load(servers["naive"], requests, BUSY, 4).rate
-    told = {
+        with harness.started(naive(fixtures, threads=threads)) as servers:
+            harness.load(servers["naive"], requests, BUSY, 1)
+            rates[threads] = harness.load(servers["naive"], requests, BUSY, 4).rate
+    text = {
         f"naive, {threads or 'default'} intra-op threads": rate for threads, rate in rates.items()
     }
-    return max(rates, key=rates.__getitem__), told
+    return max(rates, key=rates.__getitem__), text
 
 
 def _bars(found: Found) -> list[Measure]:
@@ -160,31 +165,31 @@ def _bars(found: Found) -> list[Measure]:
     tail = spread([one["ours"].busy_p99_ms / one["ours"].busy_p50_ms for one in found])
     control = spread([one["duplicate"].lone_p50_ms / one["ours"].lone_p50_ms for one in found])
     return [
-        measured(
+        spread_measure(
             "64 clients: ours / naive", ratio(rates, "ours", "naive"), "x", COMMAND, at_least(1.9)
         ),
-        measured(
+        spread_measure(
             "64 clients: ours / engine alone",
             ratio(rates, "ours", "limit"),
             "x",
             COMMAND,
             at_least(0.95),
         ),
-        measured("one client: p50 of ours / direct call", lone, "x", COMMAND, at_most(1.15)),
-        measured("64 clients: p99 / p50 of ours", tail, "x", COMMAND, at_most(1.3)),
-        measured("64 clients: ours / Triton", ratio(rates, "ours", "triton"), "x", COMMAND),
-        measured(
+        spread_measure("one client: p50 of ours / direct call", lone, "x", COMMAND, at_most(1.15)),
+        spread_measure("64 clients: p99 / p50 of ours", tail, "x", COMMAND, at_most(1.3)),
+        spread_measure("64 clients: ours / Triton", ratio(rates, "ours", "triton"), "x", COMMAND),
+        spread_measure(
             "duplicate control, 64 clients: ours / ours",
             ratio(rates, "duplicate", "ours"),
             "x",
             COMMAND,
         ),
-        measured("duplicate control, one client: p50 of ours / ours", control, "x", COMMAND),
+        spread_measure("duplicate control, one client: p50 of ours / ours", control, "x", COMMAND),
     ]
 
 
 def _numbers(found: Found, threads: int, way: tuple[str, int]) -> list[Measure]:
-    told = {
+    text = {
         "ours": "ours",
         "duplicate": "ours again",
         "naive": f"naive ({NAIVE_PROCESSES} processes, {threads or 'default'} intra-op threads)",
@@ -192,7 +197,7 @@ def _numbers(found: Found, threads: int, way: tuple[str, int]) -> list[Measure]:
     }
     rows = [
         row
-        for name, words in told.items()
+        for name, words in text.items()
         for row in points([one[name] for one in found], words, COMMAND)
     ]
     limit, direct = (
@@ -202,8 +207,8 @@ def _numbers(found: Found, threads: int, way: tuple[str, int]) -> list[Measure]:
     words = f"engine alone (two {way[0]}, batches of {way[1]} tokens)"
     return [
         *rows,
-        measured(words, limit, "texts/s", COMMAND),
-        measured("direct call, p50", direct, "ms", COMMAND),
+        spread_measure(words, limit, "texts/s", COMMAND),
+        spread_measure("direct call, p50", direct, "ms", COMMAND),
     ]
 
 

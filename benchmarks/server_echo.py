@@ -7,11 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.measure import Measure
-from benchmarks.servers.arena import BUSY, BUSY_SECONDS, Arena, at_least, measured, points
-from benchmarks.servers.contenders import echo, raw_uvicorn
-from benchmarks.servers.ground import others, rounds_wanted
-from benchmarks.servers.mix import kserve, sentences
-from benchmarks.servers.rounds import ratio, rounds, spread
+from benchmarks.servers.candidates import echo, raw_uvicorn
+from benchmarks.servers.fixtures import others, rounds_wanted
+from benchmarks.servers.harness import (
+    BUSY,
+    BUSY_SECONDS,
+    Harness,
+    at_least,
+    points,
+    ratio,
+    rounds,
+    spread,
+    spread_measure,
+)
+from benchmarks.servers.workload import kserve, sentences
 from benchmarks.servers.wrk import requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -26,34 +35,34 @@ def server_echo(at: Paths, run: Processes, variables: Mapping[str, str]) -> list
     Raises ValueError when something cannot be measured.
     """
     place = at.build / "bench" / "server_echo"
-    arena = Arena(place=place, wrk=wrk_program(place, run))
+    harness = Harness(place=place, wrk=wrk_program(place, run))
     others(at, run)
     requests = requests_file(
         [kserve([text]) for text in sentences(at.tree)], place / "kserve.requests"
     )
-    starts = arena.starts(echo(at), requests)
-    with arena.started(echo(at), echo(at, "duplicate"), raw_uvicorn(at)) as servers:
+    starts = harness.starts(echo(at), requests)
+    with harness.started(echo(at), echo(at, "duplicate"), raw_uvicorn(at)) as servers:
         found = rounds(
-            {name: arena.test(servers[name], requests) for name in NAMES},
+            {name: harness.test(servers[name], requests) for name in NAMES},
             rounds_wanted(variables, 5),
         )
     rates = [{name: point.rate for name, point in one.items()} for one in found]
     lone = spread([one["echo"].lone_p50_ms / one["raw uvicorn"].lone_p50_ms for one in found])
     return [
-        measured(
+        spread_measure(
             "64 clients: ours / raw uvicorn",
             ratio(rates, "echo", "raw uvicorn"),
             "x",
             COMMAND,
             at_least(0.9),
         ),
-        measured(
+        spread_measure(
             "duplicate control, 64 clients: ours / ours",
             ratio(rates, "duplicate", "echo"),
             "x",
             COMMAND,
         ),
-        measured("one client: p50 of ours / raw uvicorn", lone, "x", COMMAND),
+        spread_measure("one client: p50 of ours / raw uvicorn", lone, "x", COMMAND),
         *starts.measures("echo", COMMAND),
         *(row for name in NAMES for row in points([one[name] for one in found], name, COMMAND)),
     ]

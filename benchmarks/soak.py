@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.measure import Measure
-from benchmarks.servers.arena import Arena, at_least, at_most
-from benchmarks.servers.contenders import echo
-from benchmarks.servers.mix import Asked, binary, groups, kserve, plain, sentences
-from benchmarks.servers.running import Running
+from benchmarks.servers.candidates import echo
+from benchmarks.servers.harness import Harness, at_least, at_most
+from benchmarks.servers.running_server import Running
+from benchmarks.servers.workload import Request, binary, groups, kserve, plain, sentences
 from benchmarks.servers.wrk import Load, requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -45,10 +45,10 @@ def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measur
     Raises ValueError when the server fails or is too slow for it.
     """
     place = at.build / "bench" / "soak"
-    arena = Arena(place=place, wrk=wrk_program(place, run))
-    requests = requests_file(mix(sentences(at.tree)), place / "mix.requests")
+    harness = Harness(place=place, wrk=wrk_program(place, run))
+    requests = requests_file(mixed_requests(sentences(at.tree)), place / "mix.requests")
     begin = time.monotonic()
-    with arena.started(echo(at)) as servers, leaving(servers["echo"], sentences(at.tree)) as left:
+    with harness.started(echo(at)) as servers, leaving(servers["echo"], sentences(at.tree)) as left:
         loads: list[Load] = []
         samples: list[Sample] = []
         while sum(load.requests for load in loads) < REQUESTS:
@@ -56,9 +56,9 @@ def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measur
                 raise ValueError(
                     f"{sum(load.requests for load in loads):,} of {REQUESTS:,} requests in {LONGEST_SECONDS} s"
                 )
-            port = servers["echo"].contender.port
+            port = servers["echo"].candidate.port
             loads.append(
-                arena.wrk.load(
+                harness.wrk.load(
                     requests, port=port, connections=CLIENTS, seconds=SEGMENT_SECONDS, statuses=True
                 )
             )
@@ -67,7 +67,7 @@ def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measur
     return [*growth(samples), *_answers(loads, len(left), time.monotonic() - begin)]
 
 
-def mix(texts: Sequence[str]) -> list[Asked]:
+def mixed_requests(texts: Sequence[str]) -> list[Request]:
     """A hundred requests: most are plain work, some large, some packed, some wrong."""
     singles = [kserve([text]) for text in texts[:70]]
     many = [kserve(group) for group in groups(texts, 16, 8)] + [
@@ -78,12 +78,12 @@ def mix(texts: Sequence[str]) -> list[Asked]:
         for one in (plain([text]) for text in texts[70:74])
     ]
     wrong = [
-        *[Asked(body=b'{"inputs": ') for _ in range(3)],
-        *[Asked(body=b"{}", path="/nowhere") for _ in range(2)],
-        *[Asked(body=b"", method="GET") for _ in range(2)],
+        *[Request(body=b'{"inputs": ') for _ in range(3)],
+        *[Request(body=b"{}", path="/nowhere") for _ in range(2)],
+        *[Request(body=b"", method="GET") for _ in range(2)],
         plain(["a"] * TOO_MANY_ROWS),
     ]
-    health = [Asked(body=b"", method="GET", path="/ping") for _ in range(2)]
+    health = [Request(body=b"", method="GET", path="/ping") for _ in range(2)]
     found = [*singles, *many, *packed, *wrong, *health]
     return [found[(place * 37) % len(found)] for place in range(len(found))]
 
@@ -101,7 +101,7 @@ def leaving(server: Running, texts: Sequence[str]) -> Iterator[list[int]]:
             wire = kserve([texts[len(left) % len(texts)]]).wire()
             with (
                 contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", server.contender.port), 5) as client,
+                socket.create_connection(("127.0.0.1", server.candidate.port), 5) as client,
             ):
                 client.sendall(wire if len(left) % 2 else wire[: len(wire) // 2])
             left.append(1)

@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.child import Taken, measured
+from benchmarks.child import Usage, measure_usage
 from benchmarks.measure import Bar, Measure
 from benchmarks.scale.application import Application
 from benchmarks.scale.many_models import ManyModels, many_models
-from benchmarks.servers.ground import rounds_wanted
+from benchmarks.servers.fixtures import rounds_wanted
 from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
 
@@ -49,14 +49,14 @@ def synth(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measu
 
 def _rounds(
     application: Application, tree: ManyModels, rounds: int, endpoint: str | None = None
-) -> list[Taken]:
+) -> list[Usage]:
     return [
         application.synthesised(tree.root, environment=ENVIRONMENT, endpoint=endpoint)
         for _ in range(rounds)
     ]
 
 
-def _of_count(count: int, taken: Sequence[Taken]) -> Iterator[Measure]:
+def _of_count(count: int, taken: Sequence[Usage]) -> Iterator[Measure]:
     """Bars are those of the largest count."""
     bars = (
         {unit: Bar(kind="at most", limit=limit) for unit, limit in BARS.items()}
@@ -64,9 +64,9 @@ def _of_count(count: int, taken: Sequence[Taken]) -> Iterator[Measure]:
         else {}
     )
     name = f"{count} endpoint{'s' if count > 1 else ''}"
-    yield _fastest(f"{name}: synth", [each.seconds for each in taken], "s", bars.get("s"))
-    yield _fastest(f"{name}: processor time", [each.processor_seconds for each in taken], "s")
-    peak = max(each.peak_sum_mb for each in taken)
+    yield _fastest(f"{name}: synth", [usage.seconds for usage in taken], "s", bars.get("s"))
+    yield _fastest(f"{name}: processor time", [usage.processor_seconds for usage in taken], "s")
+    peak = max(usage.peak_sum_mb for usage in taken)
     yield Measure(
         name=f"{name}: peak memory of Python and Node",
         value=peak,
@@ -76,23 +76,28 @@ def _of_count(count: int, taken: Sequence[Taken]) -> Iterator[Measure]:
     )
 
 
-def _of_one(taken: Sequence[Taken]) -> Iterator[Measure]:
+def _of_one(taken: Sequence[Usage]) -> Iterator[Measure]:
     name = f"one changed of {COUNTS[-1]}, -c endpoint={CHANGED}"
     yield _fastest(
-        f"{name}: synth", [each.seconds for each in taken], "s", Bar(kind="at most", limit=ONE_BAR)
+        f"{name}: synth",
+        [usage.seconds for usage in taken],
+        "s",
+        Bar(kind="at most", limit=ONE_BAR),
     )
-    yield _fastest(f"{name}: processor time", [each.processor_seconds for each in taken], "s")
+    yield _fastest(f"{name}: processor time", [usage.processor_seconds for usage in taken], "s")
     yield Measure(
         name=f"{name}: peak memory",
-        value=max(each.peak_sum_mb for each in taken),
+        value=max(usage.peak_sum_mb for usage in taken),
         unit="MB",
         command=COMMAND,
     )
 
 
-def _growth(whole: Mapping[int, Sequence[Taken]]) -> float:
+def _growth(whole: Mapping[int, Sequence[Usage]]) -> float:
     """How much more a further endpoint takes among many than among few."""
-    least = {count: min(each.processor_seconds for each in taken) for count, taken in whole.items()}
+    least = {
+        count: min(usage.processor_seconds for usage in taken) for count, taken in whole.items()
+    }
     few, some, many = COUNTS[-3:]
     return round(
         ((least[many] - least[some]) / (many - some)) / ((least[some] - least[few]) / (some - few)),
@@ -125,7 +130,7 @@ def _of_commands(
             folder=at.code,
             environment=variables,
         )
-        taken = measured(quiet, place / "taken.json", run)
+        taken = measure_usage(quiet, place / "taken.json", run)
         if taken.code != 0:
             raise ValueError(f"roundhouse {verb} ended with {taken.code} on {tree}")
         yield Measure(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.measure import Bar, Measure
-from benchmarks.servers.rounds import spread
+from benchmarks.servers.harness import spread
 
 GROUP = 16
 Round = Mapping[str, Mapping[str, Any]]

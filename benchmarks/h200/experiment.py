@@ -13,29 +13,143 @@ import contextlib
 import datetime
 import json
 import os
+import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks.h200.bars import GROUP, bars
-from benchmarks.h200.contenders import contenders
-from benchmarks.h200.plan import REPOSITORY, Plan, plan_asked
-from benchmarks.h200.trial import Trial
+from benchmarks.h200.candidates import candidates
+from benchmarks.h200.plan import REPOSITORY, Plan, Sums, means, plan_request, sums
 from benchmarks.measure import Circumstances, table, write
-from benchmarks.servers.mix import binary, groups, kserve, plain, sentences
-from benchmarks.servers.running import Running, running
-from benchmarks.servers.wrk import Wrk, requests_file, wrk_program
+from benchmarks.servers.running_server import Running, running
+from benchmarks.servers.workload import (
+    Request,
+    binary,
+    groups,
+    kserve,
+    least_cosine,
+    plain,
+    sentences,
+    vectors,
+)
+from benchmarks.servers.wrk import Load, Wrk, requests_file, wrk_program
 from roundhouse.processes import Command, Processes
+
+CHECKED = 8
+LEAST_COSINE = 0.999
+"""FP16 against FP32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Servers that are up, and their load."""
+
+    plan: Plan
+    servers: Mapping[str, Running]
+    wrk: Wrk
+
+    def check(self) -> None:
+        """Refuses to measure servers whose answers are not PyTorch's. Raises ValueError."""
+        texts = sentences(REPOSITORY)[:CHECKED]
+        wanted = self._rows(self.servers["naive"], plain(texts))
+        for name, server in self.servers.items():
+            if name.startswith("ours"):
+                for request in (kserve(texts), binary(texts)):
+                    self._compare(name, self._rows(server, request), wanted)
+
+    def round(self, number: int) -> dict[str, Any]:
+        """Every point once, in an order of this round's own."""
+        points = self._points()
+        names = sorted(points)
+        random.Random(number).shuffle(names)
+        return {name: points[name]() for name in names}
+
+    def _points(self) -> dict[str, Callable[[], Any]]:
+        points: dict[str, Callable[[], Any]] = {
+            "engine rate": lambda: self._engine("/rate"),
+            "engine lone": lambda: self._engine("/lone"),
+            "naive c=1": self._load("naive", "plain", 1),
+            "naive c=64": self._load("naive", "plain", 64),
+        }
+        for name in self.servers:
+            if name.startswith("ours"):
+                clients = 64 * max(1, int(name.split()[1]))
+                points |= {
+                    f"{name} c=1": self._load(name, "kserve", 1),
+                    f"{name} c=64": self._load(name, "kserve", 64),
+                    f"{name} saturated": self._load(name, "kserve", max(128, clients)),
+                    f"{name} sixteen": self._load(name, "sixteen", max(32, clients // 2)),
+                }
+        return points
+
+    def _load(self, name: str, kind: str, clients: int) -> Callable[[], dict[str, Any]]:
+        file, server = self.plan.folder / "requests" / kind, self.servers[name]
+
+        def load() -> dict[str, Any]:
+            self.wrk.load(file, port=server.candidate.port, connections=clients, seconds=1)
+            server.settle()
+            before = _sums(server)
+            found = self.wrk.load(
+                file, port=server.candidate.port, connections=clients, seconds=self.plan.seconds
+            )
+            _refuse_faults(f"{name}, {kind}, {clients} clients", found)
+            text = {
+                "rate": found.rate,
+                "clients": clients,
+                "memory_mb": server.memory_mb(),
+                **asdict(found),
+            }
+            return {**text, "means": means(before, _sums(server))}
+
+        return load
+
+    def _engine(self, path: str) -> dict[str, Any]:
+        body = json.dumps({"seconds": self.plan.seconds}).encode()
+        found: dict[str, Any] = json.loads(
+            self.servers["engine alone"].ask(Request(body=body, path=path))[1]
+        )
+        return found
+
+    def _rows(self, server: Running, request: Request) -> list[list[float]]:
+        status, body, content_type = server.ask(request)
+        if status != 200:
+            raise ValueError(f"{server.candidate.name} answers {status}: {body[:300]!r}")
+        return vectors(body, content_type, CHECKED)
+
+    def _compare(self, name: str, found: list[list[float]], wanted: list[list[float]]) -> None:
+        worst = least_cosine(found, wanted)
+        mixed_up = least_cosine(found, [*wanted[1:], wanted[0]])
+        print(
+            f"{name}: worst cosine with PyTorch {worst:.6f}, with another text's answer {mixed_up:.6f}",
+            flush=True,
+        )
+        if worst < LEAST_COSINE or mixed_up >= worst:
+            raise ValueError(
+                f"{name} does not answer what PyTorch answers: worst cosine {worst:.6f}, at least {LEAST_COSINE} wanted"
+            )
+
+
+def _sums(server: Running) -> Sums:
+    """Of our servers; the naive one has no metrics."""
+    status, body, _ = server.ask(Request(body=b"", method="GET", path="/metrics"))
+    return sums(body.decode()) if status == 200 else {}
+
+
+def _refuse_faults(what: str, found: Load) -> None:
+    if not found.clean:
+        raise ValueError(f"{what}: not every request was answered: {found}")
 
 
 def experiment(plan: Plan) -> int:
     """Makes the archive, measures, writes JSON, and says which bars hold."""
     plan.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    _made(plan)
+    _created(plan)
     _say(f"archive after {time.monotonic() - begin:.0f} s")
     with _servers(plan) as servers:
         _say(f"{len(servers)} servers ready after {time.monotonic() - begin:.0f} s")
@@ -52,10 +166,10 @@ def experiment(plan: Plan) -> int:
     )
     write(measures, where, plan.out / f"servers-{plan.model}.json")
     Console(width=150).print(table(f"{plan.model}, {where.machine}", measures))
-    return 0 if all(each.verdict != "missed" for each in measures) else 1
+    return 0 if all(measure.verdict != "missed" for measure in measures) else 1
 
 
-def _made(plan: Plan) -> None:
+def _created(plan: Plan) -> None:
     cpu = ("--cpu",) if plan.tiny else ()
     target = (plan.model, str(plan.archive), str(plan.folder / "tokenizer.json"))
     plan.archive.parent.mkdir(parents=True, exist_ok=True)
@@ -75,8 +189,8 @@ def _made(plan: Plan) -> None:
 
 
 def _wrk(plan: Plan) -> Wrk:
-    carried = plan.folder / "wrk" / "wrk"
-    program = str(carried) if carried.is_file() else None
+    transferred = plan.folder / "wrk" / "wrk"
+    program = str(transferred) if transferred.is_file() else None
     return wrk_program(
         plan.folder,
         Processes(),
@@ -91,10 +205,10 @@ def _servers(plan: Plan) -> Iterator[dict[str, Running]]:
     """All of them up at once; who is not asked costs nothing."""
     with contextlib.ExitStack() as stack:
         yield {
-            each.name: stack.enter_context(
-                running(each, plan.out / "logs" / f"{each.name.replace(' ', '-')}.log")
+            candidate.name: stack.enter_context(
+                running(candidate, plan.out / "logs" / f"{candidate.name.replace(' ', '-')}.log")
             )
-            for each in contenders(plan)
+            for candidate in candidates(plan)
         }
 
 
@@ -129,7 +243,7 @@ def _say(words: str) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(experiment(plan_asked(sys.argv[1:])))
+        sys.exit(experiment(plan_request(sys.argv[1:])))
     except ValueError as fault:
         print(fault, file=sys.stderr)
         sys.exit(1)

@@ -4,9 +4,44 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+SAMPLE = re.compile(
+    r'^roundhouse_(stage|engine|queue|request)_seconds_(sum|count)(?:\{(?:stage="(\w+)")?[^}]*\})? (\S+)$',
+    re.M,
+)
+ROWS = re.compile(r"^roundhouse_batch_rows_(sum|count)(?:\{[^}]*\})? (\S+)$", re.M)
+Sums = Mapping[str, float]
+
+
+def sums(exposition: str) -> Sums:
+    """Sums and counts by name, of Prometheus's text."""
+    found = {
+        f"{stage or kind}_{what}": float(value)
+        for kind, what, stage, value in SAMPLE.findall(exposition)
+    }
+    return {**found, **{f"rows_{what}": float(value) for what, value in ROWS.findall(exposition)}}
+
+
+def means(before: Sums, after: Sums) -> dict[str, float]:
+    """Mean milliseconds of a request's stages, of a request and of a batch (`engine`), and rows of
+    a batch.
+    """
+    names = {name.rpartition("_")[0] for name in after}
+    counts = {
+        name: after.get(f"{name}_count", 0.0) - before.get(f"{name}_count", 0.0) for name in names
+    }
+    totals = {name: after[f"{name}_sum"] - before.get(f"{name}_sum", 0.0) for name in names}
+    units = {name: 1.0 if name == "rows" else 1e3 for name in names}
+    return {
+        name: round(units[name] * totals[name] / counts[name], 4)
+        for name in sorted(names)
+        if counts[name]
+    }
+
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_TOKENS = 128
@@ -47,7 +82,7 @@ class Plan:
         return None if self.tiny else f"{(os.cpu_count() or 16) // 2}-{(os.cpu_count() or 16) - 1}"
 
 
-def plan_asked(arguments: list[str]) -> Plan:
+def plan_request(arguments: list[str]) -> Plan:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.h200.experiment", description=__doc__
@@ -72,10 +107,10 @@ def plan_asked(arguments: list[str]) -> Plan:
         help="a variable of our servers and the engine",
     )
     given = parser.parse_args(arguments)
-    more = dict(each.split("=", 1) for each in given.set)
+    more = dict(setting.split("=", 1) for setting in given.set)
     usual = "1,2,4,6" if given.model == "minilm" else "1,2,4"
     numbers = tuple(
-        int(each) for each in (usual if given.processes is None else given.processes).split(",")
+        int(name) for name in (usual if given.processes is None else given.processes).split(",")
     )
     return Plan(
         model=given.model, folder=given.folder.resolve(), out=given.out.resolve(), tiny=given.tiny, processes=numbers,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.child import Taken, measured
+from benchmarks.child import Usage, measure_usage
 from roundhouse import settings
 from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes
@@ -23,14 +23,14 @@ class Application:
     variables: Mapping[str, str]
     place: Path
 
-    def synthesised(self, tree: Path, *, environment: str, endpoint: str | None = None) -> Taken:
+    def synthesised(self, tree: Path, *, environment: str, endpoint: str | None = None) -> Usage:
         """One run into an empty folder, the CDK's built-in validation off.
 
         Raises ValueError when it fails.
         """
         out = self.place / "out"
         shutil.rmtree(out, ignore_errors=True)
-        taken = measured(
+        taken = measure_usage(
             self.command(tree, out, environment=environment, endpoint=endpoint),
             self.place / "taken.json",
             self.run,
@@ -41,14 +41,14 @@ class Application:
 
     def command(self, tree: Path, out: Path, *, environment: str, endpoint: str | None) -> Command:
         """The command, with what the command line would hand over."""
-        asked = {
+        request = {
             "env": environment,
             "root": str(tree),
             **({} if endpoint is None else {"endpoint": endpoint}),
         }
         context = {
             **json.loads((self.at.code / "cdk.json").read_text(encoding="utf-8"))["context"],
-            **asked,
+            **request,
         }
         given = {
             **self.variables,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from benchmarks.scaling.record import Walk
+from benchmarks.scaling.record import ScalingRun
 from engine_build.card.charts import Axis, Frame, Line, Mark, axis, element, plot, scale
 
 WIDTH, PANEL, GAP = 900.0, 150.0, 46.0
@@ -21,17 +21,17 @@ Panel = tuple[str, tuple[Line, ...], tuple[Mark, ...]]
 """A title, lines and levels."""
 
 
-def drawing(walk: Walk, caption: str) -> str:
+def drawing(scaling_run: ScalingRun, caption: str) -> str:
     """Return the whole file, with a caption below the panels."""
-    panels = _panels(walk)
+    panels = _panels(scaling_run)
     height = TOP + len(panels) * (PANEL + GAP) - GAP + FOOT + 18
-    across = scale(0.0, float(walk.seconds[-1].at + 1), LEFT, RIGHT, ticks=10)
+    across = scale(0.0, float(scaling_run.seconds[-1].at + 1), LEFT, RIGHT, ticks=10)
     bottom = height - FOOT - 18
     return element(
         "svg",
         element("style", Markup(STYLE)),
         element("rect", x=0, y=0, width=WIDTH, height=height, fill="#ffffff"),
-        *(_panel(panel, axis(across), index, walk) for index, panel in enumerate(panels)),
+        *(_panel(panel, axis(across), index, scaling_run) for index, panel in enumerate(panels)),
         element("text", "seconds", x=RIGHT, y=bottom + 32, text_anchor="end"),
         element("text", caption, x=LEFT, y=height - 8),
         xmlns="http://www.w3.org/2000/svg",
@@ -40,8 +40,8 @@ def drawing(walk: Walk, caption: str) -> str:
     )
 
 
-def _panels(walk: Walk) -> tuple[Panel, ...]:
-    seconds = walk.seconds
+def _panels(scaling_run: ScalingRun) -> tuple[Panel, ...]:
+    seconds = scaling_run.seconds
     shares = [
         (second.at + 0.5, second.per_instance)
         for second in seconds
@@ -64,9 +64,13 @@ def _panels(walk: Walk) -> tuple[Panel, ...]:
             "invocations of each instance a minute",
             (Line(name="invocations", points=shares, kind="blue"),),
             (
-                Mark(value=walk.target, label=f"target {walk.target:,.0f}", kind="target"),
                 Mark(
-                    value=walk.target * 0.9,
+                    value=scaling_run.target,
+                    label=f"target {scaling_run.target:,.0f}",
+                    kind="target",
+                ),
+                Mark(
+                    value=scaling_run.target * 0.9,
                     label="90 %: may scale in below",
                     kind="low",
                     below=True,
@@ -84,14 +88,14 @@ def _panels(walk: Walk) -> tuple[Panel, ...]:
     )
 
 
-def _panel(panel: Panel, across: Axis, index: int, walk: Walk) -> Markup:
+def _panel(panel: Panel, across: Axis, index: int, scaling_run: ScalingRun) -> Markup:
     title, lines, levels = panel
     top = TOP + index * (PANEL + GAP)
     values = [value for line in lines for _, value in line.points] + [m.value for m in levels]
     up = axis(scale(0.0, max(values), top + PANEL, top, ticks=3), label="{:,g}".format)
     borders = [
-        Mark(value=walk.begin(phase), label="", kind="border", upright=True)
-        for phase in range(1, len(walk.phases))
+        Mark(value=scaling_run.begin(phase), label="", kind="border", upright=True)
+        for phase in range(1, len(scaling_run.phases))
     ]
     frame = Frame(width=WIDTH, height=PANEL, left=LEFT, right=RIGHT, top=top, bottom=top + PANEL)
     drawn = plot(lines, frame, across, up, [*borders, *levels])

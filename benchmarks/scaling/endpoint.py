@@ -7,19 +7,82 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scaling.record import Phase, offered_rate
 from roundhouse.aws.clients import Clients
 
-NAME, VARIANT, BUCKET = "scaling-walk", "AllTraffic", "scaling-walk"
+CALLERS = 10
+"""As many as a client keeps connections open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request: when it was answered, in seconds since the run began, how long that took, and
+    whether it was refused.
+    """
+
+    at: float
+    milliseconds: float
+    failed: bool
+
+
+@dataclass(kw_only=True)
+class Load:
+    """Asks in the background until its phases have ended."""
+
+    ask: Callable[[], None]
+    phases: Sequence[Phase]
+    begun: float = field(default_factory=time.monotonic)
+    request: list[Request] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.begun
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every request has been answered."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def _run(self) -> None:
+        due, last = 0.0, sum(phase.seconds for phase in self.phases)
+        with ThreadPoolExecutor(CALLERS, thread_name_prefix="caller") as callers:
+            while due < last:
+                time.sleep(max(0.0, due - self.now))
+                callers.submit(self._ask, due)
+                due += 1 / offered_rate(self.phases, due)
+
+    def _ask(self, due: float) -> None:
+        try:
+            self.ask()
+        except Exception:
+            failed = True
+        else:
+            failed = False
+        self.request.append(
+            Request(at=self.now, milliseconds=(self.now - due) * 1000, failed=failed)
+        )
+
+
+NAME, VARIANT, BUCKET = "scaling-run", "AllTraffic", "scaling-run"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/python-server:local"
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/scaling-walk"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/scaling-run"
 LONGEST_START_SECONDS = 120.0
 
 
@@ -130,7 +193,8 @@ class ScaledEndpoint:
         )
         kept = ("Description", "Cause", "StatusCode", "StatusMessage")
         return tuple(
-            {name: each[name] for name in kept} for each in reversed(found["ScalingActivities"])
+            {name: activity[name] for name in kept}
+            for activity in reversed(found["ScalingActivities"])
         )
 
     def _described(self) -> dict[str, Any]:

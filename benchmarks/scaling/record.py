@@ -1,4 +1,4 @@
-"""What a scaling walk saw, second by second, and what follows from it; pure."""
+"""What a scaling run saw, second by second, and what follows from it; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Second:
-    """One second of a walk.
+    """One second of a run.
 
     `per_instance` is invocations of each instance a minute; None where nothing was published.
     """
@@ -33,8 +33,8 @@ class Second:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
-    """A whole walk, and the scaling activities that it caused, oldest first."""
+class ScalingRun:
+    """A whole run, and the scaling activities that it caused, oldest first."""
 
     target: float
     low: int

@@ -1,3 +1,3 @@
-"""What benchmarks of servers share: contenders, their load, paired rounds, and the programs that
+"""What benchmarks of servers share: candidates, their load, paired rounds, and the programs that
 stand against ours.
 """

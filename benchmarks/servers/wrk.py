@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers.mix import Asked
+from benchmarks.servers.workload import Request
 from roundhouse.processes import Command, Run
 
 MARK = "ROUNDHOUSE "
@@ -88,11 +88,11 @@ class Load:
         return self.requests > 0 and self.refused + self.socket_errors + self.timeouts == 0
 
 
-def requests_file(asked: Sequence[Asked], path: Path) -> Path:
+def requests_file(request: Sequence[Request], path: Path) -> Path:
     """Writes requests the way the script reads them: a length, a newline, the bytes on the wire."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        b"".join(b"%d\n%s" % (len(wire), wire) for wire in (one.wire() for one in asked))
+        b"".join(b"%d\n%s" % (len(wire), wire) for wire in (one.wire() for one in request))
     )
     return path
 
@@ -136,7 +136,7 @@ class Wrk:
             "--timeout",
             "30s",
         )
-        told = ("--", str(file), *(("statuses",) if statuses else ()))
+        text = ("--", str(file), *(("statuses",) if statuses else ()))
         return Command(
             argv=(
                 *pinned,
@@ -145,7 +145,7 @@ class Wrk:
                 "-s",
                 str(self.script),
                 f"http://127.0.0.1:{port}/",
-                *told,
+                *text,
             )
         )
 

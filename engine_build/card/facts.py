@@ -56,14 +56,14 @@ class CardFacts:
         profile = self.manifest.optimization_profiles[0]
         sequence = None if profile.sequence is None else profile.sequence[1]
         mine = [
-            each
-            for each in self.manifest.benchmark
-            if (each.runtime, each.precision) == self.subject
+            item
+            for item in self.manifest.benchmark
+            if (item.runtime, item.precision) == self.subject
         ]
         exact = [
-            each
-            for each in mine
-            if each.batch == profile.batch[1] and each.sequence in (sequence, None)
+            record
+            for record in mine
+            if record.batch == profile.batch[1] and record.sequence in (sequence, None)
         ]
         found = [*exact, *mine]
         return found[0] if found else None
@@ -76,6 +76,6 @@ def card_data(facts: CardFacts) -> bytes:
         "environment": facts.environment,
         "source": facts.source.model_dump(mode="json", exclude_none=True),
         "entry": facts.entry.model_dump(mode="json"),
-        "networks": {name: dict(each) for name, each in facts.networks.items()},
+        "networks": {name: dict(item) for name, item in facts.networks.items()},
     }
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()

@@ -74,7 +74,7 @@ def record(
     options.require_consistent()
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)
-    deployment = next(each for each in deployments if target in each.targets)
+    deployment = next(deployment for deployment in deployments if target in deployment.targets)
     folder = _lock_folder(session)
     served = served_engine(session.clients, deployment, target)
     search = run(session.paths, session.report, options)

@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale.lock_entries import benchmark as benchmark
-from benchmarks.scale.lock_entries import lock_entry
+from benchmarks.scale.many_models import benchmark as benchmark
+from benchmarks.scale.many_models import lock_entry
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments

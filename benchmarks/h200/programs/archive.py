@@ -95,7 +95,7 @@ def compute_capability() -> str:
 def main(arguments: list[str]) -> None:
     """Writes one archive where none is."""
     cpu = "--cpu" in arguments
-    name, folder, tokenizer = (each for each in arguments if each != "--cpu")
+    name, folder, tokenizer = (argument for argument in arguments if argument != "--cpu")
     if not Path(folder).is_dir():
         write_archive(
             name,

@@ -107,9 +107,9 @@ def serve(alone: Alone, port: int) -> None:
 
         def do_POST(self) -> None:
             """Measures now."""
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             measure = alone.rate if self.path == "/rate" else alone.lone
-            self._warn(measure(float(asked["seconds"])))
+            self._warn(measure(float(request["seconds"])))
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Says nothing."""

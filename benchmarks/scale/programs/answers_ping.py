@@ -18,5 +18,5 @@ with socket.create_server(
     while True:
         connection, _ = server.accept()
         with connection:
-            asked = connection.recv(65536)
-            connection.sendall(HEALTHY if asked.startswith(b"GET /ping ") else REFUSED)
+            request = connection.recv(65536)
+            connection.sendall(HEALTHY if request.startswith(b"GET /ping ") else REFUSED)

@@ -37,14 +37,14 @@ class Network:
         self._session = onnxruntime.InferenceSession(
             engine, options, providers=["CPUExecutionProvider"]
         )
-        self._inputs = [each.name for each in self._session.get_inputs()]
+        self._inputs = [tensor.name for tensor in self._session.get_inputs()]
         self._tokenizer = Tokenizer.from_file(tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length=max_tokens)
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
-        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts))]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
 
     def run(self, rows: Sequence[Sequence[int]]) -> Any:
         """The network's answer to rows of tokens, padded to the longest."""
@@ -98,7 +98,7 @@ def worker(
     done, place, begin = 0, 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:
         for rows in batches(
-            network.tokens([texts[(place + each) % len(texts)] for each in range(WINDOW)]), budget
+            network.tokens([texts[(place + index) % len(texts)] for index in range(WINDOW)]), budget
         ):
             network.run(rows)
         place, done = place + WINDOW, done + WINDOW
@@ -138,8 +138,8 @@ def limit(
             )
             for share in shares
         ]
-        for each in running:
-            each.start()
+        for server in running:
+            server.start()
         rates = [listed.get() for _ in shares]
     else:
         network, rates, gate = Network(*paths), [], threading.Barrier(workers)
@@ -151,10 +151,10 @@ def limit(
             )
             for share in shares
         ]
-        for each in running:
-            each.start()
-    for each in running:
-        each.join()
+        for server in running:
+            server.start()
+    for server in running:
+        server.join()
     return {"rate": sum(rates), "workers": workers, "kind": kind, "budget": budget}
 
 

@@ -110,15 +110,15 @@ class RingEngineChannel(EngineChannel):
     def data_received(self, data: bytes) -> None:
         """Answers are read from the ring."""
         for frame in self._frame_splitter.split(data):
-            asked = self._take(frame.id) if frame.kind == frames.ANSWER else None
-            if asked is None:
+            request = self._take(frame.id) if frame.kind == frames.ANSWER else None
+            if request is None:
                 self._receive(frame)
                 continue
             count = frame.parts * frame.rows
             array = np.frombuffer(self._ring, np.float32, count, int(frame.number)).reshape(
                 frame.parts, frame.rows
             )
-            asked.set_result((array.copy(),))
+            request.set_result((array.copy(),))
 
 
 async def worker(descriptor: int, rows: int, seconds: float, ring: str | None) -> None:
@@ -132,20 +132,20 @@ async def worker(descriptor: int, rows: int, seconds: float, ring: str | None) -
         "max_rows": 1 << 20,
         "changed": lambda channel: ready.set() if channel.state == frames.READY else None,
     }
-    made = (
+    factory = (
         (lambda: EngineChannel(**arguments))
         if held is None
         else (lambda: RingEngineChannel(held, **arguments))
     )
-    _, channel = await loop.create_unix_connection(made, sock=socket.socket(fileno=descriptor))
+    _, channel = await loop.create_unix_connection(factory, sock=socket.socket(fileno=descriptor))
     await ready.wait()
-    asked = [Tokens(np.arange(TOKENS, dtype=np.int32)) for _ in range(rows)]
+    request = [Tokens(np.arange(TOKENS, dtype=np.int32)) for _ in range(rows)]
     end, done = loop.time() + seconds, 0
 
     async def ask() -> None:
         nonlocal done
         while loop.time() < end:
-            await channel.submit(asked)
+            await channel.submit(request)
             done += 1
 
     begin = time.process_time()
@@ -191,12 +191,12 @@ async def point(
             subprocess.Popen(words, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True)
         )
         theirs.close()
-        made = (
+        factory = (
             (lambda: RingWorkerSession(rings[-1], **arguments))
             if ring
             else (lambda: WorkerSession(**arguments))
         )
-        _, session = await loop.create_unix_connection(made, sock=ours)
+        _, session = await loop.create_unix_connection(factory, sock=ours)
         sessions.append(session)
     await asyncio.sleep(1.5)
     begin, clock = time.process_time(), time.perf_counter()
@@ -206,10 +206,10 @@ async def point(
         await session.lost.wait()
     spent, took = time.process_time() - begin, time.perf_counter() - clock
     listed = [process.communicate()[0].split() for process in processes]
-    for each in rings:
-        each.close()
+    for memory in rings:
+        memory.close()
         with contextlib.suppress(FileNotFoundError):  # the front's own tracker has unlinked it
-            each.unlink()
+            memory.unlink()
     done = sum(int(words[0]) for words in listed)
     front_spent = sum(float(words[1]) for words in listed)
     return Cost(

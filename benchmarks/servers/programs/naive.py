@@ -22,7 +22,7 @@ session = onnxruntime.InferenceSession(
     os.environ["NAIVE_ENGINE"], options, providers=["CPUExecutionProvider"]
 )
 tokenizer = AutoTokenizer.from_pretrained(os.environ["NAIVE_CHECKPOINT"])
-inputs = [each.name for each in session.get_inputs()]
+inputs = [tensor.name for tensor in session.get_inputs()]
 app = Flask(__name__)
 
 

@@ -22,8 +22,8 @@ def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
     """Exit code 1, and why, when a picture cannot be made."""
     options = _parser().parse_args(arguments)
     try:
-        for each in _pictures(options):
-            _write(each, options.out, options.form, Processes() if run is None else run)
+        for picture in _pictures(options):
+            _write(picture, options.out, options.form, Processes() if run is None else run)
     except (RoundhouseError, FaultsError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -55,7 +55,7 @@ def _pictures(options: argparse.Namespace) -> list[Picture]:
         raise RoundhouseError(
             f"--env {options.env}: deploys no endpoint, so there is nothing to draw; add a model."
         )
-    known = [each.name for each in found]
+    known = [result.name for result in found]
     selected = known[0] if options.select is None else options.select
     for name in (selected, *options.endpoint):
         if name not in known:

@@ -29,7 +29,7 @@ class Curve:
 def selected_body(body: Body, selected: str | None = None) -> Body:
     """A body with the selector's value in place; default: its default."""
     if selected is not None:
-        variables = [{**each, "defaultValue": selected} for each in body.get("variables", ())]
+        variables = [{**variable, "defaultValue": selected} for variable in body.get("variables", ())]
         body = {**body, "variables": variables}
     return with_defaults(body)
 
@@ -66,7 +66,7 @@ def alarm_query(alarm: Mapping[str, Any]) -> tuple[list[Query], str]:
     """An alarm's metrics as queries, and the id of the one that it watches."""
     if "Metrics" in alarm:
         return list(alarm["Metrics"]), next(
-            each["Id"] for each in alarm["Metrics"] if each.get("ReturnData", True)
+            query["Id"] for query in alarm["Metrics"] if query.get("ReturnData", True)
         )
     metric = {
         "Namespace": alarm["Namespace"],
@@ -101,7 +101,7 @@ class _Row:
     @classmethod
     def of(cls, row: Sequence[Any], place: int, properties: Mapping[str, Any]) -> _Row:
         options = row[-1] if isinstance(row[-1], dict) else {}
-        parts = [each for each in row if not isinstance(each, dict)]
+        parts = [part for part in row if not isinstance(part, dict)]
         name, period = (
             str(options.get("id", f"row{place}")),
             options.get("period", properties.get("period", 300)),
@@ -144,7 +144,7 @@ class _Row:
         return (
             []
             if search is None
-            else [each.dimensions for each in matching(search["search"], metrics.listed())]
+            else [metric.dimensions for metric in matching(search["search"], metrics.listed())]
         )
 
 

@@ -44,12 +44,12 @@ def pictures(
     """The environment's dashboard with one endpoint selected, and the own dashboards of
     `endpoints`, all by their short names.
     """
-    built = [with_example_locks(each) for each in deployments]
+    built = [with_example_locks(deployment) for deployment in deployments]
     notes = NOTES if built == list(deployments) else (*NOTES, EXAMPLE)
     metrics = SyntheticMetrics.of(built, END - MINUTES * 60)
     environment = built[0].environment
     found = [_environment(built, metrics, notes, names.endpoint_name(environment, selected))]
-    return [*found, *(_endpoint(each, metrics, notes) for each in built if each.name in endpoints)]
+    return [*found, *(_endpoint(deployment, metrics, notes) for deployment in built if deployment.name in endpoints)]
 
 
 def digest(body: Body) -> str:
@@ -98,10 +98,10 @@ def _shown(
 
 
 def _alarms(deployments: Sequence[Deployment]) -> Mapping[str, Mapping[str, Any]]:
-    found = [(each, alarm) for each in deployments for alarm in alarms(each).values()]
+    found = [(deployment, alarm) for deployment in deployments for alarm in alarms(deployment).values()]
     return {
-        arns.arn(each.environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
-        for each, alarm in found
+        arns.arn(item.environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
+        for item, alarm in found
     }
 
 

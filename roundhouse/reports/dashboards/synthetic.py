@@ -109,7 +109,7 @@ def _load(minute: int, deployment: Deployment, variant: Variant) -> float:
 
 
 def _share(deployment: Deployment, variant: Variant) -> float:
-    weights = sum(each.weight for each in deployment.variants if each.role == "variant")
+    weights = sum(variant.weight for variant in deployment.variants if variant.role == "variant")
     return 1.0 if variant.role == "shadow" or variant.weight == 0 else variant.weight / weights
 
 
@@ -306,7 +306,7 @@ def _published(deployment: Deployment, variant: Variant) -> Iterator[Key]:
     for namespace in (INVOCATIONS, HOST):
         for name, facts in METRICS[namespace].items():
             if _has(name, facts, deployment, variant):
-                of_variant = ("VariantName",) in [each[1:] for each in facts.dimensions]
+                of_variant = ("VariantName",) in [dimensions[1:] for dimensions in facts.dimensions]
                 more = (("VariantName", variant.name),) if of_variant else ()
                 yield namespace, name, (endpoint, *more)
 

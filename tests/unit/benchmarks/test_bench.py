@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.__main__ import main
-from benchmarks.child import measured
+from benchmarks.child import measure_usage
 from benchmarks.measure import Bar, Circumstances, Measure, table, write
 from benchmarks.trees import merged, tree_with
 from onboarding.tree import read_tree
@@ -67,13 +67,13 @@ def test_written_numbers_carry_their_circumstances(tmp_path):
 
 def test_child_tells_seconds_and_memory_of_its_own_program(tmp_path):
     program = Command(argv=(sys.executable, "-c", "x = bytearray(200 << 20)"), folder=ROOT)
-    taken = measured(program, tmp_path / "taken.json", Processes())
+    taken = measure_usage(program, tmp_path / "taken.json", Processes())
     assert taken.code == 0 and 200 < taken.peak_mib < 400
 
 
 def test_child_tells_a_failure(tmp_path):
     assert (
-        measured(
+        measure_usage(
             Command(argv=(sys.executable, "-c", "exit(3)"), folder=ROOT),
             tmp_path / "t.json",
             Processes(),

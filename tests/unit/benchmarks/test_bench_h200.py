@@ -11,9 +11,8 @@ import zipfile
 import pytest
 
 from benchmarks.h200.bars import bars
-from benchmarks.h200.carry import LARGE, unpack
-from benchmarks.h200.plan import plan_asked
-from benchmarks.h200.stages import means, sums
+from benchmarks.h200.plan import means, plan_request, sums
+from benchmarks.h200.transfer import LARGE, unpack
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +40,9 @@ def one_round(numbers, **changes):
 
 def verdicts(measures):
     return {
-        each.name: (round(each.value, 3), each.verdict) for each in measures if each.bar is not None
+        measure.name: (round(measure.value, 3), measure.verdict)
+        for measure in measures
+        if measure.bar is not None
     }
 
 
@@ -90,22 +91,22 @@ def test_experiment_that_does_not_grow_misses_the_bar():
 
 
 def test_experiment_asks_for_what_the_command_line_says(tmp_path):
-    plan = plan_asked(
+    plan = plan_request(
         [str(tmp_path), "minilm", str(tmp_path / "out"), "--set", "ROUNDHOUSE_QUEUE_ROWS=8192"]
     )
     assert plan.processes == (1, 2, 4, 6) and plan.more == {"ROUNDHOUSE_QUEUE_ROWS": "8192"}
     assert plan.pinned(6) == "0-7" and plan.cores(6) == 8 and plan.cores(1) == 2
-    assert plan_asked([str(tmp_path), "bert-large", "out"]).processes == (1, 2, 4)
+    assert plan_request([str(tmp_path), "bert-large", "out"]).processes == (1, 2, 4)
 
 
 def test_experiment_refuses_an_unknown_model(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        plan_asked([str(tmp_path), "gpt", "out"])
+        plan_request([str(tmp_path), "gpt", "out"])
     assert "invalid choice: 'gpt'" in capsys.readouterr().err
 
 
 def test_carried_parts_make_the_library_again(tmp_path):
-    base = carried(tmp_path, b"x" * 100_000)
+    base = transferred(tmp_path, b"x" * 100_000)
     unpack(tmp_path, base)
     assert (tmp_path / "site" / LARGE).read_bytes() == b"x" * 100_000 and (
         tmp_path / "wrk" / "wrk"
@@ -116,13 +117,13 @@ def test_carried_parts_make_the_library_again(tmp_path):
 
 
 def test_refuses_to_unpack_without_every_part(tmp_path):
-    base = carried(tmp_path, b"x" * 100_000)
+    base = transferred(tmp_path, b"x" * 100_000)
     sorted(tmp_path.glob("part-*.xz"))[-1].unlink()
     with pytest.raises(ValueError, match="1 parts, not the whole library"):
         unpack(tmp_path, base)
 
 
-def carried(folder, library):
+def transferred(folder, library):
     """What `pack` leaves, of a small library: two parts, and a base of one wheel."""
     base = folder / "base"
     (base / "wheels").mkdir(parents=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import synth
-from benchmarks.child import Taken, measured
-from benchmarks.process_tree import process_trees, resident_bytes
+from benchmarks.child import Usage, measure_usage, process_trees, resident_bytes
 from benchmarks.scale.application import Application
 from benchmarks.scale.cloud import PROGRAM, archive, archived_entry
 from benchmarks.scale.many_models import many_models
@@ -49,9 +48,9 @@ def test_generated_tree_has_no_fault_and_every_endpoint_can_be_deployed(
     )
     assert tree.faults == () and list(tree.environments) == [environment]
     found = deployments(tree, environment)
-    assert [each.name for each in found] == [f"model-{number:03d}" for number in range(1, 13)]
-    assert [fault for each in found for fault in endpoint_faults(each)] == []
-    assert len({target.engine_key for each in found for target in each.targets}) == 12
+    assert [result.name for result in found] == [f"model-{number:03d}" for number in range(1, 13)]
+    assert [fault for result in found for fault in endpoint_faults(result)] == []
+    assert len({target.engine_key for result in found for target in result.targets}) == 12
 
 
 def test_generated_lock_is_as_long_as_a_real_one_and_true_of_its_archive(many, tmp_path):
@@ -70,9 +69,9 @@ def test_generated_lock_is_as_long_as_a_real_one_and_true_of_its_archive(many, t
 
 
 def test_a_change_gives_one_model_another_engine_and_its_lock(many):
-    before = {each.name: each for each in deployments(read_tree(many.root), "local")}
+    before = {item.name: item for item in deployments(read_tree(many.root), "local")}
     many.change("model-002", {"accuracy": {"budget": {"worst": 0.94}}})
-    after = {each.name: each for each in deployments(read_tree(many.root), "local")}
+    after = {item.name: item for item in deployments(read_tree(many.root), "local")}
     assert [name for name in before if after[name] != before[name]] == ["model-002"]
     assert after["model-002"].targets[0].engine_key != before["model-002"].targets[0].engine_key
     assert after["model-002"].missing == ()
@@ -82,17 +81,17 @@ def test_stand_in_server_is_healthy_and_serves_nothing():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    told = {"ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "SAGEMAKER_BIND_TO_PORT": str(port)}
-    server = subprocess.Popen((sys.executable, "-I", "-S", str(PROGRAM)), env=told)
+    text = {"ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "SAGEMAKER_BIND_TO_PORT": str(port)}
+    server = subprocess.Popen((sys.executable, "-I", "-S", str(PROGRAM)), env=text)
     try:
-        assert asked(port, b"GET /ping HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
-        assert b"serves nothing" in asked(port, b"POST /invocations HTTP/1.1\r\n\r\n")
+        assert request(port, b"GET /ping HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
+        assert b"serves nothing" in request(port, b"POST /invocations HTTP/1.1\r\n\r\n")
     finally:
         server.kill()
         server.wait()
 
 
-def asked(port, request):
+def request(port, request):
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
@@ -106,7 +105,7 @@ def asked(port, request):
 def test_memory_is_the_sum_of_a_process_and_all_that_it_started(tmp_path):
     child = f"{sys.executable} -c 'import time; held = bytearray(60 << 20); time.sleep(1.5)'"
     command = Command(argv=("sh", "-c", f"{child} & {child}; wait"), folder=ROOT)
-    taken = measured(command, tmp_path / "taken.json", Processes())
+    taken = measure_usage(command, tmp_path / "taken.json", Processes())
     assert taken.peak_mib < 100 and 126 < taken.peak_sum_mb < 250
     assert taken.processor_seconds <= 2 * taken.seconds
 
@@ -127,7 +126,7 @@ def test_growth_tells_a_line_from_a_curve():
 
 
 def taken(processor_seconds):
-    return Taken(code=0, seconds=9, processor_seconds=processor_seconds, peak_mib=1, peak_sum_mb=1)
+    return Usage(code=0, seconds=9, processor_seconds=processor_seconds, peak_mib=1, peak_sum_mb=1)
 
 
 def test_application_is_run_as_the_command_line_runs_it(tmp_path):

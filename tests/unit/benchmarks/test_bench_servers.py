@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measure import Bar
-from benchmarks.servers.answers import least_cosine, vectors
-from benchmarks.servers.arena import Point, Starts, points
-from benchmarks.servers.contenders import triton
-from benchmarks.servers.ground import Ground, rounds_wanted
-from benchmarks.servers.mix import binary, groups, kserve, plain
-from benchmarks.servers.rounds import ratio, rounds, spread
-from benchmarks.servers.running import Contender, running
+from benchmarks.servers.candidates import triton
+from benchmarks.servers.fixtures import Fixtures, rounds_wanted
+from benchmarks.servers.harness import Point, Starts, points, ratio, rounds, spread
+from benchmarks.servers.running_server import Candidate, running
+from benchmarks.servers.workload import binary, groups, kserve, least_cosine, plain, vectors
 from benchmarks.servers.wrk import Wrk, read_load, requests_file, wrk_program
-from benchmarks.soak import Sample, growth, mix
+from benchmarks.soak import Sample, growth, mixed_requests
 from benchmarks.trees import MODEL
 from onboarding.serve_environment import serve_environment
 from roundhouse.dev.recipes import BENCH, RECIPES
@@ -42,7 +40,7 @@ NUMBERS = {
 FAULTS = {"refused": 0, "socket_errors": 0, "timeouts": 0, "statuses": []}
 
 
-def told(**changes):
+def text(**changes):
     return "noise\nROUNDHOUSE " + json.dumps(NUMBERS | FAULTS | changes) + "\n"
 
 
@@ -57,14 +55,14 @@ def test_request_is_whole_http():
 
 
 def test_binary_request_says_where_its_header_ends():
-    asked = binary(["ab", "ü"])
-    size = int(asked.content_type.rpartition("=")[2])
-    tensor = json.loads(asked.body[:size])["inputs"][0]
+    request = binary(["ab", "ü"])
+    size = int(request.content_type.rpartition("=")[2])
+    tensor = json.loads(request.body[:size])["inputs"][0]
     assert (
         tensor["shape"] == [2, 1]
-        and tensor["parameters"]["binary_data_size"] == len(asked.body) - size
+        and tensor["parameters"]["binary_data_size"] == len(request.body) - size
     )
-    assert asked.body[size:] == struct.pack("<I", 2) + b"ab" + struct.pack("<I", 2) + "ü".encode()
+    assert request.body[size:] == struct.pack("<I", 2) + b"ab" + struct.pack("<I", 2) + "ü".encode()
 
 
 def test_groups_take_texts_in_turn():
@@ -77,7 +75,7 @@ def test_requests_file_tells_each_size(tmp_path):
 
 
 def test_load_is_read_from_the_marked_line():
-    load = read_load(told(), "wrk")
+    load = read_load(text(), "wrk")
     assert load.rate == 5 and load.clean
 
 
@@ -85,7 +83,7 @@ def test_load_is_read_from_the_marked_line():
     "fault", [{"refused": 1}, {"socket_errors": 1}, {"timeouts": 1}, {"requests": 0}]
 )
 def test_load_with_a_fault_is_not_clean(fault):
-    assert not read_load(told(**fault), "wrk").clean
+    assert not read_load(text(**fault), "wrk").clean
 
 
 def test_refuses_output_without_numbers():
@@ -155,12 +153,12 @@ def test_spread_of_one_round_is_that_round():
 
 def test_starts_are_held_against_their_bars():
     found = Starts(ready_seconds=(0.5, 3.0, 0.6), memory_mb=(100, 251)).measures("ours", "make it")
-    assert [(each.value, each.verdict) for each in found] == [(0.6, "held"), (251, "missed")]
+    assert [(result.value, result.verdict) for result in found] == [(0.6, "held"), (251, "missed")]
 
 
 def test_points_tell_the_median_round():
     one = Point(rate=1, busy_p50_ms=2, busy_p99_ms=3, busy_cpu_ms=4, lone_p50_ms=5)
-    assert [each.value for each in points([one, one, one], "ours", "make it")] == [1, 2, 3, 4, 5]
+    assert [item.value for item in points([one, one, one], "ours", "make it")] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two"])
@@ -185,13 +183,13 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answering).serve_forever
 """
 
 
-def contender(tmp_path, program, *more):
+def candidate(tmp_path, program, *more):
     import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return Contender(
+    return Candidate(
         name="one",
         argv=(sys.executable, "-c", program, str(port), *more),
         port=port,
@@ -200,7 +198,7 @@ def contender(tmp_path, program, *more):
 
 
 def test_server_is_awaited_weighed_and_ended(tmp_path):
-    with running(contender(tmp_path, SERVER), tmp_path / "log") as server:
+    with running(candidate(tmp_path, SERVER), tmp_path / "log") as server:
         assert server.ready_seconds > 0 and server.memory_mb() > 5 and server.processes() == 1
         assert server.cpu_seconds() > 0
         assert server.ask(kserve(["a"]))[0] == 501
@@ -211,14 +209,14 @@ def test_refuses_a_server_that_ends(tmp_path):
     with (
         pytest.raises(ValueError, match="one is not ready, it ended with 3: no engine"),
         running(
-            contender(tmp_path, "import sys; print('no engine'); sys.exit(3)"), tmp_path / "log"
+            candidate(tmp_path, "import sys; print('no engine'); sys.exit(3)"), tmp_path / "log"
         ),
     ):
         pass
 
 
 def test_soak_mixes_work_with_wrong_requests():
-    found = mix([f"text {number}" for number in range(200)])
+    found = mixed_requests([f"text {number}" for number in range(200)])
     assert len({one.wire() for one in found}) > 80
     assert {one.method for one in found} == {"GET", "POST"} and {one.path for one in found} == {
         "/invocations",
@@ -244,8 +242,8 @@ def test_soak_judges_growth_from_the_first_quarter_on():
 
 def test_triton_is_started_with_the_environment_that_endpoints_give_it(tmp_path):
     at = Paths(tree=tmp_path, code=tmp_path, build=tmp_path)
-    contender = triton(Ground(at=at, place=tmp_path, archive=tmp_path, texts=()))
-    assert serve_environment(MODEL).items() <= contender.environment.items()
+    candidate = triton(Fixtures(at=at, place=tmp_path, archive=tmp_path, texts=()))
+    assert serve_environment(MODEL).items() <= candidate.environment.items()
 
 
 def test_environment_of_the_others_is_made_only_when_asked_for():

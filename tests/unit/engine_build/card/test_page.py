@@ -143,13 +143,13 @@ def test_page_shows_what_it_is_and_how_to_make_it_again():
     text, manifest = Page(card_page(facts)).text, facts.manifest
     assert manifest.decision in text and facts.source.huggingface in text
     assert "NVIDIA A10G, compute capability 8.6" in text and "TensorRT 10.16.1.11" in text
-    for each in (
+    for item in (
         manifest.engine_key,
         facts.entry.archive.sha256,
         facts.entry.archive.manifest_sha256,
         manifest.plan.command,
     ):
-        assert each in text
+        assert item in text
     assert all(name in text and digest in text for name, digest in manifest.files.items())
     assert "git checkout 9c2edff0" in text
     assert (
@@ -193,7 +193,7 @@ def test_chart_puts_values_where_their_scale_says():
     ]
     assert len(chosen) == 3
     across = scale(min(SHARES), 1.0, 44, 352, ticks=4, most=1.0)
-    assert {float(each["cx"]) for each in chosen} == {round(across(0.7285), 2)}
+    assert {float(item["cx"]) for item in chosen} == {round(across(0.7285), 2)}
     numbers = [
         value
         for tag, attributes in page.elements

@@ -100,10 +100,10 @@ def served(
 
     def found():
         deployment = next(
-            each for each in deployments(read_tree(root), environment) if each.name == endpoint
+            item for item in deployments(read_tree(root), environment) if item.name == endpoint
         )
         return deployment, next(
-            each for each in deployment.targets if model in (None, each.model.name)
+            target for target in deployment.targets if model in (None, target.model.name)
         )
 
     deployment, target = found()
@@ -125,9 +125,9 @@ def served(
 def served_tree(root, environment):
     """A deployment over the tree as it stands."""
     deployment = next(
-        each
-        for each in deployments(read_tree(root), environment)
-        if each.name == "sentence-embedder"
+        item
+        for item in deployments(read_tree(root), environment)
+        if item.name == "sentence-embedder"
     )
     (target,) = deployment.targets
     write_lock_entry(

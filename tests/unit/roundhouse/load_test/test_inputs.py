@@ -33,8 +33,8 @@ def test_labels_are_no_inputs(tmp_path):
     assert texts(read(tmp_path / "a.tsv", b"good\tfine thing\n").bodies[0]) == ["fine thing"]
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 3), np.float32), labels=np.array([1, 2]))
     assert [
-        each["name"]
-        for each in json.loads(read(tmp_path / "a.npz", binary=False).bodies[0].data)["inputs"]
+        input["name"]
+        for input in json.loads(read(tmp_path / "a.npz", binary=False).bodies[0].data)["inputs"]
     ] == ["x"]
 
 
@@ -46,7 +46,7 @@ def test_arrays_are_cut_by_rows_and_sent_binary_by_default(tmp_path):
     assert len(found.bodies) == 3
     assert "json-header-size" in found.bodies[0].content_type
     second = read(tmp_path / "a.npz", binary=False).bodies[1]
-    assert [(each["shape"], each["data"]) for each in json.loads(second.data)["inputs"]] == [
+    assert [(input["shape"], input["data"]) for input in json.loads(second.data)["inputs"]] == [
         ([1, 2], [2, 3]),
         ([1, 1], [2]),
     ]

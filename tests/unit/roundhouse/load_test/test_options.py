@@ -49,7 +49,7 @@ def test_a_closed_loop_has_users():
     assert (found.loop, found.start, found.seconds) == (Loop.closed, 8, 30)
     texts = ("start=1,seconds=5", "start=2,spawn=60,seconds=5")
     found = LoadOptions(url=URL, closed_loop=True, phase=texts).phases()
-    assert [(each.name, each.start, each.loop) for each in found] == [
+    assert [(result.name, result.start, result.loop) for result in found] == [
         ("phase 1", 1, Loop.closed),
         ("phase 2", 2, Loop.closed),
     ]

@@ -70,7 +70,7 @@ def test_rate_that_was_held_is_written_into_the_lock_beside_what_is_there(tmp_pa
     place = served(tmp_path)
     before = place.lock
     done, run = recorded(place, utilization=lambda *arguments: 81.5)
-    assert [each.rate for each in run.calls] == [None, 1000.0]
+    assert [call.rate for call in run.calls] == [None, 1000.0]
     assert run.calls[1].seconds == 180 and run.calls[1].slo == 20.0 and not run.calls[1].record
     (capacity,) = place.capacity.values()
     assert capacity == done.capacity
@@ -103,7 +103,7 @@ def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
     place = served(tmp_path)
     recorded(place)
     deployment = next(
-        each for each in deployments(read_tree(tmp_path), "dev") if each.name == "sentence-embedder"
+        item for item in deployments(read_tree(tmp_path), "dev") if item.name == "sentence-embedder"
     )
     capacity = instance_capacity(deployment)
     assert capacity is not None and capacity.requests_per_second == 1000
@@ -122,7 +122,7 @@ def test_rate_of_several_instances_is_divided_among_them(tmp_path):
 def test_rate_that_is_not_held_is_tried_lower(tmp_path):
     place = served(tmp_path)
     done, run = recorded(place, held(1000.0, milliseconds=40.0))
-    assert [each.rate for each in run.calls] == [None, 1000.0, pytest.approx(1000 / 1.04)]
+    assert [call.rate for call in run.calls] == [None, 1000.0, pytest.approx(1000 / 1.04)]
     assert done.capacity.requests_per_second == 961.538
 
 

@@ -20,7 +20,7 @@ class CloudWatch:
     def get_metric_statistics(self, **request):
         self.asked.append(request)
         self.there += 1
-        return {"Datapoints": [{"Average": each} for each in self.averages[: self.there]]}
+        return {"Datapoints": [{"Average": item} for item in self.averages[: self.there]]}
 
 
 BEGIN = datetime.datetime(2026, 11, 21, 10, 0, 30, tzinfo=datetime.UTC)

@@ -126,7 +126,7 @@ def test_json_is_plain_and_whole():
         "exact": True,
     }
     assert data["phases"][0]["latency_ms"]["p99.99"] is None
-    assert [each["outcome"] for each in data["phases"]] == ["held", "held", "missed", "missed"]
+    assert [phase["outcome"] for phase in data["phases"]] == ["held", "held", "missed", "missed"]
     assert data["circumstances"]["machine"] == "a machine"
 
 

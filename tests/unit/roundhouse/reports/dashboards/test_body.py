@@ -112,7 +112,7 @@ def test_stacked_curves_lie_on_each_other():
         Curve(label="a", points={0.0: 1.0, 60.0: 2.0}),
         Curve(label="b", points={60.0: 5.0}),
     )
-    assert [dict(each.points) for each in stacked([first, second])] == [
+    assert [dict(item.points) for item in stacked([first, second])] == [
         {0.0: 1.0, 60.0: 2.0},
         {0.0: 1.0, 60.0: 7.0},
     ]

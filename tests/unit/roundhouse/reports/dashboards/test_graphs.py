@@ -25,7 +25,7 @@ AT = END - 600
 def shown(body, title, metrics=METRICS):
     """Each curve's value ten minutes before the end, by its label."""
     (graph,) = (
-        each["properties"] for each in body["widgets"] if each["properties"].get("title") == title
+        widget["properties"] for widget in body["widgets"] if widget["properties"].get("title") == title
     )
     return {curve.label: curve.points.get(AT) for curve in curves(graph, metrics, END)}
 
@@ -73,9 +73,9 @@ def test_cache_hits_are_percent_and_waits_milliseconds():
     body = endpoint_dashboard_body(SHARED)
     assert shown(body, "Cache hits, %") == {"requests whose model is in memory": 100.0}
     (graph,) = (
-        each["properties"]
-        for each in body["widgets"]
-        if each["properties"].get("title") == "Loading, ms on average"
+        widget["properties"]
+        for widget in body["widgets"]
+        if widget["properties"].get("title") == "Loading, ms on average"
     )
     (load,) = (curve for curve in curves(graph, METRICS, END) if curve.label == "load")
     assert all(2_000 < value < 3_000 for value in load.points.values()) and load.points
@@ -108,8 +108,8 @@ def test_minute_without_a_request_repeats_the_count():
             return found.get(question.name, {})
 
     (graph,) = (
-        each["properties"]
-        for each in endpoint_dashboard_body(OWN)["widgets"]
-        if each["properties"].get("title") == "Instances"
+        widget["properties"]
+        for widget in endpoint_dashboard_body(OWN)["widgets"]
+        if widget["properties"].get("title") == "Instances"
     )
     assert curves(graph, Quiet(), 180.0)[0].points == {0.0: 3.0, 60.0: 3.0, 120.0: 3.0}

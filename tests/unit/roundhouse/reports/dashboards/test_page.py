@@ -142,15 +142,15 @@ def test_page_of_variants_names_each():
 
 def test_digest_follows_the_dashboard():
     first, second = (
-        pictures([each, SHARED], "text-shared", [])[0].digest
-        for each in (OWN, with_endpoint(OWN, latency_slo_ms=51.0))
+        pictures([latency_slo_m, SHARED], "text-shared", [])[0].digest
+        for latency_slo_m in (OWN, with_endpoint(OWN, latency_slo_ms=51.0))
     )
     assert first != second
     assert digest(selected_body(dashboard_body([OWN, SHARED]), "dev-text-shared")) == first
 
 
 def test_example_stands_in_for_engines_that_are_not_built():
-    (bare,) = (each for each in unlocked("dev") if each.name == "sentence-embedder")
+    (bare,) = (item for item in unlocked("dev") if item.name == "sentence-embedder")
     filled = with_example_locks(bare)
     assert all(target.lock_entry is not None for target in filled.targets)
     assert with_example_locks(OWN) == OWN

@@ -54,9 +54,9 @@ def test_day_is_the_same_every_time():
 
 def test_instances_follow_the_load_between_their_bounds():
     day = variant_day(OWN, OWN.own)
-    assert {each.instances for each in day} == {1, 2, 3, 4}
-    assert max(each.busy for each in day) > 1 and min(each.busy for each in day) < 0.3
-    assert {each.reported / each.instances for each in day} == {1.0, 2.0}
+    assert {item.instances for item in day} == {1, 2, 3, 4}
+    assert max(item.busy for item in day) > 1 and min(item.busy for item in day) < 0.3
+    assert {item.reported / item.instances for item in day} == {1.0, 2.0}
 
 
 def test_invocations_over_those_of_each_instance_are_the_instances():
@@ -84,12 +84,12 @@ def test_longer_periods_sum_up():
 def test_metrics_are_those_that_each_kind_of_endpoint_publishes():
     queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
     kinds = {"own": OWN, "shared": SHARED, "queue": queue}
-    names = {kind: {each.name for each in metrics(found).listed()} for kind, found in kinds.items()}
+    names = {kind: {metric.name for metric in metrics(found).listed()} for kind, found in kinds.items()}
     assert "ModelCacheHit" in names["shared"] and "ModelCacheHit" not in names["own"]
     assert "Invocations" not in names["queue"] and "ApproximateBacklogSize" in names["queue"]
     assert "GPUUtilization" in names["own"]
     assert not any(
-        each.name.startswith("GPU") for each in metrics(one("local", "sentence-embedder")).listed()
+        metric.name.startswith("GPU") for metric in metrics(one("local", "sentence-embedder")).listed()
     )
 
 

@@ -1,4 +1,4 @@
-"""A scaling walk's record and its drawing; the walk itself is a benchmark."""
+"""A scaling run's record and its drawing; the run itself is a benchmark."""
 
 import json
 import threading
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scaling.chart import drawing
-from benchmarks.scaling.load import Load
-from benchmarks.scaling.record import Phase, Second, Walk, offered_rate
+from benchmarks.scaling.endpoint import Load
+from benchmarks.scaling.record import Phase, ScalingRun, Second, offered_rate
 
 pytestmark = pytest.mark.unit
 PHASES = (Phase(rate=5, seconds=2), Phase(rate=20, seconds=3), Phase(rate=5, seconds=3))
@@ -29,17 +29,17 @@ def second(at, current, **more):
     return Second(at=at, current=current, **{**given, **more})
 
 
-def walk(*counts):
+def scaling_run(*counts):
     seconds = tuple(second(at, current) for at, current in enumerate(counts))
-    return Walk(target=600.0, low=1, high=3, phases=PHASES, seconds=seconds, activities=())
+    return ScalingRun(target=600.0, low=1, high=3, phases=PHASES, seconds=seconds, activities=())
 
 
 def test_record_tells_when_counts_came():
-    found = walk(1, 1, 1, 2, 3, 3, 3, 1)
+    found = scaling_run(1, 1, 1, 2, 3, 3, 3, 1)
     assert (found.most, found.last, found.answered, found.failed) == (3, 1, 40, 0)
     assert found.seconds_until(3, found.begin(1)) == 2
     assert found.seconds_until(1, found.begin(2)) == 2
-    assert walk(1, 1).seconds_until(3, 0) is None
+    assert scaling_run(1, 1).seconds_until(3, 0) is None
 
 
 def test_rate_is_the_phase_s():
@@ -47,33 +47,33 @@ def test_rate_is_the_phase_s():
 
 
 def test_load_asks_as_often_as_the_phases_say_and_counts_failures():
-    turn, asked = threading.Lock(), []
+    turn, request = threading.Lock(), []
 
     def ask():
         with turn:
-            asked.append(None)
-            if len(asked) % 2:
+            request.append(None)
+            if len(request) % 2:
                 raise ValueError("refused")
 
     load = Load(ask=ask, phases=(Phase(rate=100, seconds=0.2), Phase(rate=200, seconds=0.1)))
     load.start()
     load._thread.join(10)
     assert load.has_ended
-    assert 39 <= len(load.asked) <= 41
-    assert sum(each.failed for each in load.asked) == (len(asked) + 1) // 2
+    assert 39 <= len(load.request) <= 41
+    assert sum(item.failed for item in load.request) == (len(request) + 1) // 2
 
 
 def test_drawing_holds_three_panels_with_the_target():
-    root = ET.fromstring(drawing(walk(1, 2, 3, 1), "40 requests & no <fault>"))
+    root = ET.fromstring(drawing(scaling_run(1, 2, 3, 1), "40 requests & no <fault>"))
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert len(list(root.iter(f"{SVG}polyline"))) == 5
     assert "target 600" in texts
     assert texts[-1] == "40 requests & no <fault>"
 
 
-def test_the_published_walk_rose_and_fell_without_a_lost_request():
-    record = json.loads((DOCS / "benchmarks" / "scaling-walk.json").read_text())
-    assert {each["verdict"] for each in record["measures"] if each["bar"]} == {"held"}
-    assert max(each["current"] for each in record["seconds"]) == 3
+def test_the_published_run_rose_and_fell_without_a_lost_request():
+    record = json.loads((DOCS / "benchmarks" / "scaling-run.json").read_text())
+    assert {measure["verdict"] for measure in record["measures"] if measure["bar"]} == {"held"}
+    assert max(second["current"] for second in record["seconds"]) == 3
     assert record["seconds"][-1]["current"] == 1
-    ET.parse(DOCS / "images" / "scaling-walk.svg")
+    ET.parse(DOCS / "images" / "scaling-run.svg")

@@ -1,7 +1,7 @@
 """A load makes an endpoint's instances more, its end makes them fewer: measured on the local cloud
 with the real Python server.
 
-`make bench BENCH=scaling` measures; `python -m benchmarks.scaling_walk` also puts the plot and the
+`make bench BENCH=scaling` measures; `python -m benchmarks.scaling_run` also puts the plot and the
 record into docs/.
 """
 
@@ -17,13 +17,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.here import circumstances
-from benchmarks.measure import Bar, Circumstances, Measure
+from benchmarks.measure import Bar, Circumstances, Measure, circumstances
 from benchmarks.scaling.chart import drawing
-from benchmarks.scaling.endpoint import ScaledEndpoint
-from benchmarks.scaling.load import Asked, Load
-from benchmarks.scaling.record import Phase, Second, Walk, offered_rate
-from benchmarks.servers.ground import minilm
+from benchmarks.scaling.endpoint import Load, Request, ScaledEndpoint
+from benchmarks.scaling.record import Phase, ScalingRun, Second, offered_rate
+from benchmarks.servers.fixtures import minilm
 from local_cloud import lifecycle
 from roundhouse import settings
 from roundhouse.aws.clients import aws_clients
@@ -43,25 +41,27 @@ REGION = "us-east-1"
 
 
 def scaling(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
-    """Walks, and leaves walk.json and walk.svg in build/bench/scaling.
+    """Measures, and leaves run.json and run.svg in build/bench/scaling.
 
     Raises ValueError when the endpoint does not answer.
     """
     place = at.build / "bench" / "scaling"
-    ground = minilm(at, run, variables, place)
+    fixtures = minilm(at, run, variables, place)
     with _cloud(at, place / "cloud", variables):
         endpoint = ScaledEndpoint(clients=aws_clients(REGION), target=TARGET, low=LOW, high=HIGH)
-        endpoint.create(ground.archive)
-        walk = walked(endpoint)
-    told = f"{walk.answered:,} requests, {walk.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
-    (place / "walk.json").write_text(json.dumps(walk.as_json(), indent=1) + "\n", encoding="utf-8")
-    (place / "walk.svg").write_text(drawing(walk, told) + "\n", encoding="utf-8")
-    return _measures(walk)
+        endpoint.create(fixtures.archive)
+        scaling_run = run_scaling(endpoint)
+    text = f"{scaling_run.answered:,} requests, {scaling_run.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
+    (place / "run.json").write_text(
+        json.dumps(scaling_run.as_json(), indent=1) + "\n", encoding="utf-8"
+    )
+    (place / "run.svg").write_text(drawing(scaling_run, text) + "\n", encoding="utf-8")
+    return _measures(scaling_run)
 
 
 @contextmanager
 def _cloud(at: Paths, state: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """A local cloud of the walk's own."""
+    """A local cloud of the run's own."""
     address = lifecycle.start(at.code, state)
     try:
         settings.adopt_aws(lifecycle.client_environment(address, variables, region=REGION))
@@ -70,7 +70,7 @@ def _cloud(at: Paths, state: Path, variables: Mapping[str, str]) -> Iterator[Non
         lifecycle.stop(state)
 
 
-def walked(endpoint: ScaledEndpoint) -> Walk:
+def run_scaling(endpoint: ScaledEndpoint) -> ScalingRun:
     """Asks at the rates of the phases, and looks at the endpoint four times a second meanwhile."""
     begin = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(
         seconds=1
@@ -82,10 +82,10 @@ def walked(endpoint: ScaledEndpoint) -> Walk:
     while not load.has_ended:
         counts[int(load.now)] = endpoint.counts()
         time.sleep(LOOK_SECONDS)
-    length = max(*counts, *(int(each.at) for each in load.asked)) + 1
+    length = max(*counts, *(int(item.at) for item in load.request)) + 1
     per_instance = endpoint.per_instance(begin, length)
-    seconds = tuple(_second(number, load.asked, counts, per_instance) for number in range(length))
-    return Walk(
+    seconds = tuple(_second(number, load.request, counts, per_instance) for number in range(length))
+    return ScalingRun(
         target=TARGET,
         low=LOW,
         high=HIGH,
@@ -97,13 +97,13 @@ def walked(endpoint: ScaledEndpoint) -> Walk:
 
 def _second(
     number: int,
-    asked: Sequence[Asked],
+    request: Sequence[Request],
     counts: Mapping[int, tuple[int, int]],
     per_instance: Mapping[int, float],
 ) -> Second:
-    own = [each for each in asked if int(each.at) == number]
-    took = sorted(each.milliseconds for each in own if not each.failed)
-    current, desired = counts[max(each for each in counts if each <= number)]
+    own = [request for request in request if int(request.at) == number]
+    took = sorted(request.milliseconds for request in own if not request.failed)
+    current, desired = counts[max(second for second in counts if second <= number)]
     return Second(
         at=number,
         offered=offered_rate(PHASES, number),
@@ -116,17 +116,28 @@ def _second(
     )
 
 
-def _measures(walk: Walk) -> list[Measure]:
-    grown, ended = walk.seconds_until(HIGH, walk.begin(2)), walk.seconds_until(LOW, walk.begin(3))
+def _measures(scaling_run: ScalingRun) -> list[Measure]:
+    grown, ended = (
+        scaling_run.seconds_until(HIGH, scaling_run.begin(2)),
+        scaling_run.seconds_until(LOW, scaling_run.begin(3)),
+    )
     rows = [
         _measure(
-            "most instances under load", walk.most, "instances", Bar(kind="at least", limit=HIGH)
+            "most instances under load",
+            scaling_run.most,
+            "instances",
+            Bar(kind="at least", limit=HIGH),
         ),
         _measure(
-            "instances after the load", walk.last, "instances", Bar(kind="at most", limit=LOW)
+            "instances after the load",
+            scaling_run.last,
+            "instances",
+            Bar(kind="at most", limit=LOW),
         ),
-        _measure("requests not answered", walk.failed, "requests", Bar(kind="at most", limit=0)),
-        _measure("requests answered", walk.answered, "requests"),
+        _measure(
+            "requests not answered", scaling_run.failed, "requests", Bar(kind="at most", limit=0)
+        ),
+        _measure("requests answered", scaling_run.answered, "requests"),
     ]
     times = {
         "from 40 requests a second to three instances": grown,
@@ -143,17 +154,17 @@ def _measure(name: str, value: float, unit: str, bar: Bar | None = None) -> Meas
 
 
 def publish(at: Paths, measures: Sequence[Measure], circumstances: Circumstances) -> None:
-    """Puts the plot and the record of the last walk into docs/."""
+    """Puts the plot and the record of the last run into docs/."""
     place, docs = at.build / "bench" / "scaling", at.code / "docs"
-    shutil.copyfile(place / "walk.svg", docs / "images" / "scaling-walk.svg")
-    walk = json.loads((place / "walk.json").read_text(encoding="utf-8"))
+    shutil.copyfile(place / "run.svg", docs / "images" / "scaling-run.svg")
+    scaling_run = json.loads((place / "run.json").read_text(encoding="utf-8"))
     record = {
         **asdict(circumstances),
         "command": COMMAND,
-        "measures": [_row(each) for each in measures],
-        **walk,
+        "measures": [_row(measure) for measure in measures],
+        **scaling_run,
     }
-    (docs / "benchmarks" / "scaling-walk.json").write_text(
+    (docs / "benchmarks" / "scaling-run.json").write_text(
         json.dumps(record, indent=1) + "\n", encoding="utf-8"
     )
 
@@ -170,12 +181,12 @@ def _row(measure: Measure) -> dict[str, object]:
 
 
 def main() -> int:
-    """Walks once, and publishes the walk when it held."""
+    """Measures once, and publishes the run when it held."""
     at = find_paths(Path(__file__).parent)
     measures = scaling(at, Processes(), settings.inherited())
-    for each in measures:
-        print(f"{each.name}: {each.value:g} {each.unit} {each.verdict}")
-    if any(each.verdict == "missed" for each in measures):
+    for measure in measures:
+        print(f"{measure.name}: {measure.value:g} {measure.unit} {measure.verdict}")
+    if any(measure.verdict == "missed" for measure in measures):
         return 1
     publish(at, measures, circumstances())
     return 0

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.h200.carry pack | unpack FOLDER`: takes what the experiment needs to a
+"""`python -m benchmarks.h200.transfer pack | unpack FOLDER`: takes what the experiment needs to a
 machine without an index.
 
 `pack` runs here and writes build/device: `base` (wheels, wrk, tokenizer), `parts/0`, `parts/1`, …,
@@ -178,12 +178,12 @@ def _wrk(folder: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """0: done; 1: something is missing."""
-    here = Path(__file__).resolve().parents[2] / "build"
+    machine_today = Path(__file__).resolve().parents[2] / "build"
     try:
         if arguments == ["pack"]:
-            pack(here)
+            pack(machine_today)
         elif len(arguments) == 2 and arguments[0] == "unpack":
-            unpack(Path(arguments[1]), here / "device" / "base")
+            unpack(Path(arguments[1]), machine_today / "device" / "base")
         else:
             raise ValueError(f"{arguments} is not understood; `pack`, or `unpack FOLDER`.")
     except ValueError as fault:

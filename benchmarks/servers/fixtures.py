@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers.mix import sentences
+from benchmarks.servers.workload import sentences
 from benchmarks.trees import MODEL, tree_with
 from roundhouse.dev.environments import Workshop, prepare
 from roundhouse.dev.recipes import BENCH
@@ -26,7 +26,7 @@ MAX_TOKENS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class Fixtures:
     """An extracted archive and the real sentences that servers of it are asked."""
 
     at: Paths
@@ -59,7 +59,7 @@ def others(at: Paths, run: Processes) -> None:
         raise ValueError(str(fault)) from fault
 
 
-def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path) -> Ground:
+def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path) -> Fixtures:
     """The archive of MiniLM FP32, built by the real command line; a known engine is not built
     again. Raises ValueError.
     """
@@ -94,17 +94,17 @@ def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path)
     archive = _extracted(
         shared / "store" / built["archive"]["path"], shared / "archives" / built["engine_key"]
     )
-    ground = Ground(at=at, place=place, archive=archive, texts=tuple(sentences(at.tree)))
+    fixtures = Fixtures(at=at, place=place, archive=archive, texts=tuple(sentences(at.tree)))
     place.mkdir(parents=True, exist_ok=True)
-    ground.texts_file.write_text("\n".join(ground.texts) + "\n", encoding="utf-8")
-    return ground
+    fixtures.texts_file.write_text("\n".join(fixtures.texts) + "\n", encoding="utf-8")
+    return fixtures
 
 
-def checkpoint(ground: Ground) -> Path:
+def checkpoint(fixtures: Fixtures) -> Path:
     """A folder that transformers reads a tokenizer from."""
-    folder = ground.place / "checkpoint"
+    folder = fixtures.place / "checkpoint"
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ground.tokenizer, folder)
+    shutil.copy(fixtures.tokenizer, folder)
     words = {
         "pad_token": "[PAD]",
         "unk_token": "[UNK]",

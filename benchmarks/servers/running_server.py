@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.process_tree import process_trees
-from benchmarks.servers.mix import Asked
+from benchmarks.child import process_trees
+from benchmarks.servers.workload import Request
 from local_cloud.containers.container import start_process
 from roundhouse.processes import end
 
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
+class Candidate:
     """How a server is started; `cores` pins it (taskset's list)."""
 
     name: str
@@ -43,19 +43,19 @@ class Contender:
 class Running:
     """A server that is ready."""
 
-    contender: Contender
+    candidate: Candidate
     process: subprocess.Popen[bytes]
     ready_seconds: float
 
-    def ask(self, asked: Asked) -> tuple[int, bytes, str]:
+    def ask(self, request: Request) -> tuple[int, bytes, str]:
         """Status, body and content type of one request's answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.contender.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.candidate.port, timeout=60)
         with contextlib.closing(connection):
             connection.request(
-                asked.method,
-                asked.path,
-                asked.body,
-                {"Content-Type": asked.content_type, **dict(asked.headers)},
+                request.method,
+                request.path,
+                request.body,
+                {"Content-Type": request.content_type, **dict(request.headers)},
             )
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.headers.get("Content-Type", "")
@@ -65,7 +65,7 @@ class Running:
         answers them all first.
         """
         time.sleep(SETTLE_SECONDS)
-        self.ask(Asked(body=b"", method="GET", path=self.contender.ping))
+        self.ask(Request(body=b"", method="GET", path=self.candidate.ping))
 
     def memory_mb(self) -> float:
         """Resident memory of its processes in 10^6 bytes: RSS of one; of several PSS, so that
@@ -85,39 +85,39 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(contender: Contender, log: Path) -> Iterator[Running]:
+def running(candidate: Candidate, log: Path) -> Iterator[Running]:
     """A server from its start until the block ends. Raises ValueError when it never gets ready."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     process = start_process(
-        contender.command, environment=contender.environment, folder=contender.folder, log=log
+        candidate.command, environment=candidate.environment, folder=candidate.folder, log=log
     )
     try:
         yield Running(
-            contender=contender,
+            candidate=candidate,
             process=process,
-            ready_seconds=_ready(contender, process, log) - begin,
+            ready_seconds=_ready(candidate, process, log) - begin,
         )
     finally:
         end(process)
 
 
-def _ready(contender: Contender, process: subprocess.Popen[bytes], log: Path) -> float:
+def _ready(candidate: Candidate, process: subprocess.Popen[bytes], log: Path) -> float:
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        if _pings(contender):
+        if _pings(candidate):
             return time.monotonic()
         time.sleep(POLL_SECONDS)
     words = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
     how = "took too long" if process.poll() is None else f"ended with {process.poll()}"
-    raise ValueError(f"{contender.name} is not ready, it {how}: {words}")
+    raise ValueError(f"{candidate.name} is not ready, it {how}: {words}")
 
 
-def _pings(contender: Contender) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", contender.port, timeout=2)
+def _pings(candidate: Candidate) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", candidate.port, timeout=2)
     with contextlib.closing(connection):
         try:
-            connection.request("GET", contender.ping)
+            connection.request("GET", candidate.ping)
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False

@@ -5,14 +5,64 @@ generator.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.measure import Bar, Measure
-from benchmarks.servers.rounds import Spread, spread
-from benchmarks.servers.running import Contender, Running, running
+from benchmarks.servers.running_server import Candidate, Running, running
 from benchmarks.servers.wrk import Load, Wrk
+
+Result = TypeVar("Result")
+Round = Mapping[str, Result]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """A median over rounds, and the lowest and highest round."""
+
+    median: float
+    low: float
+    high: float
+
+
+def rounds(
+    candidates: Mapping[str, Callable[[], Result]],
+    count: int,
+    *,
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+) -> list[dict[str, Result]]:
+    """Runs every candidate once a round, in an order drawn anew each time."""
+    order, found = random.Random(seed), []
+    for number in range(count):
+        names = list(candidates)
+        order.shuffle(names)
+        results = {name: candidates[name]() for name in names}
+        found.append(results)
+        say(
+            f"  round {number + 1} of {count}: "
+            + ", ".join(f"{name} {_shown(results[name])}" for name in sorted(results))
+        )
+    return found
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, lowest and highest of one value a round."""
+    return Spread(median=statistics.median(values), low=min(values), high=max(values))
+
+
+def ratio(found: Sequence[Mapping[str, float]], above: str, below: str) -> Spread:
+    """One candidate over another, paired by round."""
+    return spread([one[above] / one[below] for one in found])
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, (int, float)) else str(value)
+
 
 BUSY, BUSY_SECONDS, LONE_SECONDS, WARM_SECONDS = 64, 5, 4, 1
 STARTS = 5
@@ -22,7 +72,7 @@ Check = Callable[[Running], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One contender in one round: rate, latencies and processor time of a request at 64 clients,
+    """One candidate in one round: rate, latencies and processor time of a request at 64 clients,
     latency at one.
     """
 
@@ -52,14 +102,14 @@ class Starts:
         memory = Spread(median=most, low=min(self.memory_mb), high=most)
         count = len(self.ready_seconds)
         return [
-            measured(
+            spread_measure(
                 f"{name}: /ping ready, median of {count} starts",
                 ready,
                 "s",
                 command,
                 at_most(READY_SECONDS),
             ),
-            measured(
+            spread_measure(
                 f"{name}: RSS after load, worst of {count} starts",
                 memory,
                 "MB",
@@ -70,7 +120,7 @@ class Starts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arena:
+class Harness:
     """`place` holds logs."""
 
     place: Path
@@ -78,12 +128,13 @@ class Arena:
 
     @contextlib.contextmanager
     def started(
-        self, *contenders: Contender, check: Check | None = None
+        self, *candidates: Candidate, check: Check | None = None
     ) -> Iterator[dict[str, Running]]:
-        """Every contender, ready and checked, by name."""
+        """Every candidate, ready and checked, by name."""
         with contextlib.ExitStack() as stack:
             servers = {
-                each.name: stack.enter_context(running(each, self.log(each))) for each in contenders
+                candidate.name: stack.enter_context(running(candidate, self.log(candidate)))
+                for candidate in candidates
             }
             for server in servers.values():
                 if check is not None:
@@ -92,7 +143,7 @@ class Arena:
 
     def starts(
         self,
-        contender: Contender,
+        candidate: Candidate,
         requests: Path,
         *,
         count: int = STARTS,
@@ -101,19 +152,19 @@ class Arena:
         """Fresh starts of a server that has the machine to itself; a first one warms the disk and
         is checked.
         """
-        with self.started(contender, check=check):
+        with self.started(candidate, check=check):
             pass
         ready, memory = [], []
         for _ in range(count):
-            with self.started(contender) as servers:
-                server = servers[contender.name]
+            with self.started(candidate) as servers:
+                server = servers[candidate.name]
                 ready.append(server.ready_seconds)
                 self.load(server, requests, BUSY, 2)
                 memory.append(server.memory_mb())
         return Starts(ready_seconds=tuple(ready), memory_mb=tuple(memory))
 
     def test(self, server: Running, requests: Path) -> Callable[[], Point]:
-        """One contender's part of a round."""
+        """One candidate's part of a round."""
 
         def part() -> Point:
             self.load(server, requests, BUSY, WARM_SECONDS)
@@ -135,21 +186,23 @@ class Arena:
         """One run of wrk. Raises ValueError when a request was not answered."""
         server.settle()
         load = self.wrk.load(
-            requests, port=server.contender.port, connections=connections, seconds=seconds
+            requests, port=server.candidate.port, connections=connections, seconds=seconds
         )
         if not load.clean:
-            name, log = server.contender.name, self.log(server.contender)
+            name, log = server.candidate.name, self.log(server.candidate)
             raise ValueError(
                 f"{name} left requests unanswered at {connections} clients: {load}; its log is {log}"
             )
         return load
 
-    def log(self, contender: Contender) -> Path:
+    def log(self, candidate: Candidate) -> Path:
         """Where a server's words go."""
-        return self.place / "logs" / f"{contender.name.replace(' ', '-')}.log"
+        return self.place / "logs" / f"{candidate.name.replace(' ', '-')}.log"
 
 
-def measured(name: str, found: Spread, unit: str, command: str, bar: Bar | None = None) -> Measure:
+def spread_measure(
+    name: str, found: Spread, unit: str, command: str, bar: Bar | None = None
+) -> Measure:
     """A measure of several rounds."""
     return Measure(
         name=name,
@@ -173,30 +226,36 @@ def at_least(limit: float) -> Bar:
 
 
 def points(found: list[Point], words: str, command: str) -> list[Measure]:
-    """A contender's own numbers over the rounds."""
+    """A candidate's own numbers over the rounds."""
     return [
-        measured(
-            f"{words}: {BUSY} clients", spread([each.rate for each in found]), "requests/s", command
+        spread_measure(
+            f"{words}: {BUSY} clients",
+            spread([result.rate for result in found]),
+            "requests/s",
+            command,
         ),
-        measured(
+        spread_measure(
             f"{words}: {BUSY} clients, p50",
-            spread([each.busy_p50_ms for each in found]),
+            spread([result.busy_p50_ms for result in found]),
             "ms",
             command,
         ),
-        measured(
+        spread_measure(
             f"{words}: {BUSY} clients, p99",
-            spread([each.busy_p99_ms for each in found]),
+            spread([result.busy_p99_ms for result in found]),
             "ms",
             command,
         ),
-        measured(
+        spread_measure(
             f"{words}: {BUSY} clients, processor time",
-            spread([each.busy_cpu_ms for each in found]),
+            spread([result.busy_cpu_ms for result in found]),
             "ms/request",
             command,
         ),
-        measured(
-            f"{words}: one client, p50", spread([each.lone_p50_ms for each in found]), "ms", command
+        spread_measure(
+            f"{words}: one client, p50",
+            spread([result.lone_p50_ms for result in found]),
+            "ms",
+            command,
         ),
     ]

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.h200.plan import MAX_TOKENS, REPOSITORY, Plan
-from benchmarks.servers.ground import free_port
-from benchmarks.servers.running import Contender
+from benchmarks.servers.fixtures import free_port
+from benchmarks.servers.running_server import Candidate
 
 
-def contenders(plan: Plan) -> list[Contender]:
+def candidates(plan: Plan) -> list[Candidate]:
     """All of them; our server with its fewest processes comes twice, as the duplicate control."""
     ours = [_ours(plan, number, f"ours {number}") for number in plan.processes]
     return [
@@ -24,9 +24,9 @@ def contenders(plan: Plan) -> list[Contender]:
     ]
 
 
-def _ours(plan: Plan, processes: int, name: str) -> Contender:
+def _ours(plan: Plan, processes: int, name: str) -> Candidate:
     port = free_port()
-    told = {
+    text = {
         **_environment(),
         "SM_MODEL_DIR": str(plan.archive),
         "SAGEMAKER_BIND_TO_PORT": str(port),
@@ -35,19 +35,19 @@ def _ours(plan: Plan, processes: int, name: str) -> Contender:
         **plan.more,
     }
     argv = (sys.executable, "-m", "container.server", "serve")
-    return Contender(
+    return Candidate(
         name=name,
         argv=argv,
         port=port,
         folder=REPOSITORY,
-        environment=told,
+        environment=text,
         cores=plan.pinned(processes),
     )
 
 
-def _naive(plan: Plan) -> Contender:
+def _naive(plan: Plan) -> Candidate:
     port = free_port()
-    told = {
+    text = {
         **_environment(),
         "NAIVE_MODEL": plan.model,
         "NAIVE_TOKENIZER": str(plan.folder / "tokenizer.json"),
@@ -73,27 +73,27 @@ def _naive(plan: Plan) -> Contender:
         *listen,
         "benchmarks.h200.programs.naive:app",
     )
-    return Contender(
+    return Candidate(
         name="naive",
         argv=argv,
         port=port,
         folder=REPOSITORY,
-        environment=told,
+        environment=text,
         cores=plan.pinned(3),
     )
 
 
-def _engine_alone(plan: Plan) -> Contender:
+def _engine_alone(plan: Plan) -> Candidate:
     port = free_port()
     given = (str(plan.archive), str(plan.folder / "texts.txt"), str(port))
     argv = (sys.executable, "-m", "benchmarks.h200.programs.engine_alone", *given)
-    told = {**_environment(), **plan.more}
-    return Contender(
+    text = {**_environment(), **plan.more}
+    return Candidate(
         name="engine alone",
         argv=argv,
         port=port,
         folder=REPOSITORY,
-        environment=told,
+        environment=text,
         cores=plan.pinned(3),
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.servers.ground import MAX_TOKENS, Ground, checkpoint, free_port
-from benchmarks.servers.running import Contender
+from benchmarks.servers.fixtures import MAX_TOKENS, Fixtures, checkpoint, free_port
+from benchmarks.servers.running_server import Candidate
 from benchmarks.trees import MODEL
 from onboarding.serve_environment import serve_environment
 from roundhouse.paths import Paths
@@ -15,43 +15,45 @@ PROGRAMS = Path(__file__).parent / "programs"
 NAIVE_PROCESSES = 2
 
 
-def ours(ground: Ground, name: str = "ours", extra: Mapping[str, str] | None = None) -> Contender:
+def ours(
+    fixtures: Fixtures, name: str = "ours", extra: Mapping[str, str] | None = None
+) -> Candidate:
     """The Python server on the archive, as its image starts it; `extra` are more variables."""
     return _python_server(
-        ground.at,
+        fixtures.at,
         ("-m", "container.server", "serve"),
         name,
-        {"SM_MODEL_DIR": str(ground.archive), **(extra or {})},
+        {"SM_MODEL_DIR": str(fixtures.archive), **(extra or {})},
     )
 
 
-def echo(at: Paths, name: str = "echo", extra: Mapping[str, str] | None = None) -> Contender:
+def echo(at: Paths, name: str = "echo", extra: Mapping[str, str] | None = None) -> Candidate:
     """The Python server whose engine answers a constant row."""
     return _python_server(at, (str(PROGRAMS / "echo.py"),), name, extra or {})
 
 
 def _python_server(
     at: Paths, argv: tuple[str, ...], name: str, extra: Mapping[str, str]
-) -> Contender:
+) -> Candidate:
     port = free_port()
-    told = {
+    text = {
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
         "PYTHONPATH": str(at.code),
     }
     command = (str(at.venv_python("server")), *argv)
-    return Contender(
+    return Candidate(
         name=name,
         argv=command,
         port=port,
         folder=at.code,
-        environment={"PATH": "/usr/bin:/bin", **told, **extra},
+        environment={"PATH": "/usr/bin:/bin", **text, **extra},
     )
 
 
-def naive(ground: Ground, *, threads: int) -> Contender:
+def naive(fixtures: Fixtures, *, threads: int) -> Candidate:
     """Flask behind gunicorn, a process a core; `threads` 0 leaves ONNX Runtime its default."""
-    port, python = free_port(), ground.at.venv_python("bench")
+    port, python = free_port(), fixtures.at.venv_python("bench")
     listen = (
         "--workers",
         str(NAIVE_PROCESSES),
@@ -60,9 +62,9 @@ def naive(ground: Ground, *, threads: int) -> Contender:
         "--bind",
         f"127.0.0.1:{port}",
     )
-    told = {
-        "NAIVE_ENGINE": str(ground.engine),
-        "NAIVE_CHECKPOINT": str(checkpoint(ground)),
+    text = {
+        "NAIVE_ENGINE": str(fixtures.engine),
+        "NAIVE_CHECKPOINT": str(checkpoint(fixtures)),
         "NAIVE_THREADS": str(threads),
         "NAIVE_MAX_TOKENS": str(MAX_TOKENS),
         "HF_HUB_OFFLINE": "1",
@@ -79,13 +81,13 @@ def naive(ground: Ground, *, threads: int) -> Contender:
         str(PROGRAMS),
         "naive:app",
     )
-    return Contender(name="naive", argv=argv, port=port, folder=ground.place, environment=told)
+    return Candidate(name="naive", argv=argv, port=port, folder=fixtures.place, environment=text)
 
 
-def triton(ground: Ground) -> Contender:
+def triton(fixtures: Fixtures) -> Candidate:
     """Real Triton with the same archive, its engine in the python backend."""
-    port, venv = free_port(), ground.at.code / ".venvs" / "triton"
-    serve = ground.at.code / "local_cloud" / "containers" / "triton_serve.py"
+    port, venv = free_port(), fixtures.at.code / ".venvs" / "triton"
+    serve = fixtures.at.code / "local_cloud" / "containers" / "triton_serve.py"
     argv = (
         str(venv / "bin" / "python"),
         "-I",
@@ -94,24 +96,24 @@ def triton(ground: Ground) -> Contender:
         "--triton",
         str(venv),
         "--backends",
-        str(ground.place / "backends"),
+        str(fixtures.place / "backends"),
     )
-    told = {
+    text = {
         "PATH": f"{venv}/bin:/usr/bin:/bin",
-        "HOME": str(ground.place),
-        "SM_MODEL_DIR": str(ground.archive),
+        "HOME": str(fixtures.place),
+        "SM_MODEL_DIR": str(fixtures.archive),
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
         **serve_environment(MODEL),
     }
-    return Contender(name="triton", argv=argv, port=port, folder=ground.place, environment=told)
+    return Candidate(name="triton", argv=argv, port=port, folder=fixtures.place, environment=text)
 
 
-def raw_uvicorn(at: Paths) -> Contender:
+def raw_uvicorn(at: Paths) -> Candidate:
     """The least that uvicorn can do."""
     port = free_port()
     argv = (str(at.venv_python("bench")), str(PROGRAMS / "raw_uvicorn.py"), str(port))
-    return Contender(
+    return Candidate(
         name="raw uvicorn",
         argv=argv,
         port=port,
