@@ -1,15 +1,21 @@
-"""Applies every rule to every case that a tree holds."""
+"""Cases of a tree (endpoints on platforms, engines on hardware, variants) and every rule on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from onboarding.cases import engine_cases, joins, placements, variants
 from onboarding.dataset import Datasets, is_inside
-from onboarding.environment_view import EnvironmentView, SpecFiles, own_endpoint
+from onboarding.document import KeyPath
+from onboarding.environment_view import (
+    EnvironmentView,
+    SpecFiles,
+    own_endpoint,
+    shared_endpoint_name,
+)
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
+from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.rules import (
     dataset_rules,
     endpoint_rules,
@@ -25,8 +31,20 @@ from onboarding.rules import (
     variant_rules,
     view_rules,
 )
-from onboarding.rules.rule import EndpointCase, EnvironmentCase, ModelCase, ScalingCase, apply_rules
+from onboarding.rules.rule import (
+    EndpointCase,
+    EngineCase,
+    EnvironmentCase,
+    JoinCase,
+    JoiningModel,
+    ModelCase,
+    PlacementCase,
+    ScalingCase,
+    VariantsCase,
+    apply_rules,
+)
 from onboarding.validation import Checked
+from onboarding.values import Server
 
 MODEL_RULES = (
     source_rules.RULES
@@ -135,3 +153,164 @@ def _endpoint_faults(
 
 def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
     yield from apply_rules(scaling_rules.RULES, case, frozenset({"scaling"}))
+
+
+Placed = tuple[KeyPath, InstanceType]
+
+
+def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
+    """Return every instance type of every endpoint, where type and platform are known."""
+    for name, endpoint in view.own_endpoints.items():
+        yield from _placements(
+            view,
+            view.models[name],
+            _instance_type_paths(endpoint, ("endpoint",)),
+            _server(view.models[name]),
+        )
+    for name, model in view.models.items():
+        yield from _placements(
+            view,
+            model,
+            _joined_type(view, name),
+            _server(view.models.get(_joins(view, name), model)),
+        )
+    for shared in view.endpoints.values():
+        server: Server = shared.spec.server if "server" in shared.sections else "triton"
+        yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
+
+
+def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
+    """Return every model on every instance type that serves it, where both are known."""
+    platform = _platform(view)
+    if platform is None:
+        return
+    for name, model in view.models.items():
+        placed = _serving(view, name)
+        instances = tuple(instance for _, instance in placed)
+        for path, instance in placed:
+            yield (
+                model,
+                EngineCase(
+                    spec=model.spec,
+                    document=model.document,
+                    platform=platform,
+                    instance=instance,
+                    instance_path=path,
+                    instances=instances,
+                ),
+            )
+
+
+def joins(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], JoinCase]]:
+    """Every model of an environment that joins another."""
+    for name, join in view.joins.items():
+        model = view.models[name]
+        yield (
+            model,
+            JoinCase(
+                name=name,
+                spec=join,
+                model=model.spec,
+                document=model.document,
+                models=view.models,
+                shared_endpoints=tuple(view.endpoints),
+                unread=view.unread,
+            ),
+        )
+
+
+def variants(view: EnvironmentView) -> Iterator[tuple[Checked[EndpointSpec], VariantsCase]]:
+    """Every endpoint of an environment, with the models that join it."""
+    for name, endpoint in view.own_endpoints.items():
+        others = [other for other in view.joining.get(name, ()) if other != name]
+        joined = tuple(
+            JoiningModel(name=other, spec=view.joins[other], document=view.models[other].document)
+            for other in others
+        )
+        yield (
+            endpoint,
+            VariantsCase(name=name, spec=endpoint.spec, document=endpoint.document, joined=joined),
+        )
+    for name, shared in view.endpoints.items():
+        yield shared, VariantsCase(name=name, spec=shared.spec, document=shared.document, joined=())
+
+
+def _placements(
+    view: EnvironmentView,
+    source: Checked[ModelSpec] | Checked[EndpointSpec],
+    placed: tuple[Placed, ...],
+    server: Server,
+    *,
+    multi_model: bool = False,
+) -> Iterator[PlacementCase]:
+    platform = _platform(view)
+    if platform is None:
+        return
+    for path, instance in placed:
+        yield PlacementCase(
+            environment=view.environment.spec,
+            environment_document=view.environment.document,
+            platform=platform,
+            instance=instance,
+            document=source.document,
+            instance_path=path,
+            server=server,
+            server_path=("server",) if multi_model else ("serving", "server"),
+            multi_model=multi_model,
+        )
+
+
+def _serving(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """Every instance type that serves a model, and where its file says so."""
+    if name in view.own_endpoints:
+        return _instance_type_paths(view.own_endpoints[name], ("endpoint",))
+    if name in view.joins:
+        if view.joins[name].instance_type is not None:
+            return _joined_type(view, name)
+        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
+    else:
+        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+    return () if inherited is None else _own_type(inherited, ("endpoint",))
+
+
+def _instance_type_paths(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance types of an endpoint that have a row: its own, then its pools'."""
+    pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
+    named = (
+        ((*inside, "instance_pools", index, "instance_type"), pool.instance_type)
+        for index, pool in enumerate(pools)
+    )
+    known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
+    return (*_own_type(endpoint, inside), *known)
+
+
+def _own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    known = (
+        instance_types().get(endpoint.spec.instance_type)
+        if "instance_type" in endpoint.sections
+        else None
+    )
+    return () if known is None else (((*inside, "instance_type"), known),)
+
+
+def _joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """The instance type that a model names which joins another."""
+    named = view.joins[name].instance_type if name in view.joins else None
+    known = None if named is None else instance_types().get(named)
+    return () if known is None else ((("endpoint", "instance_type"), known),)
+
+
+def _joins(view: EnvironmentView, name: str) -> str:
+    return view.joins[name].joins if name in view.joins else name
+
+
+def _server(model: Checked[ModelSpec]) -> Server:
+    return model.spec.serving.server if "serving" in model.sections else "triton"
+
+
+def _platform(view: EnvironmentView) -> ServingPlatform | None:
+    return (
+        serving_platforms().get(view.environment.spec.platform)
+        if "platform" in view.environment.sections
+        else None
+    )

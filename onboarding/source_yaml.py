@@ -25,85 +25,55 @@ _TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge"}
 
 
 def read_document(path: Path, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
-    """The document of a file, and its faults; `file` is the name that faults carry.
+    """Return the document of a file, and its faults; `file` is the name that faults carry.
 
     None: nothing could be read.
     """
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            return None, (
-                Fault(file=file, what="is a device or a pipe", way_out="make it a readable file"),
-            )
+            return _unreadable(file, "is a device or a pipe", "make it a readable file")
         with path.open("rb") as handle:
             data = handle.read(LARGEST_FILE_BYTES + 1)
     except OSError as error:
-        return None, (
-            Fault(
-                file=file,
-                what=f"cannot be read: {error.strerror}",
-                way_out="make it a readable file",
-            ),
-        )
+        return _unreadable(file, f"cannot be read: {error.strerror}", "make it a readable file")
     if len(data) > LARGEST_FILE_BYTES:
-        return None, (
-            Fault(file=file, what="is larger than 256 KiB", way_out="write less in one file"),
-        )
+        return _unreadable(file, "is larger than 256 KiB", "write less in one file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return None, (
-            Fault(file=file, line=line, what="is not UTF-8 text", way_out="save it as UTF-8"),
-        )
+        return _unreadable(file, "is not UTF-8 text", "save it as UTF-8", line)
     return parse_document(text, file)
 
 
 def parse_document(text: str, file: str) -> tuple[Document | None, tuple[Fault, ...]]:
-    """The document of a YAML text, and its faults."""
+    """Return the document of a YAML text, and its faults."""
     try:
         node = compose_yaml(text)
     except TooDeepError:
-        return None, (
-            Fault(
-                file=file,
-                what="nests too much",
-                way_out="close the brackets, or write fewer levels",
-            ),
-        )
+        return _unreadable(file, "nests too much", "close the brackets, or write fewer levels")
     except yaml.YAMLError as error:
         return None, (_syntax_fault(error, text, file),)
     except (RecursionError, ValueError):
-        return None, (
-            Fault(
-                file=file,
-                what="is not YAML that can be read",
-                way_out="write plain mappings, lists and values",
-            ),
-        )
+        way_out = "write plain mappings, lists and values"
+        return _unreadable(file, "is not YAML that can be read", way_out)
     if node is None:
-        return None, (
-            Fault(
-                file=file,
-                line=1,
-                what="is empty",
-                way_out="write the keys of the schema in schemas/, or remove the file",
-            ),
-        )
+        way_out = "write the keys of the schema in schemas/, or remove the file"
+        return _unreadable(file, "is empty", way_out, 1)
     if not isinstance(node, yaml.MappingNode):
         what = f"holds {_kind(node)} where a mapping of keys is expected"
-        return None, (
-            Fault(
-                file=file,
-                line=node.start_mark.line + 1,
-                what=what,
-                way_out="write `key: value` lines",
-            ),
-        )
+        return _unreadable(file, what, "write `key: value` lines", node.start_mark.line + 1)
     reading = _Reading(file=file)
     data = reading.value(node, (), 0, None)
     if reading.is_too_much:
         return None, tuple(reading.faults)
     return Document(file=file, data=data, places=reading.places), tuple(reading.faults)
+
+
+def _unreadable(
+    file: str, what: str, way_out: str, line: int | None = None
+) -> tuple[None, tuple[Fault, ...]]:
+    return None, (Fault(file=file, line=line, what=what, way_out=way_out),)
 
 
 def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:

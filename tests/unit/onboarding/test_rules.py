@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from onboarding import cases
+from onboarding import checks
 from onboarding.checks import MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
@@ -64,16 +64,16 @@ def _rules_that_refuse(root: Path) -> set[str]:
     for view in read_tree(root).views.values():
         subjects = [
             (placement_rules.RULES, case, view.environment.sections)
-            for case in cases.placements(view)
+            for case in checks.placements(view)
         ]
         subjects += [
             (precision_rules.ENGINE_RULES, case, model.sections)
-            for model, case in cases.engine_cases(view)
+            for model, case in checks.engine_cases(view)
         ]
-        subjects += [(join_rules.RULES, case, model.sections) for model, case in cases.joins(view)]
+        subjects += [(join_rules.RULES, case, model.sections) for model, case in checks.joins(view)]
         subjects += [
             (variant_rules.RULES, case, endpoint.sections)
-            for endpoint, case in cases.variants(view)
+            for endpoint, case in checks.variants(view)
         ]
         inside = EnvironmentCase(
             spec=view.environment.spec,
@@ -120,7 +120,7 @@ def test_every_rule_refuses_a_fixture(tmp_path):
 
 def test_refuses_a_platform_that_leaves_the_host_image_open(tmp_path):
     view = read_tree(tree_root(tmp_path, {})).views["cloud"]
-    case = next(cases.placements(view))
+    case = next(checks.placements(view))
     open_platform = case.platform.model_copy(update={"inference_ami_version": None})
     faults = list(placement_rules.host_image_is_named.faults(replace(case, platform=open_platform)))
     assert [fault.line for fault in faults] == [4] and "inference_ami_version" in faults[0].way_out
@@ -152,7 +152,7 @@ def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
 
 @pytest.mark.parametrize("rule", placement_rules.RULES, ids=lambda rule: rule.name)
 def test_placement_rule_reads_only_the_sections_of_the_environment_it_needs(rule, tmp_path):
-    for case in cases.placements(read_tree(tree_root(tmp_path, {})).views["cloud"]):
+    for case in checks.placements(read_tree(tree_root(tmp_path, {})).views["cloud"]):
         sections = {name: getattr(case.environment, name) for name in rule.needs}
         partial = EnvironmentSpec.model_construct(_fields_set=set(sections), **sections)
         assert list(rule.faults(replace(case, environment=partial))) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onboarding import cases
+from onboarding import checks
 from onboarding.deployment import pool_priorities
 from onboarding.model_spec import EndpointSpec, InstancePoolSpec
 from onboarding.resolve import deployments, target
@@ -33,7 +33,7 @@ def test_placements_are_every_pool_and_every_joined_type(tmp_path):
     found = view(tmp_path, changes={MODEL: POOLS, BESIDE: JOINS % "instance_type: ml.g5.2xlarge"})
     placed = {
         (case.document.file, case.instance_path[-1], case.instance.name)
-        for case in cases.placements(found)
+        for case in checks.placements(found)
     }
     assert placed == {
         (MODEL, "instance_type", "ml.g5.xlarge"),
@@ -47,14 +47,14 @@ def test_placements_are_every_pool_and_every_joined_type(tmp_path):
 def test_placement_of_a_pool_points_at_the_pool(tmp_path):
     paths = {
         case.instance.name: case.instance_path
-        for case in cases.placements(view(tmp_path, changes={MODEL: POOLS}))
+        for case in checks.placements(view(tmp_path, changes={MODEL: POOLS}))
     }
     assert paths["ml.g4dn.xlarge"] == ("endpoint", "instance_pools", 1, "instance_type")
 
 
 def test_engine_cases_are_every_pool_and_the_inherited_type_of_a_join(tmp_path):
     found = view(tmp_path, changes={MODEL: POOLS, BESIDE: JOINS % "weight: 0.5"})
-    built = {(case.spec.name, case.instance.name) for _, case in cases.engine_cases(found)}
+    built = {(case.spec.name, case.instance.name) for _, case in checks.engine_cases(found)}
     assert built == {
         ("example", "ml.g5.xlarge"),
         ("example", "ml.g6.xlarge"),
@@ -70,7 +70,7 @@ def test_engine_cases_of_a_join_follow_the_override_of_the_joined_model(tmp_path
         tmp_path, changes={BESIDE: JOINS % "weight: 0.5", CLOUD: {"name: cloud": override}}
     )
     assert {
-        case.instance.name for _, case in cases.engine_cases(found) if case.spec.name == "beside"
+        case.instance.name for _, case in checks.engine_cases(found) if case.spec.name == "beside"
     } == {"ml.c7i.large"}
 
 
@@ -81,7 +81,7 @@ def test_server_of_a_joined_placement_is_the_endpoints(tmp_path):
     }
     servers = {
         case.document.file: case.server
-        for case in cases.placements(view(tmp_path, changes=changes))
+        for case in checks.placements(view(tmp_path, changes=changes))
     }
     assert servers[BESIDE] == "python"
 
