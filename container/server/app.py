@@ -24,13 +24,13 @@ import uvloop
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
 from container.server.data_plane.model import (
     Model,
-    batcher_of,
     count_truncated,
     data_plane_of,
-    model_of,
-    opened,
+    load_batcher,
+    model_batcher,
+    servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels, ModelBackend, Opened
+from container.server.data_plane.multi_model import LoadedModels, ModelBackend, WarmEngine
 from container.server.data_plane.plane import Backend, DataPlane
 from container.server.engines.engine import Engine
 from container.server.engines.loading import load_engine, running
@@ -149,7 +149,7 @@ def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
 
 def _model(archive: EngineArchive, settings: Settings, opened: OpenEngine) -> Model:
     try:
-        return model_of(archive, settings, lambda: opened(archive, settings))
+        return servable_model(archive, settings, lambda: opened(archive, settings))
     except Exception as fault:
         raise LoadFault(
             f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
@@ -230,10 +230,10 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
     stopping.cancel()
     if not coming.done():
         raise StoppedWhileLoading
-    return await loaded(coming)
+    return await await_loading(coming)
 
 
-async def loaded(coming: Awaitable[T]) -> T:
+async def await_loading(coming: Awaitable[T]) -> T:
     """Return what `coming` returns. Raises LoadFault."""
     try:
         return await coming
@@ -265,7 +265,7 @@ async def serve_one_process(
     gauge(metric_values, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)
     try:
-        batcher = await load_unless_stopped(opened(model, settings, metric_values, log), stop)
+        batcher = await load_unless_stopped(load_batcher(model, settings, metric_values, log), stop)
     except BaseException as fault:
         plane.drain()
         await server.drain(settings.drain_seconds if isinstance(fault, StoppedWhileLoading) else 0)
@@ -300,7 +300,7 @@ async def serve_several_processes(
     serving: list[Backend] = []
 
     async def load() -> Backend:
-        batcher = await loaded(opened(model, settings, metric_values, log))
+        batcher = await await_loading(load_batcher(model, settings, metric_values, log))
         batchers.callback(batcher.close)
         serving.append(batcher)
         say(
@@ -358,7 +358,7 @@ def _models(
 
     def planned(archive: EngineArchive) -> DataPlane:
         try:
-            model = model_of(archive, settings, lambda: load(archive))
+            model = servable_model(archive, settings, lambda: load(archive))
         except Exception as fault:
             raise ArchiveRefused(
                 f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
@@ -367,12 +367,12 @@ def _models(
         known[plane] = model
         return plane
 
-    def backend(name: str, found: Opened, plane: DataPlane) -> ModelBackend:
+    def backend(name: str, warm: WarmEngine, plane: DataPlane) -> ModelBackend:
         count_truncated(plane, known[plane], metric_values, name=name)
-        return batcher_of(
+        return model_batcher(
             known[plane],
-            found.engine,
-            found.costs,
+            warm.engine,
+            warm.costs,
             settings,
             BatchMetrics(metric_values, name, log=log),
         )

@@ -18,7 +18,7 @@ import numpy as np
 import uvloop
 
 from container.server.app import serve_one_process, serve_several_processes
-from container.server.data_plane.model import Model, platform_of, signature_of
+from container.server.data_plane.model import Model, platform_name, model_signature
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens
 from container.server.processes.http_worker import HttpWorker
@@ -108,8 +108,8 @@ class EchoEngine:
 def model(settings: Settings) -> Model:
     """The echo as the server sees it."""
     return Model(
-        signature=signature_of(MANIFEST),
-        platform=platform_of(MANIFEST),
+        signature=model_signature(MANIFEST),
+        platform=platform_name(MANIFEST),
         encoder=EchoEncoder(),
         probe=[ROW],
         max_tokens=MAX_ROWS * len(ROW),

@@ -26,7 +26,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
 
 
-def opened(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
+def read_envelope(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
     """The document of a body, which has "inputs", and the bytes after it. Raises RequestFault."""
     header, tail = (body, b"") if content_type == JSON_TYPE else _split(body, content_type)
     document = read_document(header)
@@ -44,15 +44,15 @@ def read_document(header: bytes) -> dict[str, Any]:
             f"The request is not JSON: {fault.msg} at character {fault.pos}."
         ) from fault
     if not isinstance(document, dict):
-        raise RequestFault(f"The request must be a JSON object, not {kind(document)}.")
+        raise RequestFault(f"The request must be a JSON object, not {json_type(document)}.")
     return document
 
 
-def identity(document: Mapping[str, Any]) -> str | None:
+def request_id(document: Mapping[str, Any]) -> str | None:
     """Return the request's id, which the response repeats."""
     found = document.get("id")
     if found is not None and not isinstance(found, str):
-        raise RequestFault(f'"id" must be a string, not {kind(found)}.')
+        raise RequestFault(f'"id" must be a string, not {json_type(found)}.')
     return found
 
 
@@ -122,7 +122,7 @@ def excerpt(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def kind(value: object) -> str:
+def json_type(value: object) -> str:
     """Return JSON's name for a value's type."""
     if value is None:
         return "null"
@@ -160,7 +160,7 @@ def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise RequestFault(f'"parameters" must be an object, not {kind(found)}.')
+        raise RequestFault(f'"parameters" must be an object, not {json_type(found)}.')
     return found
 
 

@@ -14,9 +14,9 @@ from container.server.codecs.envelope import (
     JSON_TYPE,
     binary_answer,
     excerpt,
-    identity,
     json_bytes,
-    opened,
+    read_envelope,
+    request_id,
     timeout_seconds,
     wanted_outputs,
 )
@@ -64,13 +64,14 @@ class TensorRequest:
     timeout_seconds: float | None = None
 
 
-def decoded(body: bytes, content_type: str, signature: TensorSignature) -> TensorRequest:
+def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> TensorRequest:
     """The request in a body. Raises RequestFault with the sentence for the client."""
-    document, tail = opened(body, content_type)
+    document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
     pieces = _pieces(document["inputs"], tail)
     arrays = [
-        _array(tensors[record.name], pieces.get(record.name), record) for record in signature.inputs
+        _input_array(tensors[record.name], pieces.get(record.name), record)
+        for record in signature.inputs
     ]
     counts = {
         record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)
@@ -82,12 +83,12 @@ def decoded(body: bytes, content_type: str, signature: TensorSignature) -> Tenso
     return TensorRequest(
         rows=TensorRows(arrays),
         wanted=wanted,
-        id=identity(document),
+        id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
 
 
-def encoded(
+def encode_response(
     arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature
 ) -> tuple[bytes, str]:
     """Body and content type of an answer; `arrays` are all outputs, rows on axis 0, contiguous."""
@@ -157,7 +158,7 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
     return pieces
 
 
-def _array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
+def _input_array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
     """Return one input in the shape that the request gives and the model takes."""
     if tensor.get("datatype") != record.datatype:
         found = excerpt(tensor.get("datatype"))

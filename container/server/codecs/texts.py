@@ -15,28 +15,28 @@ from container.server.codecs.envelope import (
     JSON_TYPE,
     binary_answer,
     excerpt,
-    identity,
     json_bytes,
-    kind,
-    opened,
+    json_type,
+    read_envelope,
+    request_id,
     timeout_seconds,
     wanted_outputs,
 )
 from container.server.types import RequestFault, Signature, TextRequest
 
 
-def decoded(body: bytes, content_type: str, signature: Signature) -> TextRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> TextRequest:
     """The request in a body. Raises RequestFault with the sentence for the client."""
-    document, tail = opened(body, content_type)
+    document, tail = read_envelope(body, content_type)
     inputs = document["inputs"]
-    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _are_texts(inputs)):
+    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _are_all_texts(inputs)):
         _refuse_tail(tail)
         texts = (inputs,) if isinstance(inputs, str) else tuple(inputs)
         return TextRequest(texts=texts, dialect="plain", timeout_seconds=timeout_seconds(document))
     return _kserve(document, tail, signature)
 
 
-def encoded(
+def encode_response(
     rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature
 ) -> tuple[bytes, str]:
     """Body and content type of an answer; `rows` is float32 [texts, ...], contiguous."""
@@ -61,7 +61,7 @@ def encoded(
     return binary_answer(document, (rows.astype("<f4", copy=False).tobytes(),))
 
 
-def _are_texts(items: list[Any]) -> bool:
+def _are_all_texts(items: list[Any]) -> bool:
     return {type(item) for item in items} == {str}
 
 
@@ -94,7 +94,7 @@ def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> T
         texts=texts,
         dialect="kserve",
         binary=binary,
-        id=identity(document),
+        id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
 
@@ -144,7 +144,7 @@ def _json_text(item: object, name: str) -> str:
     """A text of flat or nested data."""
     text = item[0] if isinstance(item, list) and len(item) == 1 else item
     if not isinstance(text, str):
-        raise RequestFault(f"Input {name!r} holds {kind(text)} where a text belongs.")
+        raise RequestFault(f"Input {name!r} holds {json_type(text)} where a text belongs.")
     return text
 
 

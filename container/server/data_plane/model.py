@@ -25,7 +25,7 @@ from container.server.types import MemoryShort, OutOfMemory, Signature, TensorSi
 from onboarding.manifest import Manifest
 
 
-def signature_of(manifest: Manifest) -> Signature | TensorSignature:
+def model_signature(manifest: Manifest) -> Signature | TensorSignature:
     """The served model as a client sees it.
 
     Of texts when the archive has a tokenizer, else of tensors.
@@ -53,7 +53,7 @@ def text_encoder(archive: EngineArchive) -> TextEncoder | None:
     return TextEncoder(archive.tokenizer, max_tokens=most, truncates=manifest.auto_truncate)
 
 
-def platform_of(manifest: Manifest) -> str:
+def platform_name(manifest: Manifest) -> str:
     """Return the engine's platform as Triton and KServe's metadata name it."""
     return {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}[manifest.runtime.name]
 
@@ -82,13 +82,13 @@ class Model:
         return self.signature.model
 
 
-def model_of(archive: EngineArchive, settings: Settings, load: Callable[[], Engine]) -> Model:
+def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[], Engine]) -> Model:
     """The model of a verified archive. Raises what a broken tokenizer makes its library raise."""
     manifest, encoder = archive.manifest, text_encoder(archive)
     most = settings.max_batch_tokens
     return Model(
-        signature=signature_of(manifest),
-        platform=platform_of(manifest),
+        signature=model_signature(manifest),
+        platform=platform_name(manifest),
         encoder=encoder,
         probe=_probe(manifest, encoder),
         max_tokens=_largest_batch(manifest) if most is None else most,
@@ -111,14 +111,14 @@ def count_truncated(
 ) -> None:
     """Count the texts that a plane truncates, under the name that the model was loaded by."""
     if model.encoder is not None:
-        plane.watch_truncated(
+        plane.on_truncated(
             counter(
                 metric_values, "roundhouse_truncated_texts", model.name if name is None else name
             ).add
         )
 
 
-async def opened(
+async def load_batcher(
     model: Model, settings: Settings, metric_values: MetricValues, log: FailureLog
 ) -> Batcher:
     """Load and warm up the model's engine in its first slot's thread, and return its batcher.
@@ -127,18 +127,18 @@ async def opened(
     """
     first = SlotThread("slot 0")
     try:
-        engine, costs = await _in(first, lambda: _warm(model.load()))
+        engine, costs = await _run_in_thread(first, lambda: _warm(model.load()))
         engine.warm_up_inline()
     except BaseException:
         first.close()
         raise
     threads = slot_threads(engine.slots, first)
-    return batcher_of(
+    return model_batcher(
         model, engine, costs, settings, BatchMetrics(metric_values, model.name, log=log), threads
     )
 
 
-def batcher_of(
+def model_batcher(
     model: Model,
     engine: Engine,
     costs: Costs,
@@ -169,28 +169,28 @@ def _warm(engine: Engine) -> tuple[Engine, Costs]:
     return engine, engine.warm_up()
 
 
-async def _in(thread: SlotThread, work: Callable[[], Any]) -> Any:
+async def _run_in_thread(thread: SlotThread, work: Callable[[], Any]) -> Any:
     """Run work in a slot's thread and return its result."""
     loop = asyncio.get_running_loop()
     coming: asyncio.Future[Any] = loop.create_future()
 
     def run() -> None:
         try:
-            found, fault = work(), None
+            result, fault = work(), None
         except BaseException as raised:
-            found, fault = None, raised
+            result, fault = None, raised
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_told, coming, found, fault)
+            loop.call_soon_threadsafe(_set_outcome, coming, result, fault)
 
     thread.put(run)
     return await coming
 
 
-def _told(coming: asyncio.Future[Any], found: Any, fault: BaseException | None) -> None:
+def _set_outcome(coming: asyncio.Future[Any], result: Any, fault: BaseException | None) -> None:
     if coming.done():
         return
     if fault is None:
-        coming.set_result(found)
+        coming.set_result(result)
     else:
         coming.set_exception(fault)
 

@@ -36,7 +36,7 @@ class ModelBackend(Backend, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class WarmEngine:
     """A model on its way: its engine runs and is warm."""
 
     archive: EngineArchive
@@ -69,7 +69,7 @@ class LoadedModels:
         verify: Callable[[Path], EngineArchive],
         load_engine: Callable[[EngineArchive], Engine],
         plane: Callable[[EngineArchive], DataPlane],
-        backend: Callable[[str, Opened, DataPlane], ModelBackend],
+        backend: Callable[[str, WarmEngine, DataPlane], ModelBackend],
         free_mib: Callable[[], float | None],
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
@@ -87,7 +87,7 @@ class LoadedModels:
         )
         self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
         self._models: dict[str, _Loaded] = {}
-        self._claimed: dict[str, float] = {}
+        self._reserved: dict[str, float] = {}
         """MiB that are spoken for, by the name of a model that comes or goes."""
 
     def __len__(self) -> int:
@@ -98,12 +98,12 @@ class LoadedModels:
 
         Raises Conflict, OutOfMemory, RequestFault.
         """
-        if name in self._models or name in self._claimed:
+        if name in self._models or name in self._reserved:
             state = (
                 "loaded already" if name in self._models else "being loaded, or unloaded, already"
             )
             raise Conflict(f"Model {name!r} is {state}.")
-        self._claimed[name] = 0.0
+        self._reserved[name] = 0.0
         loading = asyncio.ensure_future(self._load(name, url))
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(loading)
@@ -111,7 +111,7 @@ class LoadedModels:
     async def _load(self, name: str, url: str) -> None:
         """Load a model, even if its client leaves: the thread that loads cannot be stopped."""
         try:
-            self._models[name] = await self._loaded(name, url)
+            self._models[name] = await self._load_model(name, url)
         except ArchiveRefused as fault:
             self._report("load_refused", fault, name, 400)
             raise RequestFault(str(fault)) from fault
@@ -126,9 +126,9 @@ class LoadedModels:
                 f"Model {name!r} does not fit the memory that is left; unload others first."
             ) from fault
         finally:
-            del self._claimed[name]
+            del self._reserved[name]
 
-    def listed(self, token: str | None, limit: int) -> tuple[list[Entry], str | None]:
+    def page(self, token: str | None, limit: int) -> tuple[list[Entry], str | None]:
         """A page of models by name, and the next page's token, which is that page's first name."""
         names = sorted(self._models)
         if token is not None:
@@ -136,23 +136,23 @@ class LoadedModels:
         following = names[limit] if len(names) > limit else None
         return [self._models[name].entry for name in names[:limit]], following
 
-    def described(self, name: str) -> Entry:
+    def entry(self, name: str) -> Entry:
         """Raises UnknownPath."""
-        return self._found(name).entry
+        return self._loaded_model(name).entry
 
     def plane(self, name: str) -> DataPlane:
         """Raises UnknownPath."""
-        return self._found(name).plane
+        return self._loaded_model(name).plane
 
     async def unload(self, name: str) -> None:
         """Refuse new requests, wait for running ones, then free the memory.
 
         Raises UnknownPath.
         """
-        model = self._found(name)
+        model = self._loaded_model(name)
         del self._models[name]
         model.plane.drain()
-        self._claimed[name] = 0.0
+        self._reserved[name] = 0.0
         await asyncio.shield(asyncio.ensure_future(self._end(model)))
 
     async def close(self) -> None:
@@ -164,16 +164,16 @@ class LoadedModels:
         with suppress(TimeoutError):
             await asyncio.wait_for(ends, LAST_SECONDS)
 
-    def _found(self, name: str) -> _Loaded:
+    def _loaded_model(self, name: str) -> _Loaded:
         model = self._models.get(name)
         if model is None:
             raise UnknownPath(f"Model {name[:60]!r} is not loaded; POST /models loads it.")
         return model
 
-    async def _loaded(self, name: str, url: str) -> _Loaded:
+    async def _load_model(self, name: str, url: str) -> _Loaded:
         archive = await asyncio.to_thread(self._verify, _folder(url))
-        self._claim(name, archive.manifest.host_memory_mib)
-        opened, plane = await asyncio.to_thread(self._opened, archive)
+        self._reserve(name, archive.manifest.host_memory_mib)
+        opened, plane = await asyncio.to_thread(self._load_engine, archive)
         try:
             opened.engine.warm_up_inline()
             backend = self._backend(name, opened, plane)
@@ -185,18 +185,18 @@ class LoadedModels:
             entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane
         )
 
-    def _claim(self, name: str, wanted: float) -> None:
+    def _reserve(self, name: str, wanted: float) -> None:
         """Reserve memory; what other loads have reserved is not free."""
         free = self._free_mib()
-        if free is not None and wanted > free - sum(self._claimed.values()):
+        if free is not None and wanted > free - sum(self._reserved.values()):
             raise OutOfMemory(
                 f"Model {name!r} takes {wanted:.0f} MiB and "
-                f"{max(0.0, free - sum(self._claimed.values())):.0f} MiB are left; "
+                f"{max(0.0, free - sum(self._reserved.values())):.0f} MiB are left; "
                 "unload others first."
             )
-        self._claimed[name] = wanted
+        self._reserved[name] = wanted
 
-    def _opened(self, archive: EngineArchive) -> tuple[Opened, DataPlane]:
+    def _load_engine(self, archive: EngineArchive) -> tuple[WarmEngine, DataPlane]:
         """Read the tokenizer, load the engine and warm it up, in a thread.
 
         Raises EngineOutOfMemory, RequestFault.
@@ -209,14 +209,14 @@ class LoadedModels:
         except Exception as fault:
             if _is_shortage(fault):
                 raise
-            raise _unloadable(archive, fault) from fault
+            raise _load_fault(archive, fault) from fault
         try:
-            return Opened(archive=archive, engine=engine, costs=engine.warm_up()), plane
+            return WarmEngine(archive=archive, engine=engine, costs=engine.warm_up()), plane
         except Exception as fault:
             engine.close()
             if _is_shortage(fault):
                 raise
-            raise _unloadable(archive, fault) from fault
+            raise _load_fault(archive, fault) from fault
 
     def _report(self, event: str, fault: BaseException, name: str, status: int) -> None:
         self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
@@ -229,7 +229,7 @@ class LoadedModels:
             model.backend.close()
             await asyncio.to_thread(model.engine.close)
         finally:
-            del self._claimed[model.entry.name]
+            del self._reserved[model.entry.name]
             self._unloaded(model.entry.name)
 
 
@@ -251,7 +251,7 @@ def _folder(url: str) -> Path:
     return path
 
 
-def _unloadable(archive: EngineArchive, fault: Exception) -> RequestFault:
+def _load_fault(archive: EngineArchive, fault: Exception) -> RequestFault:
     return RequestFault(
         f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}"
     )

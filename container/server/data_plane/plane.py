@@ -69,12 +69,12 @@ class EncodingBudget:
 
         A cancelled request returns its characters when its thread ends, not before.
         """
-        await self._turn(characters)
+        await self._acquire(characters)
         work = asyncio.get_running_loop().run_in_executor(None, encode)
-        work.add_done_callback(lambda ended: self._over(characters, ended))
+        work.add_done_callback(lambda ended: self._release(characters, ended))
         return await asyncio.shield(work)
 
-    async def _turn(self, characters: int) -> None:
+    async def _acquire(self, characters: int) -> None:
         if not self._waiting and self._fits(characters):
             self._taken += characters
             return
@@ -89,19 +89,19 @@ class EncodingBudget:
                 self._taken -= characters
             else:
                 self._waiting.remove((characters, turn))
-            self._let_in()
+            self._admit_waiting()
             raise
 
     def _fits(self, characters: int) -> bool:
         return not self._taken or self._taken + characters <= self._characters
 
-    def _over(self, characters: int, ended: asyncio.Future[Result]) -> None:
+    def _release(self, characters: int, ended: asyncio.Future[Result]) -> None:
         if not ended.cancelled():
             ended.exception()  # nobody may be left to hear of it
         self._taken -= characters
-        self._let_in()
+        self._admit_waiting()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         while self._waiting and self._fits(self._waiting[0][0]):
             characters, turn = self._waiting.popleft()
             self._taken += characters
@@ -165,9 +165,9 @@ class DataPlane:
         """True when a request would be answered now."""
         return self._backend is not None and not self._backend.broken and not self._draining
 
-    def watch_truncated(self, listed: Callable[[int], object]) -> None:
-        """Call `listed` with the number of truncated texts of each request that is submitted."""
-        self._truncated = listed
+    def on_truncated(self, callback: Callable[[int], object]) -> None:
+        """Call `callback` with the number of truncated texts of each request that is submitted."""
+        self._truncated = callback
 
     def open(self, backend: Backend) -> None:
         """Start to answer: the engine is loaded and warm."""
@@ -213,9 +213,9 @@ class DataPlane:
         own. Awaiting this takes as long as tokenizing; awaiting the answer, as queue and engine.
         Raises RequestFault.
         """
-        coming = self.submit_short(rows, deadline=deadline)
-        if coming is not None:
-            return coming
+        answers = self.submit_short(rows, deadline=deadline)
+        if answers is not None:
+            return answers
         assert self._encoder is not None
         backend, deadline = self._open_backend(), self._bounded(deadline)
         self._encoding += 1
@@ -250,10 +250,10 @@ class DataPlane:
     def _submitted(
         self, backend: Backend, encoded: Encoded, deadline: float
     ) -> asyncio.Future[Arrays]:
-        coming = backend.submit(encoded.rows, deadline=deadline)
+        answers = backend.submit(encoded.rows, deadline=deadline)
         if encoded.truncated:
             self._truncated(encoded.truncated)
-        return coming
+        return answers
 
     def _open_backend(self) -> Backend:
         if self._draining:

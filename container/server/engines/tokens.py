@@ -133,7 +133,7 @@ class TextEncoder:
 
     def _token_count(self, text: str) -> int:
         """Return a text's tokens, special ones included."""
-        special = self._tokenizer.num_special_tokens_to_add(False)
+        special: int = self._tokenizer.num_special_tokens_to_add(False)
         count = special
         while text:
             piece = text[:CHARACTERS_AT_ONCE]

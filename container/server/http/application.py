@@ -1,9 +1,8 @@
-"""The answerings of one model and of several, with samples and the failure log behind them."""
+"""The HTTP applications of a server by its settings, with metrics and the failure log behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypedDict
+from typing import Any
 
 from container.server.data_plane.model import Model
 from container.server.data_plane.multi_model import LoadedModels
@@ -26,20 +25,21 @@ def served_model_application(
     *,
     metrics: Metrics | None = None,
 ) -> Application:
-    """Answers for one model; `metrics` None are those of `metric_values`."""
-    listed = _told(settings, metric_values, log, model=model.name, metrics=metrics)
-    return model_application(plane, platform=model.platform, **listed)
+    """Return the application of one model; `metrics` None are those of `metric_values`."""
+    common = _common_arguments(settings, metric_values, log, model=model.name)
+    common |= {} if metrics is None else {"metrics": metrics}
+    return model_application(plane, platform=model.platform, **common)
 
 
 def loaded_models_application(
     models: LoadedModels, settings: Settings, metric_values: MetricValues, log: FailureLog
 ) -> Application:
-    """Answers for several models."""
-    return multi_model_application(models, **_told(settings, metric_values, log))
+    """Return the application of several models."""
+    return multi_model_application(models, **_common_arguments(settings, metric_values, log))
 
 
 def http_limits(settings: Settings) -> HttpLimits:
-    """What HTTP puts up with."""
+    """Return the limits of connections and requests."""
     return HttpLimits(
         body_bytes=settings.max_body_bytes,
         request_seconds=settings.request_seconds,
@@ -47,31 +47,16 @@ def http_limits(settings: Settings) -> HttpLimits:
     )
 
 
-class _Snapshot(TypedDict):
-    """What every answering is told beside whom it answers for."""
-
-    max_body_bytes: int
-    deadline_seconds: float
-    metrics: Metrics
-    failed: Callable[[BaseException], None]
-    observer: RequestMetrics
-
-
-def _told(
-    settings: Settings,
-    metric_values: MetricValues,
-    log: FailureLog,
-    *,
-    model: str = "",
-    metrics: Metrics | None = None,
-) -> _Snapshot:
-    async def own() -> bytes:
+def _common_arguments(
+    settings: Settings, metric_values: MetricValues, log: FailureLog, *, model: str = ""
+) -> dict[str, Any]:
+    async def metrics() -> bytes:
         return exposition(metric_values.snapshot())
 
-    return _Snapshot(
-        max_body_bytes=settings.max_body_bytes,
-        deadline_seconds=settings.deadline_seconds,
-        metrics=own if metrics is None else metrics,
-        failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        observer=RequestMetrics(metric_values, model=model, log=log),
-    )
+    return {
+        "max_body_bytes": settings.max_body_bytes,
+        "deadline_seconds": settings.deadline_seconds,
+        "metrics": metrics,
+        "failed": lambda fault: log.report("request_failed", fault, stage="http", status=500),
+        "observer": RequestMetrics(metric_values, model=model, log=log),
+    }

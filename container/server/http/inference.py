@@ -56,14 +56,14 @@ async def compressed_response(response: Response, accepted: bytes | None) -> Res
         or response.content_type != JSON_TYPE
     ):
         return response
-    if not reads_gzip(accepted):
+    if not accepts_gzip(accepted):
         return response
     body = await asyncio.to_thread(gzip.compress, response.body, LEVEL, mtime=0)
     headers = (*response.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
     return response._replace(body=body, headers=headers)
 
 
-def reads_gzip(accepted: bytes) -> bool:
+def accepts_gzip(accepted: bytes) -> bool:
     """True when an Accept-Encoding header allows gzip."""
     for choice in accepted.decode("latin-1").lower().split(","):
         name, _, parameter = choice.partition(";")
@@ -145,21 +145,23 @@ async def infer(
         if encoding is None
         else await decompressed_body(request.body, encoding, max_body_bytes)
     )
-    asked = codec.decoded(body, content_type(request), signature)
-    if asked.timeout_seconds is not None:
-        deadline += min(0.0, asked.timeout_seconds - deadline_seconds)
+    inference = codec.decode_request(body, content_type(request), signature)
+    if inference.timeout_seconds is not None:
+        deadline += min(0.0, inference.timeout_seconds - deadline_seconds)
     decoded = perf_counter()
     stages["decode"] = decoded - begun
-    coming = plane.submit_short(asked.rows, deadline=deadline)
-    if coming is None:
-        coming = await plane.submit(asked.rows, deadline=deadline)
-    taken = perf_counter()
-    stages["tokenize"] = taken - decoded
-    arrays = await coming
+    answers = plane.submit_short(inference.rows, deadline=deadline)
+    if answers is None:
+        answers = await plane.submit(inference.rows, deadline=deadline)
+    submitted = perf_counter()
+    stages["tokenize"] = submitted - decoded
+    arrays = await answers
     ran = perf_counter()
-    stages["wait"] = ran - taken
-    found, written_as = codec.encoded(arrays if codec is tensors else arrays[0], asked, signature)
-    response = Response(200, found, written_as)
+    stages["wait"] = ran - submitted
+    body, media_type = codec.encode_response(
+        arrays if codec is tensors else arrays[0], inference, signature
+    )
+    response = Response(200, body, media_type)
     accepted = headers.get(b"accept-encoding")
     if accepted is not None:
         response = await compressed_response(response, accepted)

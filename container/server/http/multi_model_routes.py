@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from container.server.codecs.envelope import JSON_TYPE, excerpt, json_bytes, kind, read_document
+from container.server.codecs.envelope import (
+    JSON_TYPE,
+    excerpt,
+    json_bytes,
+    json_type,
+    read_document,
+)
 from container.server.http.inference import Plane, decompressed_body, infer
 from container.server.http.messages import Application, Request, Response
 from container.server.http.routes import (
@@ -45,14 +51,14 @@ class LoadedModels(Protocol):
         """Raises UnknownPath."""
         ...
 
-    def listed(self, token: str | None, limit: int) -> tuple[Sequence[Entry], str | None]:
+    def page(self, token: str | None, limit: int) -> tuple[Sequence[Entry], str | None]:
         """A page of models and the next page's token.
 
         Raises RequestFault for a token that it never gave.
         """
         ...
 
-    def described(self, name: str) -> Entry:
+    def entry(self, name: str) -> Entry:
         """Raises UnknownPath."""
         ...
 
@@ -75,7 +81,7 @@ def multi_model_application(
     `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
     """
 
-    async def inferred(request: Request, stages: dict[str, float]) -> Response:
+    async def invoke_model(request: Request, stages: dict[str, float]) -> Response:
         plane = models.plane(_name(request.path, "/invoke"))
         return await infer(
             plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
@@ -86,16 +92,18 @@ def multi_model_application(
             request.body, request.headers.get(b"content-encoding"), max_body_bytes
         )
         document = read_document(body)
-        await models.load(_word(document, "model_name"), _word(document, "url"))
+        await models.load(
+            _required_string(document, "model_name"), _required_string(document, "url")
+        )
         return EMPTY
 
-    async def listed(request: Request, stages: dict[str, float]) -> Response:
-        entries, token = models.listed(*_page(request.query))
+    async def list_models(request: Request, stages: dict[str, float]) -> Response:
+        entries, token = models.page(*_page(request.query))
         document: dict[str, Any] = {"models": [_document(entry) for entry in entries]}
         return _json(document if token is None else document | {"nextPageToken": token})
 
-    async def described(request: Request, stages: dict[str, float]) -> Response:
-        return _json(_document(models.described(_name(request.path))))
+    async def describe(request: Request, stages: dict[str, float]) -> Response:
+        return _json(_document(models.entry(_name(request.path))))
 
     async def unload(request: Request, stages: dict[str, float]) -> Response:
         await models.unload(_name(request.path))
@@ -103,11 +111,11 @@ def multi_model_application(
 
     health = Route(kind="health", methods={"GET": constant_answer(EMPTY)})
     routes = common_routes(metrics) | {"/ping": health, "/v2/health/ready": health}
-    routes["/models"] = Route(kind="models", methods={"GET": listed, "POST": load})
-    one: Mapping[str, Answer] = {"GET": described, "DELETE": unload}
-    invoke: Mapping[str, Answer] = {"POST": inferred}
+    routes["/models"] = Route(kind="models", methods={"GET": list_models, "POST": load})
+    one: Mapping[str, Answer] = {"GET": describe, "DELETE": unload}
+    invoke: Mapping[str, Answer] = {"POST": invoke_model}
 
-    def found(path: str) -> Route | None:
+    def route_of(path: str) -> Route | None:
         if not path.startswith("/models/"):
             return routes.get(path)
         if path.endswith("/invoke"):
@@ -116,7 +124,7 @@ def multi_model_application(
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
     return dispatch_by_path(
-        found,
+        route_of,
         elsewhere=elsewhere,
         observer=NullRequestObserver() if observer is None else observer,
         failed=failed,
@@ -127,27 +135,27 @@ def _name(path: str, end: str = "") -> str:
     return path.removeprefix("/models/").removesuffix(end)
 
 
-def _word(document: dict[str, Any], field: str) -> str:
+def _required_string(document: dict[str, Any], field: str) -> str:
     """A string that a request to load must have."""
-    found = document.get(field)
-    if not isinstance(found, str):
-        raise RequestFault(f'The request needs "{field}" with a string, not {kind(found)}.')
-    if not found or len(found) > 1024 or not found.isprintable():
+    value = document.get(field)
+    if not isinstance(value, str):
+        raise RequestFault(f'The request needs "{field}" with a string, not {json_type(value)}.')
+    if not value or len(value) > 1024 or not value.isprintable():
         raise RequestFault(
-            f'"{field}" is {excerpt(found)}; it must have 1 to 1024 printable characters.'
+            f'"{field}" is {excerpt(value)}; it must have 1 to 1024 printable characters.'
         )
-    return found
+    return value
 
 
 def _page(query: str) -> tuple[str | None, int]:
     """Return token and size of the page that a query requests."""
-    asked = parse_qs(query)
-    limit = asked.get("limit", [str(DEFAULT_PAGE)])[-1]
+    parameters = parse_qs(query)
+    limit = parameters.get("limit", [str(DEFAULT_PAGE)])[-1]
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:
         raise RequestFault(
             f"limit is {excerpt(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
         )
-    return asked.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
+    return parameters.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
 
 
 def _document(entry: Entry) -> dict[str, str]:

@@ -70,7 +70,7 @@ class RequestReader:
             except httptools.HttpParserUpgrade as upgrade:
                 rest = self._without_upgrade(data[upgrade.args[0] :])
             except (httptools.HttpParserError, RequestFault) as fault:
-                self.refuse(_sentence(fault))
+                self.refuse(_client_fault(fault))
             data = rest
 
     def refuse(self, fault: RequestFault) -> None:
@@ -210,7 +210,7 @@ def _target(url: bytes) -> tuple[str, str]:
     return (unquote(path) if "%" in path else path), query
 
 
-def _sentence(fault: Exception) -> RequestFault:
+def _client_fault(fault: Exception) -> RequestFault:
     """Return the client's fault for a parser fault, or for a RequestFault raised within it."""
     if isinstance(fault, RequestFault):
         return fault

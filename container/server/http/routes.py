@@ -36,12 +36,12 @@ class Route(NamedTuple):
     model: str | None = None
 
 
-Found = Callable[[str], Route | None]
+FindRoute = Callable[[str], Route | None]
 """The route of a path."""
 
 
 def dispatch_by_path(
-    found: Found,
+    find_route: FindRoute,
     *,
     elsewhere: str,
     observer: RequestObserver,
@@ -55,12 +55,14 @@ def dispatch_by_path(
     async def answer(request: Request) -> Response:
         begun = perf_counter()
         stages: dict[str, float] = {}
-        route = found(request.path)
+        route = find_route(request.path)
         kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
-        how = None if route is None else route.methods.get(request.method)
+        method = None if route is None else route.methods.get(request.method)
         try:
             response = (
-                _refused(route, request, elsewhere) if how is None else await how(request, stages)
+                _refused(route, request, elsewhere)
+                if method is None
+                else await method(request, stages)
             )
         except RequestFault as fault:
             response = fault_response(fault)
@@ -160,20 +162,20 @@ def model_application(
             raise Unavailable(NOT_READY)
         return EMPTY
 
-    async def described(request: Request, stages: dict[str, float]) -> Response:
+    async def describe(request: Request, stages: dict[str, float]) -> Response:
         return model_metadata(plane.signature, platform)
 
     model, version = plane.signature.model, plane.signature.version
     routes = common_routes(metrics)
     routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
-    inferred = partial(
+    inference = partial(
         infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
     )
-    routes["/invocations"] = Route(kind="infer", methods={"POST": inferred})
-    for place in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
-        routes[place] = Route(kind="metadata", methods={"GET": described})
-        routes[f"{place}/ready"] = routes["/ping"]
-        routes[f"{place}/infer"] = routes["/invocations"]
+    routes["/invocations"] = Route(kind="infer", methods={"POST": inference})
+    for path in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
+        routes[path] = Route(kind="metadata", methods={"GET": describe})
+        routes[f"{path}/ready"] = routes["/ping"]
+        routes[f"{path}/infer"] = routes["/invocations"]
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
     return dispatch_by_path(
         routes.get,
@@ -189,13 +191,13 @@ EMPTY = Response(200, b"", JSON_TYPE)
 def common_routes(metrics: Metrics) -> dict[str, Route]:
     """The paths that every server of ours has, by path."""
 
-    async def listed(request: Request, stages: dict[str, float]) -> Response:
+    async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
         return Response(200, await metrics(), METRICS_TYPE)
 
     return {
         "/v2": Route(kind="metadata", methods={"GET": constant_answer(server_metadata())}),
         "/v2/health/live": Route(kind="health", methods={"GET": constant_answer(EMPTY)}),
-        "/metrics": Route(kind="metrics", methods={"GET": listed}),
+        "/metrics": Route(kind="metrics", methods={"GET": metrics_text}),
     }
 
 

@@ -49,8 +49,8 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_reader",
         "_reading",
-        "_since",
-        "_stuck",
+        "_wait_began",
+        "_is_unread",
         "_task",
         "_transport",
     )
@@ -65,9 +65,9 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._ending = False
         """Whether the last answer is written; what still comes is thrown away."""
-        self._stuck = False
+        self._is_unread = False
         """Whether the client does not read its answers."""
-        self._since = group.clock()
+        self._wait_began = group.clock()
         """When the present wait began: for a request, for the client to read, or for it to leave.
         """
 
@@ -107,16 +107,16 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Start no further request: the client does not read."""
-        self._stuck, self._since = True, self._group.clock()
+        self._is_unread, self._wait_began = True, self._group.clock()
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._stuck, self._since = False, self._group.clock()
+        self._is_unread, self._wait_began = False, self._group.clock()
         self._advance()
 
     def drain(self) -> None:
         """Close at once when idle; otherwise after the current response."""
-        if self._idle:
+        if self._is_idle:
             self._close()
 
     def abort(self) -> None:
@@ -128,10 +128,10 @@ class Connection(asyncio.Protocol):
         """Refuse or close what lasts too long; called periodically."""
         limits, reader = self._group.limits, self._reader
         if self._ending:
-            if now - self._since > limits.linger_seconds:
+            if now - self._wait_began > limits.linger_seconds:
                 self.abort()
-        elif self._stuck:
-            if now - self._since > limits.request_seconds:
+        elif self._is_unread:
+            if now - self._wait_began > limits.request_seconds:
                 self.abort()
         elif self._task is not None:
             return
@@ -144,11 +144,11 @@ class Connection(asyncio.Protocol):
                     )
                 )
                 self._advance()
-        elif now - self._since > limits.idle_seconds:
+        elif now - self._wait_began > limits.idle_seconds:
             self._close()
 
     @property
-    def _idle(self) -> bool:
+    def _is_idle(self) -> bool:
         return (
             self._task is None
             and self._reader.begun is None
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         """Answer in order, and read while no request waits behind the current one."""
         arrived = self._reader.arrived
         while not self._ending:
-            if arrived and self._task is None and not self._stuck:
+            if arrived and self._task is None and not self._is_unread:
                 self._begin(arrived.popleft())
             elif self._backlog and not arrived:
                 self._feed()
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
         if self._ending:
             return
         ending = Ending.CLOSE if self._group.draining else arrival.ending
-        self._since = self._group.clock()
+        self._wait_began = self._group.clock()
         self._transport.write(
             response_bytes(response, ending, with_body=arrival.request.method != "HEAD")
         )
@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _end(self) -> None:
-        self._ending, self._since, self._backlog = True, self._group.clock(), b""
+        self._ending, self._wait_began, self._backlog = True, self._group.clock(), b""
         self._reader.close()
 
     def _stop_work(self) -> None:
@@ -246,8 +246,8 @@ class Connection(asyncio.Protocol):
             self._task = None
 
 
-LOOKS_EACH_LIMIT = 4
-LONGEST_LOOK_SECONDS = 1.0
+CHECKS_PER_LIMIT = 4
+LONGEST_CHECK_SECONDS = 1.0
 
 
 class HttpServer:
@@ -260,11 +260,11 @@ class HttpServer:
             application=application,
             limits=limits,
             clock=self._loop.time,
-            closed=self._one_less,
+            closed=self._connection_closed,
         )
         self._listening: asyncio.Server | None = None
         shortest = min(limits.request_seconds, limits.idle_seconds, limits.linger_seconds)
-        self._look_seconds = min(LONGEST_LOOK_SECONDS, shortest / LOOKS_EACH_LIMIT)
+        self._check_seconds = min(LONGEST_CHECK_SECONDS, shortest / CHECKS_PER_LIMIT)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -286,7 +286,7 @@ class HttpServer:
             self._listening = await self._loop.create_server(
                 lambda: Connection(self._group, self._loop), sock=listener
             )
-        self._look()
+        self._check_connections()
 
     async def take(self, connection: socket.socket) -> None:
         """Serves a connection that another process accepted."""
@@ -304,14 +304,14 @@ class HttpServer:
             self._listening.close()
         for connection in tuple(self._group.connections):
             connection.drain()
-        if not await self._emptied(seconds):
+        if not await self._wait_until_empty(seconds):
             for connection in tuple(self._group.connections):
                 connection.abort()
-            await self._emptied(1.0)
+            await self._wait_until_empty(1.0)
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _emptied(self, seconds: float) -> bool:
+    async def _wait_until_empty(self, seconds: float) -> bool:
         """True when the last connection closes in time."""
         if not self._group.connections:
             return True
@@ -321,13 +321,13 @@ class HttpServer:
             return False
         return True
 
-    def _one_less(self) -> None:
+    def _connection_closed(self) -> None:
         if self.draining and not self._group.connections:
             self._empty.set()
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         """Check the timeouts of all connections by one timer."""
         now = self._loop.time()
         for connection in tuple(self._group.connections):
             connection.check_timeouts(now)
-        self._timer = self._loop.call_later(self._look_seconds, self._look)
+        self._timer = self._loop.call_later(self._check_seconds, self._check_connections)

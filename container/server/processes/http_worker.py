@@ -15,7 +15,7 @@ from typing import NoReturn
 import uvloop
 
 from container.archive import EngineArchive
-from container.server.data_plane.model import Model, count_truncated, data_plane_of, model_of
+from container.server.data_plane.model import Model, count_truncated, data_plane_of, servable_model
 from container.server.data_plane.plane import DataPlane
 from container.server.http.application import http_limits, served_model_application
 from container.server.http.server import HttpServer
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     end, worker_socket = (socket.socket(fileno=int(number)) for number in arguments)
     settings = process_settings()
     try:
-        model = model_of(_archive(settings), settings, _no_engine)
+        model = servable_model(_archive(settings), settings, _no_engine)
     except Exception as fault:  # whatever a tokenizer's file makes its library raise
         print(
             f"An HTTP process cannot read the archive: {type(fault).__name__}: {fault}",

@@ -19,7 +19,7 @@ from container.server.processes import frames
 from container.server.processes.acceptor import Acceptor
 from container.server.processes.worker_session import WorkerSession
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import MetricValues, summed
+from container.server.telemetry.metric_values import MetricValues, sum_snapshots
 from container.server.telemetry.metrics import GAUGES, counter, gauge
 
 WINDOW_SECONDS = 60.0
@@ -173,7 +173,7 @@ class Supervisor:
         for ask in asks:
             ask.cancel()
         # Those of now: one that died meanwhile is among the buried, and would count twice.
-        return summed(
+        return sum_snapshots(
             (
                 self._metric_values.snapshot(),
                 self._ended_workers,
@@ -260,8 +260,8 @@ class Supervisor:
         code = await _exit_code(worker.process)
         del self._workers[place]
         worker.worker_socket.close()
-        self._ended_workers = summed(
-            (self._ended_workers, summed((worker.session.metric_values,), without=GAUGES))
+        self._ended_workers = sum_snapshots(
+            (self._ended_workers, sum_snapshots((worker.session.metric_values,), without=GAUGES))
         )
         if not self._leaving.is_set():
             self._worker_deaths.add()

@@ -91,7 +91,7 @@ class MetricValues:
         self.forgets += 1
 
     def snapshot(self) -> bytes:
-        """Every sample now, as `summed` reads it."""
+        """Every sample now, as `sum_snapshots` reads it."""
         rows: list[tuple[str, tuple[str, ...], Values]] = [
             (*key, each.values()) for key, each in self._counters.items()
         ]
@@ -101,11 +101,11 @@ class MetricValues:
         return data
 
 
-def summed(snapshots: Iterable[bytes], *, without: frozenset[str] = frozenset()) -> bytes:
+def sum_snapshots(snapshots: Iterable[bytes], *, without: frozenset[str] = frozenset()) -> bytes:
     """One snapshot of several, sample by sample; `without` names families that are left out."""
     found: dict[Key, list[float]] = {}
     for snapshot in snapshots:
-        for key, values in parsed(snapshot).items():
+        for key, values in parse_snapshot(snapshot).items():
             if key[0] in without:
                 continue
             known = found.setdefault(key, [0.0] * len(values))
@@ -114,7 +114,7 @@ def summed(snapshots: Iterable[bytes], *, without: frozenset[str] = frozenset())
     return data
 
 
-def parsed(snapshot: bytes) -> dict[Key, list[float]]:
+def parse_snapshot(snapshot: bytes) -> dict[Key, list[float]]:
     """The samples of a snapshot; an empty one has none."""
     rows: Any = orjson.loads(snapshot) if snapshot else []
     return {(name, tuple(labels)): values for name, labels, values in rows}

@@ -16,7 +16,12 @@ from prometheus_client.core import (
 
 from container.server.observers import Drop
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import Counter, Histogram, MetricValues, parsed
+from container.server.telemetry.metric_values import (
+    Counter,
+    Histogram,
+    MetricValues,
+    parse_snapshot,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (
@@ -256,7 +261,7 @@ class _Snapshot:
     def collect(self) -> list[Metric]:
         """One metric per family that has samples."""
         metrics: dict[str, Metric] = {}
-        for (name, labels), values in sorted(parsed(self._snapshot).items()):
+        for (name, labels), values in sorted(parse_snapshot(self._snapshot).items()):
             metric = metrics[name] if name in metrics else metrics.setdefault(name, _metric(name))
             if isinstance(metric, HistogramMetricFamily):
                 metric.add_metric(labels, _buckets(FAMILIES[name].bounds, values), values[-1])

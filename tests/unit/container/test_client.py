@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointFault
-from container.server.codecs.texts import decoded, encoded
+from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import Signature
 from container.wire import InputFault
 
@@ -40,9 +40,9 @@ class Runtime:
         self.calls.append(arguments)
         if self.faults:
             raise self.faults.pop(0)
-        request = decoded(arguments["Body"], arguments["ContentType"], SIGNATURE)
+        request = decode_request(arguments["Body"], arguments["ContentType"], SIGNATURE)
         rows = np.array([[len(text)] for text in request.texts], np.float32)
-        body, content_type = encoded(rows, request, SIGNATURE)
+        body, content_type = encode_response(rows, request, SIGNATURE)
         return {"Body": io.BytesIO(body), "ContentType": content_type}
 
 

@@ -38,7 +38,7 @@ def signature(*records):
 
 @given(TEXTS, st.booleans())
 def test_texts_arrive_as_they_were_sent(sent, binary):
-    request = texts.decoded(*text_request(sent, binary=binary), SIGNATURE)
+    request = texts.decode_request(*text_request(sent, binary=binary), SIGNATURE)
     assert (list(request.texts), request.binary) == (sent, binary)
 
 
@@ -54,9 +54,9 @@ def test_arrays_arrive_as_they_were_sent_and_come_back(binary):
         ("on", "BOOL", (-1, 1)),
         ("half", "FP16", (-1, 1)),
     )
-    request = tensors.decoded(*array_request(sent, binary=binary), taken)
+    request = tensors.decode_request(*array_request(sent, binary=binary), taken)
     stacked = [np.stack([row[place] for row in request.rows]) for place in range(4)]
-    found = arrays_of(*tensors.encoded(stacked, request, taken))
+    found = arrays_of(*tensors.encode_response(stacked, request, taken))
     for name, array in sent.items():
         assert found[name].dtype == array.dtype
         assert found[name].reshape(-1).tolist() == array.reshape(-1).tolist()
@@ -64,7 +64,7 @@ def test_arrays_arrive_as_they_were_sent_and_come_back(binary):
 
 def test_an_array_that_is_not_contiguous_or_of_another_byte_order_is_sent_right():
     sent = np.arange(6, dtype=">f4").reshape(2, 3).T
-    request = tensors.decoded(*array_request({"x": sent}), signature(("x", "FP32", (-1, 2))))
+    request = tensors.decode_request(*array_request({"x": sent}), signature(("x", "FP32", (-1, 2))))
     assert [row[0].tolist() for row in request.rows] == [[0, 3], [1, 4], [2, 5]]
 
 

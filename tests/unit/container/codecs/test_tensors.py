@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.server.codecs.envelope import BINARY_TYPE
-from container.server.codecs.tensors import DATATYPES, TensorRequest, TensorRows, decoded, encoded
+from container.server.codecs.tensors import (
+    DATATYPES,
+    TensorRequest,
+    TensorRows,
+    decode_request,
+    encode_response,
+)
 from container.server.types import RequestFault, TensorSignature
 from onboarding.manifest import TensorRecord
 
@@ -59,10 +65,10 @@ def binary(arrays, *, sizes=None, datatype="FP32", tail=b""):
         {
             "name": name,
             "shape": list(array.shape),
-            "datatype": kind,
+            "datatype": json_type,
             "parameters": {"binary_data_size": size},
         }
-        for name, kind, array, size in zip(
+        for name, json_type, array, size in zip(
             ("x", "scale"), (datatype, "INT64"), arrays, sizes, strict=True
         )
     ]
@@ -82,9 +88,9 @@ def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
     listed = {"name": "x", "shape": [2, 2, 3], "datatype": datatype, "data": values.tolist()}
     others = {"name": "scale", "shape": [2, 1], "datatype": "INT64", "data": [3, -4]}
     for request in (
-        decoded(body(listed, others), "application/json", signature(datatype)),
-        decoded(body(others, listed), "application/json", signature(datatype)),
-        decoded(*binary([values, scale], datatype=datatype), signature(datatype)),
+        decode_request(body(listed, others), "application/json", signature(datatype)),
+        decode_request(body(others, listed), "application/json", signature(datatype)),
+        decode_request(*binary([values, scale], datatype=datatype), signature(datatype)),
     ):
         found = rows_of(request)
         assert np.array_equal(found[0], values) and found[0].dtype == values.dtype
@@ -106,7 +112,7 @@ def test_answers_in_json_and_binary_are_the_same_numbers(values):
         request = TensorRequest(
             rows=TensorRows(arrays), wanted=((1, is_binary), (0, is_binary)), id="7"
         )
-        data, content_type = encoded(arrays, request, signature())
+        data, content_type = encode_response(arrays, request, signature())
         _, marker, size = content_type.partition("json-header-size=")
         document = json.loads(data[: int(size)] if marker else data)
         assert [(each["name"], each["datatype"]) for each in document["outputs"]] == [
@@ -128,9 +134,11 @@ def test_answers_in_json_and_binary_are_the_same_numbers(values):
 
 def test_request_says_which_outputs_it_wants():
     outputs = [{"name": "count", "parameters": {"binary_data": True}}]
-    assert decoded(body(outputs=outputs), "", signature()).wanted == ((1, True),)
-    assert decoded(body(), "", signature()).wanted == ((0, False), (1, False))
-    assert decoded(body(parameters={"binary_data_output": True}), "", signature()).wanted == (
+    assert decode_request(body(outputs=outputs), "", signature()).wanted == ((1, True),)
+    assert decode_request(body(), "", signature()).wanted == ((0, False), (1, False))
+    assert decode_request(
+        body(parameters={"binary_data_output": True}), "", signature()
+    ).wanted == (
         (0, True),
         (1, True),
     )
@@ -180,7 +188,7 @@ def test_request_says_which_outputs_it_wants():
 )
 def test_refuses_malformed_json(data, sentence):
     with pytest.raises(RequestFault, match=sentence):
-        decoded(data, "application/json", signature())
+        decode_request(data, "application/json", signature())
 
 
 @pytest.mark.parametrize(
@@ -203,7 +211,7 @@ def test_refuses_malformed_json(data, sentence):
 def test_refuses_malformed_binary(changes, sentence):
     arrays = [np.zeros((1, 2, 2), np.float32), np.zeros((1, 1), np.int64)]
     with pytest.raises(RequestFault, match=sentence):
-        decoded(*binary(arrays, **changes), signature())
+        decode_request(*binary(arrays, **changes), signature())
 
 
 @given(JSON)
@@ -214,7 +222,7 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
         {"inputs": [tensor(data=value), SCALE]},
     ):
         try:
-            decoded(json.dumps(document).encode(), "", signature())
+            decode_request(json.dumps(document).encode(), "", signature())
         except RequestFault as fault:
             assert str(fault)
 
@@ -224,26 +232,29 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
 )
 def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
     with pytest.raises(RequestFault):
-        decoded(data, content_type, signature())
+        decode_request(data, content_type, signature())
 
 
 def test_answer_has_null_where_json_has_no_word_and_the_binary_the_number():
     arrays = (np.array([[np.nan, np.inf]], np.float32), np.ones((1, 1), np.int64))
     request = TensorRequest(rows=TensorRows(arrays), wanted=((0, False),))
-    assert json.loads(encoded(arrays, request, signature())[0])["outputs"][0]["data"] == [
+    assert json.loads(encode_response(arrays, request, signature())[0])["outputs"][0]["data"] == [
         None,
         None,
     ]
-    data, _ = encoded(
+    data, _ = encode_response(
         arrays, TensorRequest(rows=TensorRows(arrays), wanted=((0, True),)), signature()
     )
     assert data.endswith(arrays[0].tobytes())
 
 
 def test_request_says_how_long_it_waits():
-    assert decoded(body(parameters={"timeout": 1_500_000}), "", signature()).timeout_seconds == 1.5
-    assert decoded(body(parameters={"timeout": 0}), "", signature()).timeout_seconds is None
-    assert decoded(body(parameters=None), "", signature()).timeout_seconds is None
+    assert (
+        decode_request(body(parameters={"timeout": 1_500_000}), "", signature()).timeout_seconds
+        == 1.5
+    )
+    assert decode_request(body(parameters={"timeout": 0}), "", signature()).timeout_seconds is None
+    assert decode_request(body(parameters=None), "", signature()).timeout_seconds is None
 
 
 @pytest.mark.parametrize(
@@ -258,4 +269,4 @@ def test_refuses_a_wish_for_binary_that_is_neither_yes_nor_no(changes):
     with pytest.raises(
         RequestFault, match=r'"binary_data(_output)?" is .*; it must be true or false\.$'
     ):
-        decoded(body(**changes), "", signature())
+        decode_request(body(**changes), "", signature())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from container.client import EndpointFault, rows_of
 from container.server.codecs.envelope import BINARY_TYPE
-from container.server.codecs.texts import decoded, encoded
+from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import RequestFault, Signature, TextRequest, UnsupportedEncoding
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
@@ -62,31 +62,31 @@ def test_json_texts_are_read_back(texts):
         ([[text] for text in texts], [len(texts), 1]),
     ):
         document = {"inputs": [tensor(data=data, shape=shape)]}
-        assert decoded(json.dumps(document).encode(), "application/json", SIGNATURE).texts == tuple(
-            texts
-        )
+        assert decode_request(
+            json.dumps(document).encode(), "application/json", SIGNATURE
+        ).texts == tuple(texts)
 
 
 @given(TEXTS)
 def test_binary_texts_are_read_back(texts):
     data, content_type = binary([text.encode() for text in texts])
-    assert decoded(data, content_type, SIGNATURE).texts == tuple(texts)
+    assert decode_request(data, content_type, SIGNATURE).texts == tuple(texts)
 
 
 @pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
 def test_plain_inputs_are_read(inputs, texts):
-    assert decoded(json.dumps({"inputs": inputs}).encode(), "", SIGNATURE) == TextRequest(
+    assert decode_request(json.dumps({"inputs": inputs}).encode(), "", SIGNATURE) == TextRequest(
         texts=texts, dialect="plain"
     )
 
 
 def test_request_says_how_it_wants_its_answer():
     one = {"name": "embedding", "parameters": {"binary_data": True}}
-    assert decoded(body(outputs=[one], id="7"), "", SIGNATURE) == TextRequest(
+    assert decode_request(body(outputs=[one], id="7"), "", SIGNATURE) == TextRequest(
         texts=("a", "b"), dialect="kserve", binary=True, id="7"
     )
-    assert decoded(body(parameters={"binary_data_output": True}), "", SIGNATURE).binary
-    assert not decoded(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
+    assert decode_request(body(parameters={"binary_data_output": True}), "", SIGNATURE).binary
+    assert not decode_request(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
 
 
 @given(
@@ -100,14 +100,14 @@ def test_request_says_how_it_wants_its_answer():
 def test_json_and_binary_answers_are_the_same_numbers(values):
     rows = np.array(values, dtype=np.float32)
     for wanted in (False, True):
-        data, content_type = encoded(
+        data, content_type = encode_response(
             rows, TextRequest(texts=("x",), dialect="kserve", binary=wanted), SIGNATURE
         )
         assert np.array_equal(rows_of(data, content_type, "embedding"), rows)
 
 
 def test_plain_answer_holds_one_list_per_text():
-    data, content_type = encoded(
+    data, content_type = encode_response(
         np.ones((2, 3), np.float32), TextRequest(texts=("a", "b"), dialect="plain"), SIGNATURE
     )
     assert (json.loads(data), content_type) == (
@@ -156,7 +156,7 @@ def test_plain_answer_holds_one_list_per_text():
 )
 def test_refuses_malformed_json(data, sentence):
     with pytest.raises(RequestFault, match=sentence):
-        decoded(data, "application/json", SIGNATURE)
+        decode_request(data, "application/json", SIGNATURE)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_refuses_malformed_json(data, sentence):
 )
 def test_refuses_malformed_binary(request_body, sentence):
     with pytest.raises(RequestFault, match=sentence):
-        decoded(*request_body, SIGNATURE)
+        decode_request(*request_body, SIGNATURE)
 
 
 def test_refuses_binary_text_that_lies_about_its_length():
@@ -181,7 +181,7 @@ def test_refuses_binary_text_that_lies_about_its_length():
         {"inputs": [tensor(shape=[1, 1], parameters={"binary_data_size": 5})]}
     ).encode()
     with pytest.raises(RequestFault, match="ends inside a text"):
-        decoded(
+        decode_request(
             header + b"\xff\xff\xff\xffa",
             f"{BINARY_TYPE};json-header-size={len(header)}",
             SIGNATURE,
@@ -194,7 +194,7 @@ def test_refuses_binary_text_that_lies_about_its_length():
 )
 def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
     with pytest.raises(RequestFault):
-        decoded(data, content_type, SIGNATURE)
+        decode_request(data, content_type, SIGNATURE)
 
 
 @given(JSON)
@@ -206,7 +206,7 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
         {"inputs": [tensor(shape=value)]},
     ):
         try:
-            decoded(json.dumps(document).encode(), "", SIGNATURE)
+            decode_request(json.dumps(document).encode(), "", SIGNATURE)
         except RequestFault as fault:
             assert str(fault)
 
@@ -229,15 +229,15 @@ def test_refuses_an_answer_that_cannot_be_read(data):
     ],
 )
 def test_json_is_read_under_the_types_that_clients_send(content_type):
-    assert decoded(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).texts == ("", "a")
+    assert decode_request(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).texts == ("", "a")
 
 
 @pytest.mark.parametrize("content_type", ["text/csv", "application/xml; a=b", "\xff", "/"])
 def test_refuses_other_content_types(content_type):
     with pytest.raises(UnsupportedEncoding, match="Content-Type is"):
-        decoded(b'{"inputs": "a"}', content_type, SIGNATURE)
+        decode_request(b'{"inputs": "a"}', content_type, SIGNATURE)
 
 
 def test_refuses_a_tail_behind_plain_texts():
     with pytest.raises(RequestFault, match="1 bytes after its header"):
-        decoded(b'{"inputs": "a"}x', f"{BINARY_TYPE};json-header-size=15", SIGNATURE)
+        decode_request(b'{"inputs": "a"}x', f"{BINARY_TYPE};json-header-size=15", SIGNATURE)

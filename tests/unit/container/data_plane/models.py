@@ -10,8 +10,8 @@ import numpy as np
 
 from container.archive import ArchiveRefused, EngineArchive
 from container.server.batching.batcher import Batcher, Limits
-from container.server.data_plane.model import signature_of
-from container.server.data_plane.multi_model import LoadedModels, Opened
+from container.server.data_plane.model import model_signature
+from container.server.data_plane.multi_model import LoadedModels, WarmEngine
 from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import LinearCosts
 from container.server.engines.tokens import Tokens
@@ -66,7 +66,7 @@ class Bench:
             verify=self.verify,
             load_engine=self.open,
             plane=lambda archive: DataPlane(
-                signature=signature_of(archive.manifest),
+                signature=model_signature(archive.manifest),
                 encoder=None,
                 max_request_rows=9,
                 deadline_seconds=20,
@@ -98,7 +98,7 @@ class Bench:
         self.engines.append(Engine())
         return self.engines[-1]
 
-    def backend(self, name: str, opened: Opened, plane: DataPlane) -> Batcher:
+    def backend(self, name: str, opened: WarmEngine, plane: DataPlane) -> Batcher:
         return Batcher(
             engine=opened.engine,
             probe=ROWS,

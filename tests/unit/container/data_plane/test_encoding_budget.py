@@ -109,8 +109,8 @@ def test_a_turn_that_comes_as_its_owner_leaves_is_handed_on():
         budget = EncodingBudget(100)
         started, (first, gone, last) = with_work(budget, 100, 100, 100)
         await eventually(lambda: started == [100])
-        turns = budget._let_in
-        budget._let_in = lambda: (turns(), gone.task.cancel())
+        turns = budget._admit_waiting
+        budget._admit_waiting = lambda: (turns(), gone.task.cancel())
         first.go_on.set()
         await first.task
         last.go_on.set()

@@ -15,8 +15,8 @@ def test_loaded_model_is_listed_described_and_answers(tried):
     async def test(bench: Bench) -> None:
         url = bench.archive("a")
         await bench.models.load("one", url)
-        assert bench.models.listed(None, 10) == ([Entry(name="one", url=url)], None)
-        assert bench.models.described("one") == Entry(name="one", url=url)
+        assert bench.models.page(None, 10) == ([Entry(name="one", url=url)], None)
+        assert bench.models.entry("one") == Entry(name="one", url=url)
         assert bench.models.plane("one").ready and len(bench.models) == 1
         assert (await bench.ask("one"))[0].tolist() == [[3]]
 
@@ -27,8 +27,8 @@ def test_listing_has_pages(tried):
     async def test(bench: Bench) -> None:
         for name in ("b", "c", "a"):
             await bench.models.load(name, bench.archive(name))
-        first, token = bench.models.listed(None, 2)
-        rest, end = bench.models.listed(token, 2)
+        first, token = bench.models.page(None, 2)
+        rest, end = bench.models.page(token, 2)
         assert [entry.name for entry in (*first, *rest)] == ["a", "b", "c"] and end is None
 
     tried(test)
@@ -80,7 +80,7 @@ def test_loading_does_not_stop_others(tried):
         loading = asyncio.ensure_future(bench.models.load("two", bench.archive("b")))
         await asyncio.to_thread(bench.opening.wait, 20)
         assert (await bench.ask("one"))[0].tolist() == [[3]]
-        assert [entry.name for entry in bench.models.listed(None, 9)[0]] == ["one"]
+        assert [entry.name for entry in bench.models.page(None, 9)[0]] == ["one"]
         with pytest.raises(UnknownPath):
             bench.models.plane("two")
         bench.may_open.set()

@@ -103,7 +103,7 @@ def test_refuses_places_that_hold_no_archive(tried, url):
 
 def test_refuses_models_that_are_not_loaded(tried):
     async def test(bench: Bench) -> None:
-        for act in (bench.models.described, bench.models.plane):
+        for act in (bench.models.entry, bench.models.plane):
             with pytest.raises(UnknownPath, match="'one' is not loaded"):
                 act("one")
         with pytest.raises(UnknownPath):

@@ -126,7 +126,7 @@ def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
 def test_texts_that_are_cut_are_told_on_the_event_loop_when_the_backend_takes_them(beside):
     made, backend = opened(Encoder(longest=3))
     listed: list[tuple[int, int]] = []
-    made.watch_truncated(lambda count: listed.append((count, threading.get_ident())))
+    made.on_truncated(lambda count: listed.append((count, threading.get_ident())))
     texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
     asyncio.run(answer(made, texts))
     asyncio.run(answer(made, ["aaa"]))

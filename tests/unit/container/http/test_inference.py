@@ -10,9 +10,9 @@ import pytest
 
 from container.server.http.inference import (
     COMPRESSED_FROM_BYTES,
+    accepts_gzip,
     compressed_response,
     decompressed_body,
-    reads_gzip,
 )
 from container.server.http.messages import Response
 from container.server.types import TooLarge
@@ -49,7 +49,7 @@ def test_everything_else_stays_as_it_is(response, accepted):
      (b"gzipped", False), (b"", False)],
 )  # fmt: skip
 def test_client_says_whether_it_reads_gzip(accepted, found):
-    assert reads_gzip(accepted) is found
+    assert accepts_gzip(accepted) is found
 
 
 def test_refuses_a_bomb_without_inflating_it():

@@ -34,22 +34,22 @@ class LoadedModels:
         self.loaded[name] = Entry(name, url)
 
     async def unload(self, name):
-        del self.loaded[self.described(name).name]
+        del self.loaded[self.entry(name).name]
 
-    def listed(self, token, limit):
+    def page(self, token, limit):
         start = 0 if token is None else int(token)
         found = list(self.loaded.values())
         return found[start : start + limit], str(start + limit) if start + limit < len(
             found
         ) else None
 
-    def described(self, name):
+    def entry(self, name):
         if name not in self.loaded:
             raise UnknownPath(f"{name!r} is not loaded.")
         return self.loaded[name]
 
     def plane(self, name):
-        self.described(name)
+        self.entry(name)
         return Plane()
 
 

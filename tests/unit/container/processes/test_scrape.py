@@ -11,7 +11,7 @@ import uvloop
 
 from container.server.processes.supervisor import Supervisor, WorkerSpec
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import MetricValues, parsed
+from container.server.telemetry.metric_values import MetricValues, parse_snapshot
 from container.server.telemetry.metrics import counter
 
 MUTE = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -45,8 +45,8 @@ def test_process_that_dies_during_a_scrape_counts_once():
             while supervisor._workers.get(0) is victim:
                 await asyncio.sleep(0)
             assert not scrape.done()
-            assert parsed(await scrape)[REQUESTS] == [3]
-            assert parsed(await supervisor.metric_values())[REQUESTS] == [3]
+            assert parse_snapshot(await scrape)[REQUESTS] == [3]
+            assert parse_snapshot(await supervisor.metric_values())[REQUESTS] == [3]
         finally:
             await supervisor.kill()
             log.close()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from container.server.telemetry.metric_values import Histogram, MetricValues, parsed, summed
+from container.server.telemetry.metric_values import (
+    Histogram,
+    MetricValues,
+    parse_snapshot,
+    sum_snapshots,
+)
 from container.server.telemetry.metrics import (
     FAMILIES,
     GAUGES,
@@ -77,7 +82,7 @@ def test_sum_of_processes_is_sample_by_sample():
     counter(other, "roundhouse_http_process_deaths").add()
     alone, together = (
         listed(one.snapshot()),
-        listed(summed((one.snapshot(), b"", other.snapshot()))),
+        listed(sum_snapshots((one.snapshot(), b"", other.snapshot()))),
     )
     for key, value in alone.items():
         assert together[key] == pytest.approx(2 * value)
@@ -86,7 +91,10 @@ def test_sum_of_processes_is_sample_by_sample():
 
 def test_process_that_ended_leaves_its_counts_and_no_gauges():
     names = {
-        name for name, _ in parsed(summed((filled(MetricValues()).snapshot(),), without=GAUGES))
+        name
+        for name, _ in parse_snapshot(
+            sum_snapshots((filled(MetricValues()).snapshot(),), without=GAUGES)
+        )
     }
     assert "roundhouse_tokens" in names and not names & GAUGES
 
@@ -98,7 +106,7 @@ def test_models_that_clients_invent_make_no_series():
     requests.request_over("infer", 200, 0.1, STAGES, model="real")
     models = {
         labels[1]
-        for name, labels in parsed(metric_values.snapshot())
+        for name, labels in parse_snapshot(metric_values.snapshot())
         if name == "roundhouse_requests"
     }
     assert models == {"", "real"}
@@ -108,7 +116,7 @@ def series(metric_values: MetricValues) -> set[str]:
     """The models that have any."""
     return {
         value
-        for name, labels in parsed(metric_values.snapshot())
+        for name, labels in parse_snapshot(metric_values.snapshot())
         for label, value in zip(FAMILIES[name].labels, labels, strict=True)
         if label == "model"
     }
