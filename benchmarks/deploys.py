@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from benchmarks.measure import Bar, Measure
-from benchmarks.scale.cloud import Desk, archived_entry
+from benchmarks.scale.cloud import LocalDeployments, archived_entry
 from benchmarks.scale.many_models import many_models
 from roundhouse.deploy import deployment
 from roundhouse.paths import Paths
@@ -41,27 +41,29 @@ def deploys(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Mea
     tree = many_models(
         at.code, place / "tree", COUNT, environment=LOCAL, changes=CHANGES, built=archived_entry
     )
-    desk = Desk(paths=replace(at, tree=tree.root, build=place / "build"))
-    with desk.cloud():
-        desk.publish()
+    local = LocalDeployments(paths=replace(at, tree=tree.root, build=place / "build"))
+    with local.cloud():
+        local.publish()
         measures = [
-            *_scaling_run(desk, f"{COUNT} endpoints, the first time", exactly=WITH_THE_DASHBOARD)
+            *_scaling_run(local, f"{COUNT} endpoints, the first time", exactly=WITH_THE_DASHBOARD)
         ]
-        measures += _scaling_run(desk, "again, unchanged", exactly=0)
+        measures += _scaling_run(local, "again, unchanged", exactly=0)
         for name, only in ((FIRST, ()), (SECOND, (SECOND,))):
             tree.change(name, {"accuracy": {"budget": {"worst": 0.94}}})
-            desk.publish(name)
+            local.publish(name)
             text = f", --endpoint {name}" if only else ""
-            measures += _scaling_run(desk, f"one has a new engine{text}", exactly=1, only=only)
+            measures += _scaling_run(local, f"one has a new engine{text}", exactly=1, only=only)
     return measures
 
 
 def _scaling_run(
-    desk: Desk, name: str, *, exactly: int, only: tuple[str, ...] = ()
+    local: LocalDeployments, name: str, *, exactly: int, only: tuple[str, ...] = ()
 ) -> Iterator[Measure]:
     """One `roundhouse deploy`: how many stacks it changed, and how long it took."""
     begin = time.monotonic()
-    done = deployment.deploy(desk.session(*only), deployment.DeployOptions(yes=True, concurrency=4))
+    done = deployment.deploy(
+        local.session(*only), deployment.DeployOptions(yes=True, concurrency=4)
+    )
     seconds = time.monotonic() - begin
     changed = len(done.deployed.changed)
     bars = (Bar(kind="at most", limit=exactly), Bar(kind="at least", limit=exactly))

@@ -109,11 +109,11 @@ def _result(place: Path, store: Path) -> Mapping[str, Any]:
 
 
 def _plain(plain: Build, known: Build) -> list[Measure]:
-    command = _shown(plain)
+    command = _report(plain)
     return [
         _at_most("whole CPU build, no search", plain.taken.seconds, "s", 60, command),
         _at_most("its peak memory", plain.taken.peak_mib, "MiB", 3072, command),
-        _at_most("known key", known.taken.seconds, "s", 2, _shown(known)),
+        _at_most("known key", known.taken.seconds, "s", 2, _report(known)),
         Measure(
             name="fixed recipe: INT8 share",
             value=_share(plain),
@@ -125,7 +125,7 @@ def _plain(plain: Build, known: Build) -> list[Measure]:
 
 
 def _searched(searched: Build, name: str) -> list[Measure]:
-    command = _shown(searched)
+    command = _report(searched)
     if name == "search":
         bars = {"mean": 0.997, "worst": 0.985, "nearest_neighbour_agreement": 0.90}
         share, what = 0.65, "search, budget 0.997 / 0.985"
@@ -151,7 +151,7 @@ def _accuracy(what: str, build: Build, bars: Mapping[str, float]) -> list[Measur
             name=f"{what}: {text}",
             value=record[name],
             unit=f"of {record['samples']} fresh sentences",
-            command=_shown(build),
+            command=_report(build),
             bar=Bar(kind="at least", limit=bars[name]) if name in bars else None,
         )
         for name, text in names.items()
@@ -174,7 +174,7 @@ def _at_least(name: str, value: float, unit: str, limit: float, command: str) ->
     )
 
 
-def _shown(build: Build) -> str:
+def _report(build: Build) -> str:
     """The command without this machine's folders."""
     code = str(build.command.folder)
     return str(build.command).replace(f"{code}/", "")

@@ -42,7 +42,7 @@ def processes(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[M
             ours(fixtures, "MiniLM, 2", TWO),
         ),
     )
-    with harness.started(*candidates) as servers:
+    with harness.start(*candidates) as servers:
         found = rounds(
             {name: harness.test(server, requests) for name, server in servers.items()},
             rounds_wanted(variables, 5),

@@ -51,7 +51,7 @@ def scaling(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Mea
         endpoint = ScaledEndpoint(clients=aws_clients(REGION), target=TARGET, low=LOW, high=HIGH)
         endpoint.create(fixtures.archive)
         scaling_run = run_scaling(endpoint)
-    text = f"{scaling_run.answered:,} requests, {scaling_run.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
+    text = f"{scaling_run.answers:,} requests, {scaling_run.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
     (place / "run.json").write_text(
         json.dumps(scaling_run.as_json(), indent=1) + "\n", encoding="utf-8"
     )
@@ -137,7 +137,7 @@ def _measures(scaling_run: ScalingRun) -> list[Measure]:
         _measure(
             "requests not answered", scaling_run.failed, "requests", Bar(kind="at most", limit=0)
         ),
-        _measure("requests answered", scaling_run.answered, "requests"),
+        _measure("requests answered", scaling_run.answers, "requests"),
     ]
     times = {
         "from 40 requests a second to three instances": grown,

@@ -33,7 +33,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
 CHECKED = 8
-TOKENS, SENTENCES = range(14, 19), 64
+TOKENS, TEXT_COUNT = range(14, 19), 64
 COMMAND = f"make bench BENCH=server_cpu: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
 Found = Sequence[Mapping[str, Any]]
 
@@ -75,7 +75,7 @@ def _measures(
         ours(fixtures),
         ours(fixtures, "duplicate"),
     )
-    with harness.started(*candidates, check=check) as servers:
+    with harness.start(*candidates, check=check) as servers:
         tests: dict[str, Callable[[], Any]] = {
             name: harness.test(server, request[name]) for name, server in servers.items()
         }
@@ -93,11 +93,11 @@ def _measures(
 
 
 def _narrowed(fixtures: Fixtures, run: Processes) -> Fixtures:
-    """The ground with sentences of like length alone."""
+    """Return the fixtures with sentences of like length alone."""
     lengths = Alone(fixtures=fixtures, run=run).lengths()
     texts = [
         text for text, length in zip(fixtures.texts, lengths, strict=True) if length in TOKENS
-    ][:SENTENCES]
+    ][:TEXT_COUNT]
     fixtures.texts_file.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return dataclasses.replace(fixtures, texts=tuple(texts))
 
@@ -143,7 +143,7 @@ def _fastest_naive(
     """The better of one thread a process and ONNX Runtime's default (0), and what each gave."""
     rates: dict[int, float] = {}
     for threads in (1, 0):
-        with harness.started(naive(fixtures, threads=threads)) as servers:
+        with harness.start(naive(fixtures, threads=threads)) as servers:
             harness.load(servers["naive"], requests, BUSY, 1)
             rates[threads] = harness.load(servers["naive"], requests, BUSY, 4).rate
     text = {

@@ -20,7 +20,7 @@ from benchmarks.servers.harness import (
     spread,
     spread_measure,
 )
-from benchmarks.servers.workload import kserve, sentences
+from benchmarks.servers.workload import kserve, shuffled_texts
 from benchmarks.servers.wrk import requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -38,10 +38,10 @@ def server_echo(at: Paths, run: Processes, variables: Mapping[str, str]) -> list
     harness = Harness(place=place, wrk=wrk_program(place, run))
     others(at, run)
     requests = requests_file(
-        [kserve([text]) for text in sentences(at.tree)], place / "kserve.requests"
+        [kserve([text]) for text in shuffled_texts(at.tree)], place / "kserve.requests"
     )
     starts = harness.starts(echo(at), requests)
-    with harness.started(echo(at), echo(at, "duplicate"), raw_uvicorn(at)) as servers:
+    with harness.start(echo(at), echo(at, "duplicate"), raw_uvicorn(at)) as servers:
         found = rounds(
             {name: harness.test(servers[name], requests) for name in NAMES},
             rounds_wanted(variables, 5),

@@ -17,7 +17,7 @@ from benchmarks.measure import Measure
 from benchmarks.servers.candidates import echo
 from benchmarks.servers.harness import Harness, at_least, at_most
 from benchmarks.servers.running_server import Running
-from benchmarks.servers.workload import Request, binary, groups, kserve, plain, sentences
+from benchmarks.servers.workload import Request, binary, groups, kserve, plain, shuffled_texts
 from benchmarks.servers.wrk import Load, requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -46,9 +46,12 @@ def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measur
     """
     place = at.build / "bench" / "soak"
     harness = Harness(place=place, wrk=wrk_program(place, run))
-    requests = requests_file(mixed_requests(sentences(at.tree)), place / "mix.requests")
+    requests = requests_file(mixed_requests(shuffled_texts(at.tree)), place / "mix.requests")
     begin = time.monotonic()
-    with harness.started(echo(at)) as servers, leaving(servers["echo"], sentences(at.tree)) as left:
+    with (
+        harness.start(echo(at)) as servers,
+        leaving(servers["echo"], shuffled_texts(at.tree)) as left,
+    ):
         loads: list[Load] = []
         samples: list[Sample] = []
         while sum(load.requests for load in loads) < REQUESTS:

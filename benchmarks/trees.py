@@ -14,7 +14,7 @@ SEARCH = "models/data/search-sentences.txt"
 
 
 def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = MODEL) -> Path:
-    """A copy of the onboarding tree in which one model file is merged with `changes`; other models
+    """A copy of the onboarding tree in which one model file is merge with `changes`; other models
     are left out.
     """
     shutil.rmtree(folder, ignore_errors=True)
@@ -23,7 +23,7 @@ def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = 
     spec = yaml.safe_load((root / f"models/{MODEL}.yaml").read_text(encoding="utf-8"))
     for other in (folder / "models").glob("*.yaml"):
         other.unlink()
-    spec = merged(spec, {"name": name, "endpoint": {"instance_type": "ml.c7i.large"}, **changes})
+    spec = merge(spec, {"name": name, "endpoint": {"instance_type": "ml.c7i.large"}, **changes})
     (folder / f"models/{name}.yaml").write_text(
         yaml.safe_dump(spec, sort_keys=False), encoding="utf-8"
     )
@@ -34,14 +34,14 @@ def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = 
     return folder
 
 
-def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top: mappings are merged, None removes a key, the rest is replaced."""
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top: mappings are merge, None removes a key, the rest is replaced."""
     result = dict(base)
     for key, value in changes.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict) and isinstance(result.get(key), dict):
-            result[key] = merged(result[key], value)
+            result[key] = merge(result[key], value)
         else:
             result[key] = value
     return result

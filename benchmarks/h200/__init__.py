@@ -1,3 +1,3 @@
-"""The servers before engines on an NVIDIA GPU: what to carry to a machine without a package index,
+"""The servers before engines on an NVIDIA GPU: what to transfer to a machine without a package index,
 and one experiment.
 """

@@ -1,7 +1,7 @@
 """`python -m benchmarks.h200.experiment FOLDER MODEL OUT`: our server before a GPU's engine,
 against PyTorch behind Flask.
 
-FOLDER: what `carry unpack` left; archives are kept there between calls. MODEL: bert-large or
+FOLDER: what `transfer unpack` left; archives are kept there between calls. MODEL: bert-large or
 minilm. OUT: a folder for JSON,
 written anew after each round. `--tiny` runs the same lines with a tiny network on the CPU. Exit
 code 1 when a bar was missed.
@@ -34,7 +34,7 @@ from benchmarks.servers.workload import (
     kserve,
     least_cosine,
     plain,
-    sentences,
+    shuffled_texts,
     vectors,
 )
 from benchmarks.servers.wrk import Load, Wrk, requests_file, wrk_program
@@ -55,7 +55,7 @@ class Trial:
 
     def check(self) -> None:
         """Refuses to measure servers whose answers are not PyTorch's. Raises ValueError."""
-        texts = sentences(REPOSITORY)[:CHECKED]
+        texts = shuffled_texts(REPOSITORY)[:CHECKED]
         wanted = self._rows(self.servers["naive"], plain(texts))
         for name, server in self.servers.items():
             if name.startswith("ours"):
@@ -179,7 +179,7 @@ def _created(plan: Plan) -> None:
     )
     if outcome.code != 0:
         raise ValueError(f"the archive was not made: {outcome.last_lines()}")
-    texts = sentences(REPOSITORY)
+    texts = shuffled_texts(REPOSITORY)
     (plan.folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     requests_file([kserve([text]) for text in texts], plan.folder / "requests" / "kserve")
     requests_file([plain([text]) for text in texts], plan.folder / "requests" / "plain")

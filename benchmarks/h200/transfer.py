@@ -76,7 +76,7 @@ def unpack(folder: Path, base: Path) -> None:
     with tarfile.open(base / "onnxruntime.tar.xz") as archive:
         archive.extractall(site, filter="data")
     packed = b"".join(part.read_bytes() for part in sorted(folder.glob("part-*.xz")))
-    library = _unpacked(packed)
+    library = _unpack_archive(packed)
     if hashlib.sha256(library).hexdigest() != (base / "sha256").read_text(encoding="utf-8"):
         raise ValueError(
             f"{folder} holds {len(list(folder.glob('part-*.xz')))} parts, not the whole library; copy all of them."
@@ -127,7 +127,7 @@ def _member(wheel: Path, name: str) -> bytes:
         return archive.read(name)
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _unpack_archive(packed: bytes) -> bytes:
     """Nothing, when parts are missing."""
     try:
         return lzma.decompress(packed)

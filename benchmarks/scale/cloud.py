@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).parent / "programs" / "answers_ping.py"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class LocalDeployments:
     """A tree, and the folder beside it in which its local cloud lives."""
 
     paths: Paths

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.trees import MODEL, merged
+from benchmarks.trees import MODEL, merge
 from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, Lock, LockEntry, lock_path, lock_text
@@ -205,7 +205,7 @@ class ManyModels:
     def change(self, name: str, changes: Mapping[str, Any]) -> None:
         """Merges changes onto one model file, and locks the engine that it now needs."""
         path = self.root / "models" / f"{name}.yaml"
-        spec = merged(yaml.safe_load(path.read_text(encoding="utf-8")), dict(changes))
+        spec = merge(yaml.safe_load(path.read_text(encoding="utf-8")), dict(changes))
         path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
         self.write_locks(name)
 
@@ -236,7 +236,7 @@ def many_models(
     """
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(source / "models" / "data", root / "models" / "data")
-    spec = merged(
+    spec = merge(
         yaml.safe_load((source / "models" / f"{MODEL}.yaml").read_text(encoding="utf-8")),
         dict(changes or {}),
     )

@@ -96,7 +96,7 @@ class ScaledEndpoint:
     high: int
 
     @property
-    def scaled(self) -> Mapping[str, str]:
+    def scalable_target(self) -> Mapping[str, str]:
         """What is scaled, as Application Auto Scaling names it."""
         dimension = "sagemaker:variant:DesiredInstanceCount"
         return {
@@ -111,7 +111,7 @@ class ScaledEndpoint:
         Raises ValueError.
         """
         self.clients("s3").create_bucket(Bucket=BUCKET)
-        self.clients("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=_packed(archive))
+        self.clients("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=_pack(archive))
         sagemaker = self.clients("sagemaker")
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
         sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=ROLE, PrimaryContainer=container)
@@ -137,9 +137,11 @@ class ScaledEndpoint:
 
     def _scale(self) -> None:
         scaling = self.clients("application-autoscaling")
-        scaling.register_scalable_target(**self.scaled, MinCapacity=self.low, MaxCapacity=self.high)
+        scaling.register_scalable_target(
+            **self.scalable_target, MinCapacity=self.low, MaxCapacity=self.high
+        )
         scaling.put_scaling_policy(
-            **self.scaled,
+            **self.scalable_target,
             PolicyName="invocations",
             PolicyType="TargetTrackingScaling",
             TargetTrackingScalingPolicyConfiguration={
@@ -202,7 +204,7 @@ class ScaledEndpoint:
         return found
 
 
-def _packed(folder: Path) -> bytes:
+def _pack(folder: Path) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
         tar.add(folder, arcname=".")

@@ -59,7 +59,7 @@ class ScalingRun:
         return sum(second.failed for second in self.seconds)
 
     @property
-    def answered(self) -> int:
+    def answers(self) -> int:
         """Requests that were."""
         return sum(second.answered for second in self.seconds)
 

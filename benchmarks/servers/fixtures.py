@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers.workload import sentences
+from benchmarks.servers.workload import shuffled_texts
 from benchmarks.trees import MODEL, tree_with
 from roundhouse.dev.environments import Workshop, prepare
 from roundhouse.dev.recipes import BENCH
@@ -94,7 +94,7 @@ def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path)
     archive = _extracted(
         shared / "store" / built["archive"]["path"], shared / "archives" / built["engine_key"]
     )
-    fixtures = Fixtures(at=at, place=place, archive=archive, texts=tuple(sentences(at.tree)))
+    fixtures = Fixtures(at=at, place=place, archive=archive, texts=tuple(shuffled_texts(at.tree)))
     place.mkdir(parents=True, exist_ok=True)
     fixtures.texts_file.write_text("\n".join(fixtures.texts) + "\n", encoding="utf-8")
     return fixtures

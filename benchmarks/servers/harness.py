@@ -45,7 +45,7 @@ def rounds(
         found.append(results)
         say(
             f"  round {number + 1} of {count}: "
-            + ", ".join(f"{name} {_shown(results[name])}" for name in sorted(results))
+            + ", ".join(f"{name} {_formatted(results[name])}" for name in sorted(results))
         )
     return found
 
@@ -60,7 +60,7 @@ def ratio(found: Sequence[Mapping[str, float]], above: str, below: str) -> Sprea
     return spread([one[above] / one[below] for one in found])
 
 
-def _shown(value: object) -> str:
+def _formatted(value: object) -> str:
     return f"{value:,.4g}" if isinstance(value, (int, float)) else str(value)
 
 
@@ -127,7 +127,7 @@ class Harness:
     wrk: Wrk
 
     @contextlib.contextmanager
-    def started(
+    def start(
         self, *candidates: Candidate, check: Check | None = None
     ) -> Iterator[dict[str, Running]]:
         """Every candidate, ready and checked, by name."""
@@ -152,11 +152,11 @@ class Harness:
         """Fresh starts of a server that has the machine to itself; a first one warms the disk and
         is checked.
         """
-        with self.started(candidate, check=check):
+        with self.start(candidate, check=check):
             pass
         ready, memory = [], []
         for _ in range(count):
-            with self.started(candidate) as servers:
+            with self.start(candidate) as servers:
                 server = servers[candidate.name]
                 ready.append(server.ready_seconds)
                 self.load(server, requests, BUSY, 2)

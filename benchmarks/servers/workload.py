@@ -82,7 +82,7 @@ class Request:
         )
 
 
-def sentences(root: Path) -> list[str]:
+def shuffled_texts(root: Path) -> list[str]:
     """Every line of models/data, shuffled once and for all: the same order in every run."""
     lines = [
         line

@@ -109,7 +109,7 @@ class Runner:
         if await self._single_user_misses(driver, slo_ms):
             return
         if first is None:
-            probe = _closed("probe", PROBE_USERS, PROBE_SECONDS)
+            probe = _closed_phase("probe", PROBE_USERS, PROBE_SECONDS)
             self.measured.probe = await self._run(driver, probe, None)
             first = max(self.measured.probe.answered_per_second * FIRST_SHARE, 0.5)
         steps = self.measured.steps
@@ -122,7 +122,7 @@ class Runner:
 
     async def _single_user_misses(self, driver: Driver, slo_ms: float) -> bool:
         """Return whether even a single user waits longer than the SLO: then no rate holds it."""
-        single = _closed("one user", 1, SINGLE_USER_SECONDS)
+        single = _closed_phase("one user", 1, SINGLE_USER_SECONDS)
         measurement = await self._run(driver, single, None)
         p50 = measurement.latency.percentile_of_any(50)
         if not p50 > slo_ms:
@@ -184,7 +184,7 @@ class Runner:
         seconds = self.test.options.warm_up
         if seconds <= 0:
             return
-        phase = _closed("warm-up", 4, seconds)
+        phase = _closed_phase("warm-up", 4, seconds)
         if self.test.phases and self.test.phases[0].loop is Loop.open:
             first = self.test.phases[0]
             rate = max(first.start, first.spawn / 60)
@@ -207,5 +207,5 @@ class Runner:
         return Phase(name=name, loop=Loop.open, start=rate, seconds=float(math.ceil(longest)))
 
 
-def _closed(name: str, users: int, seconds: float) -> Phase:
+def _closed_phase(name: str, users: int, seconds: float) -> Phase:
     return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds, counted=False)

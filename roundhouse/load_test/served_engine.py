@@ -38,7 +38,7 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     name = endpoint_name(deployment.environment, deployment.name)
     environment, expected = deployment.environment.name, target.instance_type.name
     if target.lock_entry is None:
-        raise _refused(
+        raise _refusal(
             name,
             f"the lock has no engine {target.engine_key} to record it for; "
             f"run: roundhouse build --env {environment} --model {target.model.name}",
@@ -48,7 +48,7 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
         status = endpoint["EndpointStatus"]
         if status != "InService":
-            raise _refused(name, f"it is {status}; wait until it is InService")
+            raise _refusal(name, f"it is {status}; wait until it is InService")
         config_name = str(endpoint["EndpointConfigName"])
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
         variant = _single_variant(name, config)
@@ -56,13 +56,13 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     _require_engine(clients, deployment, target, target.lock_entry, model)
     instances = _instances(name, endpoint)
     if variant["InstanceType"] != expected:
-        raise _refused(
+        raise _refusal(
             name,
             f"it runs on {variant['InstanceType']}, and the files have {expected}; "
             f"run: roundhouse deploy --env {environment}",
         )
     if deployment.multi_model and instances > 1:
-        raise _refused(
+        raise _refusal(
             name,
             f"{instances} instances share its models unevenly; scale it to one and measure again",
         )
@@ -76,15 +76,15 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
 def _single_variant(name: str, config: Any) -> Any:
     variants = config["ProductionVariants"]
     if config.get("AsyncInferenceConfig") is not None:
-        raise _refused(name, "it is asynchronous: its queue hides how long an instance takes")
+        raise _refusal(name, "it is asynchronous: its queue hides how long an instance takes")
     if len(variants) != 1:
-        raise _refused(
+        raise _refusal(
             name,
             f"{len(variants)} variants share its requests; measure a model on an endpoint of "
             "its own",
         )
     if variants[0].get("InstancePools"):
-        raise _refused(
+        raise _refusal(
             name,
             "it has several instance types, and which one answered is not known; "
             "measure each on its own",
@@ -96,7 +96,7 @@ def _instances(name: str, endpoint: Any) -> int:
     (variant,) = endpoint["ProductionVariants"]
     current, desired = int(variant["CurrentInstanceCount"]), int(variant["DesiredInstanceCount"])
     if current != desired or current < 1:
-        raise _refused(
+        raise _refusal(
             name,
             f"it has {current} instances and {desired} are desired; wait until they are the same",
         )
@@ -114,7 +114,7 @@ def _require_engine(
         record = object_bytes(clients("s3"), bucket, engine_record_path(target.engine_key))
         stored = None if record is None else LockEntry.model_validate_json(record).archive.sha256
         if stored != entry.archive.sha256:
-            raise _refused(
+            raise _refusal(
                 name, f"the archive of engine {target.engine_key} in S3 is not the lock's; {deploy}"
             )
         return
@@ -122,15 +122,15 @@ def _require_engine(
     served, locked = str(container["ModelDataUrl"]), engine_archive_path(target.engine_key)
     if not served.endswith(f"/{locked}"):
         path = served.split("/", 3)[-1]
-        raise _refused(name, f"it serves {path}, and the lock's engine is {locked}; {deploy}")
+        raise _refusal(name, f"it serves {path}, and the lock's engine is {locked}; {deploy}")
     if container.get("Environment", {}).get(MANIFEST_VARIABLE) != entry.archive.manifest_sha256:
-        raise _refused(
+        raise _refusal(
             name,
             f"it serves an archive of engine {target.engine_key} that is not the lock's; {deploy}",
         )
 
 
-def _refused(name: str, reason: str) -> RoundhouseError:
+def _refusal(name: str, reason: str) -> RoundhouseError:
     return RoundhouseError(f"--record: {name}: {reason}.")
 
 

@@ -143,14 +143,14 @@ async def require_answer(test: LoadTest) -> None:
             "is the server, or the cloud, up?"
         ) from fault
     if status != 200:
-        raise _refused(test, status, body)
+        raise _refusal(test, status, body)
     try:
         arrays_of(body, content_type)
     except AnswerFault as fault:
         raise WrongAnswerError(f"{test.subject}: {fault}") from fault
 
 
-def _refused(test: LoadTest, status: int, body: bytes) -> RoundhouseError:
+def _refusal(test: LoadTest, status: int, body: bytes) -> RoundhouseError:
     message = f"{test.subject}: refused the first request with {refusal(status, body).rstrip('.')}"
     if test.destination.region is not None:
         return RoundhouseError(

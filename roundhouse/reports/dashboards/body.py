@@ -29,7 +29,9 @@ class Curve:
 def selected_body(body: Body, selected: str | None = None) -> Body:
     """A body with the selector's value in place; default: its default."""
     if selected is not None:
-        variables = [{**variable, "defaultValue": selected} for variable in body.get("variables", ())]
+        variables = [
+            {**variable, "defaultValue": selected} for variable in body.get("variables", ())
+        ]
         body = {**body, "variables": variables}
     return with_defaults(body)
 
@@ -39,7 +41,7 @@ def curves(properties: Mapping[str, Any], metrics: SyntheticMetrics, end: float)
     rows = [
         _Row.of(row, place, properties) for place, row in enumerate(properties.get("metrics", ()))
     ]
-    span = Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.listed)
+    span = Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.all_metrics)
     values = evaluate_queries([row.query for row in rows], span)
     return [
         curve
@@ -83,7 +85,7 @@ def alarm_series(alarm: Mapping[str, Any], metrics: SyntheticMetrics, end: float
     """What an alarm compares with its threshold. Raises MathError."""
     queries, watched = alarm_query(alarm)
     value = evaluate_queries(
-        queries, Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.listed)
+        queries, Span(start=metrics.start, end=end, read=metrics.read, metrics=metrics.all_metrics)
     )[watched]
     return value if isinstance(value, Mapping) else {}
 
@@ -131,20 +133,20 @@ class _Row:
         if isinstance(value, Mapping):
             yield Curve(label=label, points=value, color=color)
         elif isinstance(value, list):
-            for series, words in zip(value, self._found(metrics), strict=True):
+            for series, words in zip(value, self._dimensions(metrics), strict=True):
                 yield Curve(label=_filled_in(label, words), points=series, color=color)
         else:
             yield Curve(
                 label=label, points=dict.fromkeys(span.times(PERIOD), float(value)), color=color
             )
 
-    def _found(self, metrics: SyntheticMetrics) -> list[Mapping[str, str]]:
+    def _dimensions(self, metrics: SyntheticMetrics) -> list[Mapping[str, str]]:
         """The dimensions of each metric that the row's search finds, in its order."""
         search = SEARCH.search(str(self.options["expression"]))
         return (
             []
             if search is None
-            else [metric.dimensions for metric in matching(search["search"], metrics.listed())]
+            else [metric.dimensions for metric in matching(search["search"], metrics.all_metrics())]
         )
 
 

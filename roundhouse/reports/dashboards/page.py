@@ -233,7 +233,7 @@ def graph(
         frame,
         _hours(frame, times),
         axis(up, unit, short_number),
-        _merged(marks),
+        _merge_marks(marks),
     )
     if not any(line.points for line in lines):
         empty, x, y = "No data available", width / 2, bottom / 2
@@ -269,7 +269,7 @@ def _hours(frame: Frame, times: tuple[float, float]) -> Axis:
     )
 
 
-def _merged(marks: Sequence[Mark]) -> list[Mark]:
+def _merge_marks(marks: Sequence[Mark]) -> list[Mark]:
     """Return lines of one value as one line, their labels one after the other."""
     by_value: dict[float, list[Mark]] = {}
     for mark in marks:

@@ -49,7 +49,14 @@ def pictures(
     metrics = SyntheticMetrics.of(built, END - MINUTES * 60)
     environment = built[0].environment
     found = [_environment(built, metrics, notes, names.endpoint_name(environment, selected))]
-    return [*found, *(_endpoint(deployment, metrics, notes) for deployment in built if deployment.name in endpoints)]
+    return [
+        *found,
+        *(
+            _endpoint(deployment, metrics, notes)
+            for deployment in built
+            if deployment.name in endpoints
+        ),
+    ]
 
 
 def digest(body: Body) -> str:
@@ -66,7 +73,7 @@ def _environment(
     body = selected_body(dashboard_body(deployments), selected)
     title = f"roundhouse-{deployments[0].environment.name}"
     return _picture(
-        "dashboard-environment", body, _shown(deployments, metrics, title, notes, selected)
+        "dashboard-environment", body, _page_data(deployments, metrics, title, notes, selected)
     )
 
 
@@ -74,13 +81,13 @@ def _endpoint(deployment: Deployment, metrics: SyntheticMetrics, notes: Sequence
     wanted = dataclasses.replace(
         deployment, endpoint=deployment.endpoint.model_copy(update={"dashboard": True})
     )
-    shown = _shown([wanted], metrics, dashboard_name(wanted), notes, None)
+    shown = _page_data([wanted], metrics, dashboard_name(wanted), notes, None)
     return _picture(
         f"dashboard-{deployment.name}", selected_body(endpoint_dashboard_body(wanted)), shown
     )
 
 
-def _shown(
+def _page_data(
     deployments: Sequence[Deployment],
     metrics: SyntheticMetrics,
     title: str,
@@ -98,7 +105,9 @@ def _shown(
 
 
 def _alarms(deployments: Sequence[Deployment]) -> Mapping[str, Mapping[str, Any]]:
-    found = [(deployment, alarm) for deployment in deployments for alarm in alarms(deployment).values()]
+    found = [
+        (deployment, alarm) for deployment in deployments for alarm in alarms(deployment).values()
+    ]
     return {
         arns.arn(item.environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
         for item, alarm in found

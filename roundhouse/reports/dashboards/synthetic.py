@@ -264,10 +264,10 @@ class SyntheticMetrics:
         for deployment in deployments:
             for variant in deployment.variants:
                 day = variant_day(deployment, variant)
-                days |= dict.fromkeys(_published(deployment, variant), day)
+                days |= dict.fromkeys(_metric_keys(deployment, variant), day)
         return cls(start=start, days=days)
 
-    def listed(self) -> list[Found]:
+    def all_metrics(self) -> list[Found]:
         """Return every metric."""
         return [
             Found(namespace=space, name=name, dimensions=dict(of)) for space, name, of in self.days
@@ -301,7 +301,7 @@ def statistic(name: str, samples: Sequence[Sample]) -> float:
     }[name]
 
 
-def _published(deployment: Deployment, variant: Variant) -> Iterator[Key]:
+def _metric_keys(deployment: Deployment, variant: Variant) -> Iterator[Key]:
     endpoint = ("EndpointName", names.endpoint_name(deployment.environment, deployment.name))
     for namespace in (INVOCATIONS, HOST):
         for name, facts in METRICS[namespace].items():

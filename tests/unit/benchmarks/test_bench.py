@@ -12,7 +12,7 @@ import yaml
 from benchmarks.__main__ import main
 from benchmarks.child import measure_usage
 from benchmarks.measure import Bar, Circumstances, Measure, table, write
-from benchmarks.trees import merged, tree_with
+from benchmarks.trees import merge, tree_with
 from onboarding.tree import read_tree
 from roundhouse.processes import Command, Processes
 
@@ -95,7 +95,7 @@ def test_tree_of_a_benchmark_has_no_fault(tmp_path):
 
 
 def test_merging_removes_nones_and_keeps_the_rest():
-    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None, "e": 4}}) == {
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None, "e": 4}}) == {
         "a": {"c": 2, "e": 4},
         "d": 3,
     }

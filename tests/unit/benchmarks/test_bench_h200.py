@@ -158,7 +158,7 @@ roundhouse_connections 1.0
 """
 
 
-def test_time_of_a_point_is_told_by_stage_from_the_server_s_own_metrics():
+def test_time_of_a_point_is_shown_by_stage_from_the_server_s_own_metrics():
     after = sums(EXPOSITION)
     assert means({}, after) == {"engine": 1.5, "request": 3.0, "rows": 24.0, "wait": 2.0}
     before = {**after, "wait_sum": 0.002, "wait_count": 1.0}

@@ -119,13 +119,13 @@ def test_processes_that_are_gone_have_no_memory():
 
 def test_growth_tells_a_line_from_a_curve():
     def grown(cost):
-        return synth._growth({count: [taken(1 + cost(count)), taken(9)] for count in synth.COUNTS})
+        return synth._growth({count: [usage(1 + cost(count)), usage(9)] for count in synth.COUNTS})
 
     assert grown(lambda count: count / 100) == 1.0
     assert grown(lambda count: count**2 / 10_000) > synth.LINEAR_BAR
 
 
-def taken(processor_seconds):
+def usage(processor_seconds):
     return Usage(code=0, seconds=9, processor_seconds=processor_seconds, peak_mib=1, peak_sum_mb=1)
 
 

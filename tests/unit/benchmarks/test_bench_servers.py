@@ -156,7 +156,7 @@ def test_starts_are_held_against_their_bars():
     assert [(result.value, result.verdict) for result in found] == [(0.6, "held"), (251, "missed")]
 
 
-def test_points_tell_the_median_round():
+def test_points_are_of_the_median_round():
     one = Point(rate=1, busy_p50_ms=2, busy_p99_ms=3, busy_cpu_ms=4, lone_p50_ms=5)
     assert [item.value for item in points([one, one, one], "ours", "make it")] == [1, 2, 3, 4, 5]
 
@@ -246,5 +246,5 @@ def test_triton_is_started_with_the_environment_that_endpoints_give_it(tmp_path)
     assert serve_environment(MODEL).items() <= candidate.environment.items()
 
 
-def test_environment_of_the_others_is_made_only_when_asked_for():
+def test_environment_of_the_others_is_created_only_when_needed():
     assert BENCH not in RECIPES and (ROOT / BENCH.inputs[0]).is_file()

@@ -36,7 +36,7 @@ def scaling_run(*counts):
 
 def test_record_tells_when_counts_came():
     found = scaling_run(1, 1, 1, 2, 3, 3, 3, 1)
-    assert (found.most, found.last, found.answered, found.failed) == (3, 1, 40, 0)
+    assert (found.most, found.last, found.answers, found.failed) == (3, 1, 40, 0)
     assert found.seconds_until(3, found.begin(1)) == 2
     assert found.seconds_until(1, found.begin(2)) == 2
     assert scaling_run(1, 1).seconds_until(3, 0) is None

@@ -30,7 +30,7 @@ from roundhouse.invocation import (
     require_inputs,
 )
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
-from tests.unit.roundhouse.load_test.answering import Answer, served
+from tests.unit.roundhouse.load_test.answering import Answer, serve
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_refuses_without_credentials_as_every_command_does():
 @pytest.mark.parametrize("limit", [None, 1])
 def test_compressed_bodies_say_so_through_boto3(limit):
     """A real boto3 client, to a server on loopback: the header is there, and signed."""
-    with served(lambda number: Answer()) as server:
+    with serve(lambda number: Answer()) as server:
         runtime = boto3.client(
             "sagemaker-runtime", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b",
             endpoint_url=f"http://127.0.0.1:{server.port}",
@@ -231,7 +231,7 @@ def arrays_tree(tmp_path_factory):
 
 def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
     """The exit code of `roundhouse invoke`, and what it says, before an endpoint that answers so."""
-    with served(lambda number: answer) as server:
+    with serve(lambda number: answer) as server:
         for name, value in {
             "ACCESS_KEY_ID": "a",
             "SECRET_ACCESS_KEY": "b",

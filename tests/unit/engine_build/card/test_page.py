@@ -37,7 +37,7 @@ class Page(HTMLParser):
     def __init__(self, page: bytes) -> None:
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self._open: list[str] = []
         self.feed(page.decode())
         self.close()
@@ -57,11 +57,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if "style" not in self._open:
-            self.said.append(data)
+            self.texts.append(data)
 
     @property
     def text(self) -> str:
-        return "\n".join(self.said)
+        return "\n".join(self.texts)
 
 
 @pytest.fixture(params=[card, cpu_card])
@@ -126,13 +126,13 @@ def test_page_shows_every_latency_and_memory_that_was_recorded():
 def test_page_shows_the_frontier_the_layers_and_why():
     facts = card()
     text = Page(card_page(facts)).text
-    for values, told in (
+    for values, label in (
         (SHARES, card_text.percent),
         (MEANS, card_text.score),
         (WORSTS, card_text.score),
         (NEIGHBOURS, card_text.percent),
     ):
-        assert all(told(value) in text for value in values)
+        assert all(label(value) in text for value in values)
     for layer in facts.layers:
         assert layer["node"] in text and layer["why"] in text
     assert all(name in text for name in facts.manifest.quantization.float_layers)

@@ -78,7 +78,7 @@ class Server:
 
 
 @contextmanager
-def served(answer: Callable[[int], Answer] = lambda number: Answer()) -> Iterator[Server]:
+def serve(answer: Callable[[int], Answer] = lambda number: Answer()) -> Iterator[Server]:
     """A server for the time of a test; `answer` is told the number of the request, from 1 on."""
     server, ready, loop = Server(answer=answer), threading.Event(), asyncio.new_event_loop()
 

@@ -73,7 +73,7 @@ def searched(*phases: Measurement, slo_ms=20.0):
     return load_result(load_test(slo_ms=slo_ms), measured, HERE)
 
 
-def loaded(*phases: Measurement, slo_ms=None, **changes):
+def load_of(*phases: Measurement, slo_ms=None, **changes):
     """The result of a load with these phases."""
     test = load_test(slo_ms=slo_ms, phases=tuple(phase.phase for phase in phases), **changes)
     verdicts = [None if slo_ms is None else verdict(phase, slo_ms) for phase in phases]

@@ -39,13 +39,13 @@ class SageMaker:
         container = {"ModelDataUrl": url, "Environment": {"ROUNDHOUSE_MANIFEST_SHA256": digest}}
         self.model = {"PrimaryContainer": container}
         self.later = {}
-        self.asked = 0
+        self.calls = 0
         for name, value in changes.items():
             setattr(self, name, {**getattr(self, name), **value})
 
     def describe_endpoint(self, EndpointName):
-        self.asked += 1
-        return {**self.endpoint, **(self.later if self.asked > 1 else {})}
+        self.calls += 1
+        return {**self.endpoint, **(self.later if self.calls > 1 else {})}
 
     def describe_endpoint_config(self, EndpointConfigName):
         return self.config
@@ -93,12 +93,12 @@ class Served:
         return None if entry is None else entry.capacity
 
 
-def served(
+def served_endpoint(
     root, environment="dev", endpoint="sentence-embedder", model=None, *, build=True, changes=None
 ):
     copied_tree(root)
 
-    def found():
+    def find():
         deployment = next(
             item for item in deployments(read_tree(root), environment) if item.name == endpoint
         )
@@ -106,12 +106,12 @@ def served(
             target for target in deployment.targets if model in (None, target.model.name)
         )
 
-    deployment, target = found()
+    deployment, target = find()
     if build:
         write_lock_entry(
             root / deployment.environment.locks, target.model.name, entry_for(deployment, target)
         )
-        deployment, target = found()
+        deployment, target = find()
     sagemaker = SageMaker(deployment, target, **({} if changes is None else changes))
     record = b"{}" if target.lock_entry is None else target.lock_entry.model_dump_json().encode()
     return Served(

@@ -13,7 +13,7 @@ import pytest
 
 from roundhouse import interruption
 from roundhouse.cli import app as cli
-from tests.unit.roundhouse.load_test.answering import Answer, served
+from tests.unit.roundhouse.load_test.answering import Answer, serve
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def test_a_load_leaves_a_report(run, tmp_path):
-    with served() as server:
+    with serve() as server:
         code, out, _ = run(
             server.url, "--rate", "50", "--seconds", "1", "--warm-up", "0", "--format", "json"
         )
@@ -56,7 +56,7 @@ def test_a_load_leaves_a_report(run, tmp_path):
 
 @pytest.mark.parametrize(("slo", "expected"), [("10000", 0), ("0.001", 6)])
 def test_a_load_that_misses_the_slo_ends_with_exit_code_6(run, slo, expected):
-    with served() as server:
+    with serve() as server:
         load = ("--rate", "50", "--seconds", "1", "--warm-up", "0", "--slo", slo)
         code, out, _ = run(server.url, *load)
     assert code == expected
@@ -70,7 +70,7 @@ def test_refuses_several_load_processes_with_the_way_out(run):
 
 
 def test_reports_keep_out_of_each_others_way(run, tmp_path):
-    with served() as server:
+    with serve() as server:
         for _ in range(2):
             assert run(server.url, "--rate", "20", "--seconds", "1", "--warm-up", "0")[0] == 0
     assert len(list((tmp_path / "out").glob("*.html"))) == 2
@@ -88,7 +88,7 @@ def test_ctrl_c_keeps_what_was_measured(run):
     }
     interruption.install()
     try:
-        with served(answer) as server:
+        with serve(answer) as server:
             code, out, _ = run(
                 server.url, "--rate", "50", "--seconds", "60", "--warm-up", "0", "--format", "json"
             )
@@ -115,14 +115,14 @@ def test_ctrl_c_keeps_what_was_measured(run):
     ],
 )
 def test_refuses_a_server_that_does_not_take_the_first_request(run, answer, code, message):
-    with served(lambda number: answer) as server:
+    with serve(lambda number: answer) as server:
         found, _, error = run(server.url, "--rate", "5")
     assert (found, len(server.requests)) == (code, 1)
     assert message in " ".join(error.split())
 
 
 def test_refuses_a_server_that_is_not_there(run):
-    with served() as server:
+    with serve() as server:
         url = server.url
     code, _, error = run(url, "--rate", "5")
     assert code == 5
@@ -130,7 +130,7 @@ def test_refuses_a_server_that_is_not_there(run):
 
 
 def test_refuses_a_load_that_nothing_answered(run):
-    with served(
+    with serve(
         lambda number: Answer() if number == 1 else Answer(status=500, body=b'{"error": "gone"}')
     ) as server:
         code, _, error = run(server.url, "--rate", "20", "--seconds", "1", "--warm-up", "0")
@@ -148,7 +148,7 @@ def test_refuses_an_endpoint_that_is_not_deployed(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     body = b'{"Message": "Endpoint prod-x of account 000000000000 not found."}'
     with (
-        served(lambda number: Answer(status=400, body=body)) as server,
+        serve(lambda number: Answer(status=400, body=body)) as server,
         pytest.raises(RoundhouseError) as raised,
     ):
         destination = Destination(url=server.url, region="eu-west-1")

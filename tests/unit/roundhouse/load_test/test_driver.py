@@ -15,7 +15,7 @@ from roundhouse.load_test.driver import Timer, arrival_moments, open_driver, use
 from roundhouse.load_test.inputs import Body
 from roundhouse.load_test.measurement import Measurement
 from roundhouse.load_test.options import Arrivals, Loop, Phase
-from tests.unit.roundhouse.load_test.answering import Answer, served
+from tests.unit.roundhouse.load_test.answering import Answer, serve
 
 BODY = Body(data=b"{}", content_type="application/json", rows=1)
 
@@ -52,14 +52,14 @@ def burst(count) -> Phase:
 
 
 def test_no_more_connections_than_allowed_and_everything_is_answered():
-    with served(lambda number: Answer(after_seconds=0.01)) as server:
+    with serve(lambda number: Answer(after_seconds=0.01)) as server:
         found = run(server.url, burst(50), connections=3)
     assert found.answered == found.sent == 50
     assert server.connections == 3
 
 
 def test_connections_stay_open_from_phase_to_phase():
-    with served() as server:
+    with serve() as server:
         found = run(server.url, burst(5), repeat=3, connections=1)
     assert (found.answered, server.connections) == (5, 1)
 
@@ -85,7 +85,7 @@ def test_connections_stay_open_from_phase_to_phase():
     ids=["refusal", "behind SageMaker", "closed", "no HTTP"],
 )
 def test_a_failed_request_is_an_error_with_its_reason(answer, reason):
-    with served(lambda number: answer) as server:
+    with serve(lambda number: answer) as server:
         found = run(server.url, burst(3), connections=1)
     assert sum(found.errors.values()) == 3
     assert next(iter(found.errors)).startswith(reason)
@@ -93,34 +93,34 @@ def test_a_failed_request_is_an_error_with_its_reason(answer, reason):
 
 
 def test_a_request_over_a_connection_that_the_server_closed_is_sent_again():
-    with served(lambda number: Answer(close=number == 1)) as server:
+    with serve(lambda number: Answer(close=number == 1)) as server:
         found = run(server.url, burst(1), repeat=3, connections=1)
     assert (found.answered, dict(found.errors)) == (1, {})
     assert server.connections == 2
 
 
 def test_a_server_that_says_close_is_left():
-    with served(lambda number: Answer(headers="Connection: close\r\n", close=True)) as server:
+    with serve(lambda number: Answer(headers="Connection: close\r\n", close=True)) as server:
         found = run(server.url, burst(5), connections=1)
     assert (found.answered, dict(found.errors), server.connections) == (5, {}, 5)
 
 
 def test_an_answer_that_does_not_come_is_given_up_and_its_wait_counts():
-    with served(lambda number: Answer(silent=True)) as server:
+    with serve(lambda number: Answer(silent=True)) as server:
         found = run(server.url, burst(2), timeout_seconds=0.05)
     assert found.errors == {"no answer within 0.05 s": 2}
     assert len(found.latency) == 2
 
 
 def test_what_is_unanswered_after_the_drain_counts_whether_it_was_sent_or_waits():
-    with served(lambda number: Answer(silent=True)) as server:
+    with serve(lambda number: Answer(silent=True)) as server:
         found = run(server.url, burst(4), connections=1, drain_seconds=0.05)
     assert found.errors == {"no answer within 0.05 s of the phase's end": 4}
     assert len(found.latency) == 4
 
 
 def test_without_a_server_every_request_is_an_error():
-    with served() as server:
+    with serve() as server:
         url = server.url
     found = run(url, burst(3))
     assert sum(found.errors.values()) == 3

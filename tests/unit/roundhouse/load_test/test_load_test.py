@@ -10,7 +10,7 @@ from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.load_test import Runner
 from roundhouse.load_test.options import Arrivals, LatencyStop, Loop, Phase
 from roundhouse.load_test.saturation import Outcome
-from tests.unit.roundhouse.load_test.answering import Answer, served
+from tests.unit.roundhouse.load_test.answering import Answer, serve
 from tests.unit.roundhouse.load_test.phases import load_test
 
 
@@ -28,7 +28,7 @@ def phase(loop=Loop.open, **changes):
 
 
 def test_every_request_of_an_open_loop_is_sent_and_answered():
-    with served() as server:
+    with serve() as server:
         measured = run(server.url, phases=(phase(),), arrivals=Arrivals.even)
     (found,) = measured.phases
     assert (found.intended, found.sent, found.answered, found.failed) == (100, 100, 100, 0)
@@ -38,7 +38,7 @@ def test_every_request_of_an_open_loop_is_sent_and_answered():
 
 def test_a_request_that_had_to_wait_has_waited_since_it_was_due():
     """The first answer takes half a second, on the only connection: what is due meanwhile waits."""
-    with served(lambda number: Answer(after_seconds=0.5 if number == 1 else 0.0)) as server:
+    with serve(lambda number: Answer(after_seconds=0.5 if number == 1 else 0.0)) as server:
         measured = run(server.url, phases=(phase(),), arrivals=Arrivals.even, connections=1)
     (found,) = measured.phases
     latencies = [found.latency.percentile_of_any(percent) for percent in range(1, 101)]
@@ -48,7 +48,7 @@ def test_a_request_that_had_to_wait_has_waited_since_it_was_due():
 
 
 def test_a_closed_loops_users_ask_one_at_a_time():
-    with served() as server:
+    with serve() as server:
         measured = run(server.url, phases=(phase(Loop.closed, start=3.0),))
     (found,) = measured.phases
     assert found.answered == found.sent > 3
@@ -58,7 +58,7 @@ def test_a_closed_loops_users_ask_one_at_a_time():
 
 
 def test_phases_follow_each_other_and_requests_may_be_limited():
-    with served() as server:
+    with serve() as server:
         phases = (phase(), phase(seconds=30.0), phase())
         measured = run(server.url, phases=phases, max_requests=150)
     assert len(measured.phases) == 2
@@ -66,7 +66,7 @@ def test_phases_follow_each_other_and_requests_may_be_limited():
 
 
 def test_a_latency_stop_ends_the_load():
-    with served(lambda number: Answer(after_seconds=0.1)) as server:
+    with serve(lambda number: Answer(after_seconds=0.1)) as server:
         stop = LatencyStop(percentile=50, milliseconds=50)
         measured = run(server.url, phases=(phase(seconds=60.0), phase()), stop=stop)
     assert measured.stopped == "p50 above 50 ms"
@@ -74,7 +74,7 @@ def test_a_latency_stop_ends_the_load():
 
 
 def test_an_interrupted_load_keeps_what_was_measured():
-    with served() as server:
+    with serve() as server:
         measured = run(
             server.url,
             lambda runner, measurement: runner.interrupted.set(),
@@ -86,7 +86,7 @@ def test_an_interrupted_load_keeps_what_was_measured():
 
 
 def test_refuses_to_search_where_one_user_alone_waits_too_long():
-    with served(lambda number: Answer(after_seconds=0.05)) as server:
+    with serve(lambda number: Answer(after_seconds=0.05)) as server:
         measured = run(server.url, slo_ms=10.0, first_rate=100.0)
     assert measured.steps == []
     (found,) = measured.verdicts
@@ -97,7 +97,7 @@ def test_refuses_to_search_where_one_user_alone_waits_too_long():
 def test_refuses_to_go_on_when_nothing_answers_the_warm_up():
     broken = Answer(status=500, body=b'{"error": "broken"}')
     with (
-        served(lambda number: broken) as server,
+        serve(lambda number: broken) as server,
         pytest.raises(WrongAnswerError, match=r"of the warm-up failed \(HTTP 500: broken\)"),
     ):
         run(server.url, phases=(phase(),), warm_up=1.0)

@@ -17,7 +17,7 @@ from roundhouse.load_test.measurement import (
 from tests.unit.roundhouse.load_test.phases import measurement, second
 
 
-def filled(*seconds: float) -> Latencies:
+def histogram(*seconds: float) -> Latencies:
     result = Latencies()
     for value in seconds:
         result.record(value)
@@ -29,7 +29,7 @@ def test_percentiles_are_those_of_the_values_to_three_digits(seconds, percentile
     """Give or take one rank: the library rounds a rank where others take the next one."""
     ordered, rank = sorted(seconds), math.ceil(percentile / 100 * len(seconds))
     low, high = ordered[max(rank - 2, 0)] * 1000, ordered[rank - 1] * 1000
-    found = filled(*seconds).percentile_of_any(percentile)
+    found = histogram(*seconds).percentile_of_any(percentile)
     assert low * 0.998 - 0.002 <= found <= high * 1.002 + 0.002
 
 
@@ -39,7 +39,7 @@ def test_a_percentile_needs_ten_values_beyond_it():
 
 
 def test_refuses_a_percentile_of_too_few():
-    found = filled(*[0.001] * 999)
+    found = histogram(*[0.001] * 999)
     assert found.percentile(99) is None
     assert found.percentile(95) == pytest.approx(1, rel=2e-3)
     found.record(0.001)
@@ -66,7 +66,7 @@ def test_a_fast_answer_delayed_nothing():
 
 
 def test_what_is_too_long_counts_as_the_longest():
-    assert filled(1e9).longest_ms == pytest.approx(600_000, rel=2e-3)
+    assert histogram(1e9).longest_ms == pytest.approx(600_000, rel=2e-3)
 
 
 def test_kinds_of_errors_are_limited():

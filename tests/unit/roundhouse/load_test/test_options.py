@@ -31,7 +31,7 @@ def at(tmp_path_factory):
     return find_paths(REPOSITORY, copied_tree(tmp_path_factory.mktemp("tree")))
 
 
-def ordered(at, **options):
+def resolved_test(at, **options):
     return load_test(at, Report(console=Console(quiet=True)), LoadOptions(**options))
 
 
@@ -83,7 +83,7 @@ def test_a_closed_loop_has_users():
         ),
     ],
 )
-def test_refuses_wishes_that_exclude_each_other(options, message):
+def test_refuses_options_that_exclude_each_other(options, message):
     with pytest.raises(RoundhouseError, match=message):
         LoadOptions(**options).require_consistent()
 
@@ -122,14 +122,14 @@ def test_refuses_a_first_rate_that_no_memory_holds():
 
 
 def test_a_bare_server_takes_a_models_inputs_and_slo(at):
-    found = ordered(at, url=URL, model="sentence-embedder")
+    found = resolved_test(at, url=URL, model="sentence-embedder")
     assert (found.slo_ms, found.destination.url, found.destination.region) == (
         50,
         f"{URL}/invocations",
         None,
     )
     assert "validation-sentences.txt" in found.inputs.description
-    assert ordered(at, url=URL, model="sentence-embedder", slo=7.0).slo_ms == 7
+    assert resolved_test(at, url=URL, model="sentence-embedder", slo=7.0).slo_ms == 7
 
 
 def test_a_shared_endpoints_slo_is_its_models(at):
@@ -137,7 +137,7 @@ def test_a_shared_endpoints_slo_is_its_models(at):
     expected = next(
         (float(line.split()[1]) for line in text.splitlines() if "latency_slo_ms" in line), None
     )
-    assert ordered(at, url=URL, model="sentence-embedder-int8", rate=1.0).slo_ms == expected
+    assert resolved_test(at, url=URL, model="sentence-embedder-int8", rate=1.0).slo_ms == expected
 
 
 def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp_path):
@@ -147,13 +147,13 @@ def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp
     (tree / "models" / "candidate.yaml").write_text(
         f"{joined}\nendpoint: {{joins: sentence-embedder}}\n"
     )
-    assert ordered(find_paths(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
+    assert resolved_test(find_paths(REPOSITORY, tree), url=URL, model="candidate").slo_ms == 50
 
 
 def test_refuses_a_search_without_an_slo(at, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(RoundhouseError, match="give --slo"):
-        ordered(at, url=URL, input=tmp_path / "a.txt")
+        resolved_test(at, url=URL, input=tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_refuses_a_search_without_an_slo(at, tmp_path):
 )
 def test_refuses_a_bare_server_without_inputs(at, options, message):
     with pytest.raises(RoundhouseError, match=message):
-        ordered(at, url=URL, **options)
+        resolved_test(at, url=URL, **options)
 
 
 def test_refuses_an_endpoint_of_a_cloud_that_is_not_there(at, tmp_path):

@@ -17,8 +17,8 @@ from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.recording import hold_fault, record, search_fault
 from stacks.capacity.variant import instance_capacity
 from tests.unit.roundhouse.engines import copied_tree
-from tests.unit.roundhouse.load_test.phases import loaded, measurement, searched, second
-from tests.unit.roundhouse.load_test.served import S3, served, served_tree
+from tests.unit.roundhouse.load_test.phases import load_of, measurement, searched, second
+from tests.unit.roundhouse.load_test.served import S3, served_endpoint, served_tree
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +41,7 @@ class Benching:
         self.calls.append(options)
         if options.loop is not None:
             options.require_consistent()
-        result = self.results.pop(0) if self.results else held(options.rate)
+        result = self.results.pop(0) if self.results else hold(options.rate)
         return LoadReport(
             result=result,
             page=self.root / "build/load/r.html",
@@ -50,10 +50,10 @@ class Benching:
 
 
 def of_hold(phase):
-    return loaded(phase, slo_ms=20.0)
+    return load_of(phase, slo_ms=20.0)
 
 
-def held(rate, **changes):
+def hold(rate, **changes):
     return of_hold(step(rate, **changes))
 
 
@@ -61,15 +61,15 @@ def load_options(**changes):
     return LoadOptions(**{"endpoint": "sentence-embedder", "env": "dev", "record": True, **changes})
 
 
-def recorded(place, *results, utilization=lambda *arguments: None, **changes):
+def record_with(place, *results, utilization=lambda *arguments: None, **changes):
     run = Benching(place.root, FOUND, *results)
     return record(place.session, load_options(**changes), run=run, utilization=utilization), run
 
 
 def test_rate_that_was_held_is_written_into_the_lock_beside_what_is_there(tmp_path):
-    place = served(tmp_path)
+    place = served_endpoint(tmp_path)
     before = place.lock
-    done, run = recorded(place, utilization=lambda *arguments: 81.5)
+    done, run = record_with(place, utilization=lambda *arguments: 81.5)
     assert [call.rate for call in run.calls] == [None, 1000.0]
     assert run.calls[1].seconds == 180 and run.calls[1].slo == 20.0 and not run.calls[1].record
     (capacity,) = place.capacity.values()
@@ -100,8 +100,8 @@ def test_rate_that_was_held_is_written_into_the_lock_beside_what_is_there(tmp_pa
 
 
 def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
-    place = served(tmp_path)
-    recorded(place)
+    place = served_endpoint(tmp_path)
+    record_with(place)
     deployment = next(
         item for item in deployments(read_tree(tmp_path), "dev") if item.name == "sentence-embedder"
     )
@@ -115,26 +115,26 @@ def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
 
 def test_rate_of_several_instances_is_divided_among_them(tmp_path):
     count = {"ProductionVariants": [{"CurrentInstanceCount": 3, "DesiredInstanceCount": 3}]}
-    done, _ = recorded(served(tmp_path, changes={"endpoint": count}))
+    done, _ = record_with(served_endpoint(tmp_path, changes={"endpoint": count}))
     assert done.capacity.requests_per_second == 333.333
 
 
 def test_rate_that_is_not_held_is_tried_lower(tmp_path):
-    place = served(tmp_path)
-    done, run = recorded(place, held(1000.0, milliseconds=40.0))
+    place = served_endpoint(tmp_path)
+    done, run = record_with(place, hold(1000.0, milliseconds=40.0))
     assert [call.rate for call in run.calls] == [None, 1000.0, pytest.approx(1000 / 1.04)]
     assert done.capacity.requests_per_second == 961.538
 
 
 def test_model_of_a_shared_endpoint_is_recorded_for_its_own_engine(tmp_path):
-    place = served(tmp_path, endpoint="text-shared", model="sentence-embedder-int8")
-    recorded(place, endpoint="text-shared", model="sentence-embedder-int8")
+    place = served_endpoint(tmp_path, endpoint="text-shared", model="sentence-embedder-int8")
+    record_with(place, endpoint="text-shared", model="sentence-embedder-int8")
     assert place.capacity["ml.g5.xlarge"].endpoint == "dev-text-shared"
 
 
 def test_local_measurement_stays_in_scratch_locks(tmp_path):
-    place = served(tmp_path, environment="local")
-    done, _ = recorded(place, env="local")
+    place = served_endpoint(tmp_path, environment="local")
+    done, _ = record_with(place, env="local")
     assert done.lock == tmp_path / "build/local/locks/sentence-embedder.lock.yaml"
     assert place.capacity["ml.c7i.large"].gpu_utilization_percent is None
 
@@ -147,7 +147,7 @@ def test_refuses_a_local_measurement_for_reviewed_locks(tmp_path):
         RoundhouseError,
         match="locks/local/ holds reviewed locks, and the local cloud's speed is this machine's",
     ):
-        recorded(place, env="local")
+        record_with(place, env="local")
     assert place.capacity is None
 
 
@@ -200,7 +200,7 @@ OTHER = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment": {}}
     ],
 )
 def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, changes, message):
-    place = served(tmp_path, changes=changes)
+    place = served_endpoint(tmp_path, changes=changes)
     run = Benching(place.root, FOUND)
     with pytest.raises(RoundhouseError) as raised:
         record(place.session, load_options(), run=run)
@@ -211,49 +211,49 @@ def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, cha
 
 
 def test_refuses_another_archive_of_the_same_engine(tmp_path):
-    place = served(tmp_path)
+    place = served_endpoint(tmp_path)
     place.clients["sagemaker"].model["PrimaryContainer"]["Environment"] = {
         "ROUNDHOUSE_MANIFEST_SHA256": "e" * 64
     }
     with pytest.raises(
         RoundhouseError, match=r"serves an archive of engine .* that is not the lock's"
     ):
-        recorded(place)
+        record_with(place)
 
 
 def test_refuses_a_shared_endpoint_whose_archive_in_s3_is_another(tmp_path):
-    place = served(tmp_path, endpoint="text-shared", model="sentence-embedder-int8")
+    place = served_endpoint(tmp_path, endpoint="text-shared", model="sentence-embedder-int8")
     entry = place.target.lock_entry
     other = entry.model_copy(
         update={"archive": entry.archive.model_copy(update={"sha256": "b" * 64})}
     )
     place.clients["s3"] = S3(LockEntry.model_dump_json(other).encode())
     with pytest.raises(RoundhouseError, match="in S3 is not the lock's"):
-        recorded(place, endpoint="text-shared", model="sentence-embedder-int8")
+        record_with(place, endpoint="text-shared", model="sentence-embedder-int8")
 
 
 def test_refuses_several_instances_of_a_shared_endpoint(tmp_path):
     count = {"ProductionVariants": [{"CurrentInstanceCount": 2, "DesiredInstanceCount": 2}]}
-    place = served(
+    place = served_endpoint(
         tmp_path,
         endpoint="text-shared",
         model="sentence-embedder-int8",
         changes={"endpoint": count},
     )
     with pytest.raises(RoundhouseError, match="2 instances share its models unevenly"):
-        recorded(place, endpoint="text-shared", model="sentence-embedder-int8")
+        record_with(place, endpoint="text-shared", model="sentence-embedder-int8")
 
 
 def test_refuses_an_engine_that_no_lock_has(tmp_path):
-    place = served(tmp_path, build=False)
+    place = served_endpoint(tmp_path, build=False)
     with pytest.raises(
         RoundhouseError, match="run: roundhouse build --env dev --model sentence-embedder"
     ):
-        recorded(place)
+        record_with(place)
 
 
 def test_refuses_a_search_that_found_nothing_and_names_its_report(tmp_path):
-    place = served(tmp_path)
+    place = served_endpoint(tmp_path)
     run = Benching(place.root, dataclasses.replace(FOUND, broken_off=True))
     with pytest.raises(
         RoundhouseError,
@@ -264,17 +264,17 @@ def test_refuses_a_search_that_found_nothing_and_names_its_report(tmp_path):
 
 
 def test_refuses_a_rate_that_is_never_held(tmp_path):
-    place = served(tmp_path)
+    place = served_endpoint(tmp_path)
     with pytest.raises(RoundhouseError, match="were not held for 1 s"):
-        recorded(place, *(held(1000.0, milliseconds=40.0) for _ in range(3)))
+        record_with(place, *(hold(1000.0, milliseconds=40.0) for _ in range(3)))
     assert place.capacity is None
 
 
 def test_refuses_an_endpoint_that_changed_meanwhile(tmp_path):
     changes = {"later": {"EndpointConfigName": "c-2"}}
-    place = served(tmp_path, changes=changes)
+    place = served_endpoint(tmp_path, changes=changes)
     with pytest.raises(RoundhouseError, match="the endpoint changed during the load test"):
-        recorded(place)
+        record_with(place)
     assert place.capacity is None
 
 
@@ -298,7 +298,7 @@ def test_search_that_found_both_ends_is_a_measurement():
 
 
 def test_refuses_a_load_that_searched_for_nothing():
-    assert "searched for no saturation point" in search_fault(loaded(step(1000.0)))
+    assert "searched for no saturation point" in search_fault(load_of(step(1000.0)))
 
 
 def test_refuses_a_broken_off_search_whatever_it_found():
@@ -328,7 +328,7 @@ def test_refuses_a_search_whose_chief_step_the_tool_took_part_in():
 
 
 def test_hold_within_the_slo_is_a_measurement():
-    assert hold_fault(held(1000.0)) is None
+    assert hold_fault(hold(1000.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -350,6 +350,6 @@ def test_refuses_a_rate_that_was_not_held(phase, message):
 
 def test_refuses_a_broken_off_hold():
     assert (
-        hold_fault(dataclasses.replace(held(1000.0), broken_off=True, phases=()))
+        hold_fault(dataclasses.replace(hold(1000.0), broken_off=True, phases=()))
         == "the load test was broken off"
     )

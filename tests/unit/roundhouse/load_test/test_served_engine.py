@@ -12,13 +12,13 @@ pytestmark = pytest.mark.unit
 
 
 class CloudWatch:
-    """Gives one more datapoint each time it is asked."""
+    """Gives one more datapoint each time it is calls."""
 
     def __init__(self, *averages, at_once=0):
-        self.averages, self.there, self.asked = averages, at_once, []
+        self.averages, self.there, self.calls = averages, at_once, []
 
     def get_metric_statistics(self, **request):
-        self.asked.append(request)
+        self.calls.append(request)
         self.there += 1
         return {"Datapoints": [{"Average": item} for item in self.averages[: self.there]]}
 
@@ -48,7 +48,7 @@ def utilization(cloudwatch, gpus=1, begin=BEGIN, end=END):
 def test_utilization_is_the_mean_of_the_whole_minutes_for_each_gpu():
     cloudwatch = CloudWatch(300.0, 340.0)
     assert utilization(cloudwatch, gpus=4) == (80.0, 15.0)
-    (first, *_) = cloudwatch.asked
+    (first, *_) = cloudwatch.calls
     assert (first["StartTime"].minute, first["EndTime"].minute) == (1, 3)
     assert {"Name": "VariantName", "Value": "AllTraffic"} in first["Dimensions"]
 

@@ -16,8 +16,8 @@ from roundhouse.load_test.summary import load_result
 from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
+    load_of,
     load_test,
-    loaded,
     measurement,
     searched,
     second,
@@ -44,7 +44,7 @@ class Checked(HTMLParser):
         self.texts.append(data)
 
 
-def shown(result):
+def texts_of(result):
     page = Checked()
     page.feed(load_page(result).decode())
     assert page.open == []
@@ -94,27 +94,27 @@ def test_headline_of_a_search_broken_off_in_its_first_step_judges_nothing():
 
 
 def test_headline_and_page_say_what_was_offered_where_little_was_answered():
-    found = loaded(measurement(second(intended=20_000)))
+    found = load_of(measurement(second(intended=20_000)))
     assert found.headline.startswith("1,000 answers a second of 20,000 requests offered: p50")
-    assert "at 20,000 requests a second offered" in shown(found)
-    assert "offered" not in loaded(measurement(second())).headline
+    assert "at 20,000 requests a second offered" in texts_of(found)
+    assert "offered" not in load_of(measurement(second())).headline
 
 
 def test_headline_of_a_closed_loop_says_what_it_leaves_out():
-    message = loaded(measurement(second(), loop=Loop.closed)).headline
+    message = load_of(measurement(second(), loop=Loop.closed)).headline
     assert "A closed loop: users wait for answers before they ask again" in message
 
 
 def test_headline_says_errors():
-    message = loaded(measurement(second(errors={"HTTP 503: full": 7}))).headline
+    message = load_of(measurement(second(errors={"HTTP 503: full": 7}))).headline
     assert "7 errors (most: HTTP 503: full)" in message
 
 
 def test_headline_of_nothing_answered():
     nothing = measurement(second(count=0, errors={"no connection": 3}))
-    assert loaded(nothing).headline == "No request was answered: 3 errors (most: no connection)."
-    assert loaded(measurement(second(count=0))).headline == "No request was answered."
-    assert "no connection" in shown(loaded(nothing))
+    assert load_of(nothing).headline == "No request was answered: 3 errors (most: no connection)."
+    assert load_of(measurement(second(count=0))).headline == "No request was answered."
+    assert "no connection" in texts_of(load_of(nothing))
 
 
 def test_json_is_plain_and_whole():
@@ -132,7 +132,7 @@ def test_json_is_plain_and_whole():
 
 def test_the_page_shows_headline_phases_plots_and_how_it_was_measured():
     found = searched(*steps())
-    text = shown(found)
+    text = texts_of(found)
     for message in (
         found.headline,
         "step 3",
@@ -149,7 +149,7 @@ def test_the_page_shows_headline_phases_plots_and_how_it_was_measured():
 def test_the_page_of_a_closed_loop_shows_corrected_values():
     seconds = second(1000.0, 100), second(1000.0, 100, users=3)
     phase = measurement(*seconds, loop=Loop.closed, interval=0.001)
-    text = shown(loaded(phase, expected_interval=1.0))
+    text = texts_of(load_of(phase, expected_interval=1.0))
     assert re.search(r"corrected for an expected interval: p50 50\d ms", text)
     assert "Users over time" in text
 
@@ -158,7 +158,7 @@ def test_the_page_of_a_closed_loop_shows_corrected_values():
 def test_the_page_shows_names_as_they_are(subject):
     import dataclasses
 
-    assert subject in shown(dataclasses.replace(searched(*steps()), subject=subject))
+    assert subject in texts_of(dataclasses.replace(searched(*steps()), subject=subject))
     assert b"<script" not in load_page(dataclasses.replace(searched(*steps()), subject=subject))
 
 

@@ -24,7 +24,7 @@ class Stand:
 
     start = 0.0
 
-    def listed(self):
+    def all_metrics(self):
         return [
             Found(
                 namespace="AWS/SageMaker",
@@ -51,7 +51,7 @@ def of(variant, **options):
     ]
 
 
-def drawn(*rows, **properties):
+def draw(*rows, **properties):
     found = curves({"metrics": rows, "period": 60, **properties}, Stand(), 120.0)
     return {curve.label: dict(curve.points) for curve in found}
 
@@ -77,7 +77,7 @@ def test_selector_stands_in_every_text():
 
 
 def test_rows_are_statistics_and_expressions_over_them():
-    shown = drawn(
+    shown = draw(
         of("a", id="a", visible=False),
         of("b", id="b", label="other"),
         [{"expression": "a / b + 1", "label": "sum", "id": "e"}],
@@ -90,21 +90,21 @@ def test_rows_are_statistics_and_expressions_over_them():
 
 def test_search_finds_every_variant_with_its_name():
     search = "SEARCH('{AWS/SageMaker,EndpointName,VariantName} MetricName=\"Invocations\" EndpointName=\"e\"', 'Sum', 60) / 10"
-    shown = drawn([{"expression": search, "label": "of ${PROP('Dim.VariantName')}", "id": "e"}])
+    shown = draw([{"expression": search, "label": "of ${PROP('Dim.VariantName')}", "id": "e"}])
     assert shown == {"of a": {0.0: 1.0, 60.0: 1.0}, "of b": pytest.approx({0.0: 0.3, 60.0: 0.3})}
 
 
 def test_period_is_the_rows_own_or_the_graphs():
-    assert drawn(of("a", label="own", period=120), of("a", label="graph"))["own"] == {
+    assert draw(of("a", label="own", period=120), of("a", label="graph"))["own"] == {
         0.0: 20.0,
         120.0: 20.0,
     }
-    assert drawn(of("a", label="graph"), period=300)["graph"] == {0.0: 50.0, 300.0: 50.0}
+    assert draw(of("a", label="graph"), period=300)["graph"] == {0.0: 50.0, 300.0: 50.0}
 
 
 def test_refuses_an_expression_over_what_is_not_there():
     with pytest.raises(MathError, match="unknown metric id 'missing'"):
-        drawn([{"expression": "missing * 2", "label": "x", "id": "e"}])
+        draw([{"expression": "missing * 2", "label": "x", "id": "e"}])
 
 
 def test_stacked_curves_lie_on_each_other():
@@ -133,4 +133,4 @@ def test_alarm_watches_its_own_metric_or_the_one_returned():
 
 
 def test_no_metric_has_no_value():
-    assert SyntheticMetrics(start=0.0, days={}).listed() == []
+    assert SyntheticMetrics(start=0.0, days={}).all_metrics() == []

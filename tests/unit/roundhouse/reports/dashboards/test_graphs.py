@@ -22,10 +22,12 @@ METRICS = SyntheticMetrics.of([OWN, SHARED], END - MINUTES * 60)
 AT = END - 600
 
 
-def shown(body, title, metrics=METRICS):
+def values(body, title, metrics=METRICS):
     """Each curve's value ten minutes before the end, by its label."""
     (graph,) = (
-        widget["properties"] for widget in body["widgets"] if widget["properties"].get("title") == title
+        widget["properties"]
+        for widget in body["widgets"]
+        if widget["properties"].get("title") == title
     )
     return {curve.label: curve.points.get(AT) for curve in curves(graph, metrics, END)}
 
@@ -41,7 +43,7 @@ def raw(name, statistic, endpoint="dev-sentence-embedder", namespace="AWS/SageMa
     "body", [selected_body(dashboard_body([OWN, SHARED])), endpoint_dashboard_body(OWN)]
 )
 def test_latencies_are_milliseconds(body):
-    assert shown(body, "Latency of the model, ms") == {
+    assert values(body, "Latency of the model, ms") == {
         **{name: raw("ModelLatency", name) / 1000 for name in ("p50", "p95", "p99")},
         "SageMaker's overhead, average": raw("OverheadLatency", "Average") / 1000,
     }
@@ -49,29 +51,29 @@ def test_latencies_are_milliseconds(body):
 
 def test_failures_are_percent_and_counts():
     body = endpoint_dashboard_body(OWN)
-    assert shown(body, "Failed requests, %")["5XX"] == pytest.approx(
+    assert values(body, "Failed requests, %")["5XX"] == pytest.approx(
         100 * raw("Invocation5XXErrors", "Sum") / raw("Invocations", "Sum")
     )
-    assert shown(body, "Failed requests a minute")["4XX"] == raw("Invocation4XXErrors", "Sum")
+    assert values(body, "Failed requests a minute")["4XX"] == raw("Invocation4XXErrors", "Sum")
 
 
 def test_cost_is_instances_times_the_price_of_one():
     body = selected_body(dashboard_body([OWN, SHARED]))
-    assert shown(body, "Instances") == {
+    assert values(body, "Instances") == {
         "instances that answer": 4.0,
         "instances that reported": 4.0,
     }
-    assert shown(
+    assert values(
         body, "Estimated cost of all endpoints, USD an hour (prices of us-east-1)"
     ) == pytest.approx({"dev-sentence-embedder": 4 * 1.4084, "dev-text-shared": 2 * 1.4084})
-    assert shown(
+    assert values(
         endpoint_dashboard_body(OWN), "Estimated cost, USD an hour (prices of us-east-1)"
     ) == pytest.approx({"estimated cost": 5.6336})
 
 
 def test_cache_hits_are_percent_and_waits_milliseconds():
     body = endpoint_dashboard_body(SHARED)
-    assert shown(body, "Cache hits, %") == {"requests whose model is in memory": 100.0}
+    assert values(body, "Cache hits, %") == {"requests whose model is in memory": 100.0}
     (graph,) = (
         widget["properties"]
         for widget in body["widgets"]
@@ -85,11 +87,11 @@ def test_variants_stand_side_by_side():
     several = with_variant(OWN, "challenger")
     metrics = SyntheticMetrics.of([several], END - MINUTES * 60)
     body = endpoint_dashboard_body(several)
-    p99 = shown(body, "Variants: p99 of the model, ms", metrics)
+    p99 = values(body, "Variants: p99 of the model, ms", metrics)
     assert set(p99) == {"AllTraffic", "challenger"} and all(
         20 < value < 200 for value in p99.values()
     )
-    share = shown(body, "Variants: failed requests, %", metrics)
+    share = values(body, "Variants: failed requests, %", metrics)
     assert all(1 < value < 10 for value in share.values())
 
 
@@ -97,7 +99,7 @@ def test_minute_without_a_request_repeats_the_count():
     class Quiet:
         start = 0.0
 
-        def listed(self):
+        def all_metrics(self):
             return []
 
         def read(self, question, period):

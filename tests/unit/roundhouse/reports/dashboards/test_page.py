@@ -47,13 +47,13 @@ def png():
 # --- graphs
 
 
-def drawn(*curves, marks=(), **options):
+def draw(*curves, marks=(), **options):
     return graph(curves, marks, (400, 200), (0.0, 86400.0), unit="ms", **options)
 
 
 def test_curve_begins_at_zero_and_ends_at_the_right():
     values = {300.0 * number: float(number % 3) for number in range(6)} | {86400.0: 3.0}
-    svg = drawn(Curve(label="p50", points=values))
+    svg = draw(Curve(label="p50", points=values))
     places = re.search(r'polyline points="([^"]+)"', svg)[1].split()
     points = [tuple(map(float, place.split(","))) for place in places]
     assert points[0][0] == 52 and points[0][1] > points[2][1]
@@ -62,12 +62,12 @@ def test_curve_begins_at_zero_and_ends_at_the_right():
 
 
 def test_few_points_are_dots():
-    svg = drawn(Curve(label="p50", points={300.0 * number: 1.0 for number in range(5)}))
+    svg = draw(Curve(label="p50", points={300.0 * number: 1.0 for number in range(5)}))
     assert svg.count("<circle") == 5 and "<polyline" not in svg
 
 
 def test_every_level_lies_within_the_graph():
-    svg = drawn(
+    svg = draw(
         Curve(label="p50", points={0.0: 1.0}),
         marks=[Mark(value=50.0, label="SLO", color="#d62728")],
     )
@@ -77,7 +77,7 @@ def test_every_level_lies_within_the_graph():
 
 def test_labels_of_near_levels_do_not_lie_on_each_other():
     marks = [Mark(value=value, label=f"level {value}") for value in (90.0, 85.0)]
-    svg = drawn(marks=marks, high=100.0)
+    svg = draw(marks=marks, high=100.0)
     upper, lower = (
         float(re.search(rf'y="([\d.]+)"[^>]*>level {value}', svg)[1]) for value in (90.0, 85.0)
     )
@@ -85,7 +85,7 @@ def test_labels_of_near_levels_do_not_lie_on_each_other():
 
 
 def test_graph_without_values_says_so():
-    assert "No data available" in drawn(Curve(label="p50", points={}))
+    assert "No data available" in draw(Curve(label="p50", points={}))
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,19 @@ def test_refuses_what_is_no_png():
         digest_of(b"GIF89a")
 
 
-def test_browser_is_asked_for_the_pages_size(tmp_path, monkeypatch):
+def test_browser_is_given_the_pages_size(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "chromium").write_text("", encoding="utf-8")
     (tmp_path / "chromium").chmod(0o755)
-    html, target, asked = tmp_path / "page.html", tmp_path / "page.png", []
+    html, target, arguments = tmp_path / "page.html", tmp_path / "page.png", []
 
     def run(command, on_line=None):
-        asked.extend(command.argv)
+        arguments.extend(command.argv)
         html.with_suffix(".shot.png").write_bytes(png())
         return Outcome(code=0, output="")
 
     write_screenshot(run, html, target, (1560, 2000), "c" * 64)
-    assert "--window-size=1560,2000" in asked and asked[-1].startswith("file://")
+    assert "--window-size=1560,2000" in arguments and arguments[-1].startswith("file://")
     assert digest_of(target.read_bytes()) == "c" * 64
 
 
@@ -239,7 +239,7 @@ def test_command_writes_html_without_a_browser(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--env", "dve"], "unknown environment"),
         (
@@ -249,6 +249,6 @@ def test_command_writes_html_without_a_browser(tmp_path, capsys):
         (["--env", "dev", "--endpoint", "gone"], "gone: is no endpoint of environment dev"),
     ],
 )
-def test_refuses_what_is_not_there(tmp_path, capsys, arguments, said):
+def test_refuses_what_is_not_there(tmp_path, capsys, arguments, message):
     assert main([*arguments, "--out", str(tmp_path / "out"), "--form", "html"]) == 1
-    assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()

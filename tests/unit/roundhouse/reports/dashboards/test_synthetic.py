@@ -84,12 +84,16 @@ def test_longer_periods_sum_up():
 def test_metrics_are_those_that_each_kind_of_endpoint_publishes():
     queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
     kinds = {"own": OWN, "shared": SHARED, "queue": queue}
-    names = {kind: {metric.name for metric in metrics(found).listed()} for kind, found in kinds.items()}
+    names = {
+        kind: {metric.name for metric in metrics(found).all_metrics()}
+        for kind, found in kinds.items()
+    }
     assert "ModelCacheHit" in names["shared"] and "ModelCacheHit" not in names["own"]
     assert "Invocations" not in names["queue"] and "ApproximateBacklogSize" in names["queue"]
     assert "GPUUtilization" in names["own"]
     assert not any(
-        metric.name.startswith("GPU") for metric in metrics(one("local", "sentence-embedder")).listed()
+        metric.name.startswith("GPU")
+        for metric in metrics(one("local", "sentence-embedder")).all_metrics()
     )
 
 
