@@ -1,0 +1,141 @@
+"""Logical ids of stateful resources and names of live endpoints, endpoint configs and models.
+
+A changed logical id replaces a resource, and a changed name rolls every live endpoint out anew.
+`python -m tests.synth.test_stable_names` writes the golden file, which is reviewed like code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onboarding import names
+from onboarding.deployment import Deployment, Target
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from stacks.environment_stage import Sources
+from tests.synth.assembly import SOURCES, Stacks, synthesized
+from tests.synth.deployments import environment, unlocked, with_locks
+from tests.synth.endpoint_cases import MODEL, beside
+from tests.synth.full_stage import KINDS, SETTINGS
+from tests.unit.onboarding.trees import tree_root
+
+pytestmark = pytest.mark.synth
+
+GOLDEN = Path(__file__).parent / "golden" / "stable-names.json"
+STATEFUL = {
+    "AWS::CloudFormation::WaitConditionHandle",
+    "AWS::ECR::Repository",
+    "AWS::IAM::Policy",
+    "AWS::IAM::Role",
+    "AWS::KMS::Alias",
+    "AWS::KMS::Key",
+    "AWS::Logs::LogGroup",
+    "AWS::S3::Bucket",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::Topic",
+    "AWS::SageMaker::Endpoint",
+    "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::Model",
+}
+NAMES = ("EndpointName", "EndpointConfigName", "ModelName", "BucketName", "RepositoryName")
+FIXED_FILES = {image: {"Dockerfile": b"FROM scratch\n"} for image in SOURCES.image_files}
+FIXED_SOURCES = Sources(
+    image_files=FIXED_FILES, buildspec="version: 0.2", images_buildspec="version: 0.2"
+)
+"""Image tags follow image contents, which change for reasons of their own."""
+
+
+def fixed_engines(deployment: Deployment) -> Deployment:
+    """A deployment whose engine keys and manifests depend on model and instance type alone."""
+
+    def with_key(target: Target) -> Target:
+        identity = f"{target.model.name} {target.instance_type.name}"
+        key = hashlib.sha256(identity.encode()).hexdigest()[: len(target.engine_key)]
+        return dataclasses.replace(target, engine_key=key)
+
+    def with_manifest(target: Target) -> Target:
+        entry = target.lock_entry
+        assert entry is not None
+        digest = hashlib.sha256(target.engine_key.encode()).hexdigest()
+        archive = entry.archive.model_copy(update={"manifest_sha256": digest})
+        return dataclasses.replace(target, lock_entry=entry.model_copy(update={"archive": archive}))
+
+    return with_locks(deployment.with_targets(with_key)).with_targets(with_manifest)
+
+
+def stable_facts(stacks: Stacks) -> dict[str, Any]:
+    """Type and names of every stateful resource, by stack and logical id."""
+    return {
+        name: {
+            logical_id: {"Type": resource["Type"]}
+            | {key: value for key, value in resource.get("Properties", {}).items() if key in NAMES}
+            for logical_id, resource in sorted(stack.template["Resources"].items())
+            if resource["Type"] in STATEFUL
+        }
+        for name, stack in sorted(stacks.items())
+    }
+
+
+def environments(folder: Path) -> dict[str, Stacks]:
+    """Every environment of this repository, and one for each kind of endpoint."""
+    stages = {
+        name: synthesized(
+            folder / name,
+            environment(name),
+            tuple(map(fixed_engines, unlocked(name))),
+            FIXED_SOURCES,
+        )
+        for name in ("dev", "local")
+    }
+    stages["dev without locks"] = synthesized(
+        folder / "unlocked", environment("dev"), unlocked("dev"), FIXED_SOURCES
+    )
+    shadow = {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")}
+    for kind, endpoint in KINDS.items():
+        changes = {
+            "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
+            MODEL: endpoint,
+            **(shadow if kind == "everything" else {}),
+        }
+        tree = read_tree(tree_root(folder / kind, changes))
+        assert tree.faults == (), "\n".join(map(str, tree.faults))
+        deployed = tuple(map(fixed_engines, deployments(tree, "cloud")))
+        stages[kind] = synthesized(
+            folder / kind / "out", tree.environments["cloud"], deployed, FIXED_SOURCES
+        )
+    return stages
+
+
+def golden_text(folder: Path) -> str:
+    """The golden file of the present tree."""
+    facts = {name: stable_facts(stacks) for name, stacks in environments(folder).items()}
+    return json.dumps(facts, indent=1) + "\n"
+
+
+def test_logical_ids_and_names_of_what_is_deployed_stay_as_they_are(tmp_path):
+    assert golden_text(tmp_path) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_endpoint_names_are_those_of_the_environment_and_the_file():
+    facts = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    endpoints = {
+        resource["EndpointName"]
+        for stack in facts["dev"].values()
+        for resource in stack.values()
+        if "EndpointName" in resource
+    }
+    assert endpoints == {
+        names.endpoint_name(environment("dev"), deployment.name) for deployment in unlocked("dev")
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        GOLDEN.write_text(golden_text(Path(folder)), encoding="utf-8")
