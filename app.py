@@ -46,7 +46,7 @@ def main() -> int:
 
     from onboarding.fault import FaultsError
 
-    app = App(analytics_reporting=False, stack_traces=False)
+    app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False)
     try:
         _hang_stages(app, _asked(app))
     except FaultsError as error:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnResource, Environment, Stack
+from aws_cdk import Environment, Stack
 from constructs import Construct
 
 from onboarding import names
@@ -25,6 +25,8 @@ from stacks.builds.properties import (
 )
 from stacks.builds.roles import job_statements, machine_statements, project_statements
 from stacks.log_group import log_group
+from stacks.resources import add_resources
+from stacks.template import Properties
 
 
 class BuildsStack(Stack):
@@ -51,56 +53,50 @@ class BuildsStack(Stack):
         self._environment = environment
         routes = build_routes(environment, platform)
         for route in routes:
-            self._project(
+            self._add_project(
                 route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec
             )
         image = training_image(platform)
-        self._machine(
+        self._add_machine(
             [route.name for route in routes],
             image,
             names.image_uri(environment, image, image_tags[image]),
         )
 
-    def _project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
-        environment = self._environment
-        logs = log_group(log_group_name(environment, route))
-        CfnResource(self, f"{route.construct_id}Logs", type="AWS::Logs::LogGroup", properties=logs)
-        role = self._role(
-            f"{route.construct_id}Role", "codebuild", project_statements(environment, route)
-        )
-        properties = project_properties(
-            environment, route, image_uri=image_uri, buildspec=buildspec
-        )
-        CfnResource(
-            self,
-            f"{route.construct_id}Project",
-            type="AWS::CodeBuild::Project",
-            properties={**properties, "ServiceRole": role.get_att("Arn")},
+    def _add_project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
+        environment, part = self._environment, route.construct_id
+        project = project_properties(environment, route, image_uri=image_uri, buildspec=buildspec)
+        self._add(f"{part}Logs", "Logs::LogGroup", log_group(log_group_name(environment, route)))
+        self._add_role(f"{part}Role", "codebuild", project_statements(environment, route))
+        self._add(
+            f"{part}Project",
+            "CodeBuild::Project",
+            {**project, "ServiceRole": {"Fn::GetAtt": [f"{part}Role", "Arn"]}},
         )
 
-    def _machine(self, projects: Sequence[str], image: str, image_uri: str) -> None:
-        environment = self._environment
-        job_role = self._role("JobRole", "sagemaker", job_statements(environment, image))
-        statements = machine_statements(
-            environment, projects=projects, job_role={"Fn::GetAtt": ["JobRole", "Arn"]}
-        )
-        role = self._role("MachineRole", "states", statements)
+    def _add_machine(self, projects: Sequence[str], image: str, image_uri: str) -> None:
+        environment, job_role = self._environment, {"Fn::GetAtt": ["JobRole", "Arn"]}
+        self._add_role("JobRole", "sagemaker", job_statements(environment, image))
+        statements = machine_statements(environment, projects=projects, job_role=job_role)
+        self._add_role("MachineRole", "states", statements)
         definition = build_machine(environment, projects=projects, training_image=image_uri)
-        CfnResource(
-            self,
+        self._add(
             "Machine",
-            type="AWS::StepFunctions::StateMachine",
-            properties={
+            "StepFunctions::StateMachine",
+            {
                 **machine_properties(environment, definition),
-                "RoleArn": role.get_att("Arn"),
-                "DefinitionSubstitutions": {"JobRole": job_role.get_att("Arn")},
+                "RoleArn": {"Fn::GetAtt": ["MachineRole", "Arn"]},
+                "DefinitionSubstitutions": {"JobRole": job_role},
             },
         )
 
-    def _role(
-        self, construct_id: str, service: str, statements: Sequence[Statement]
-    ) -> CfnResource:
+    def _add_role(self, logical_id: str, service: str, statements: Sequence[Statement]) -> None:
         properties = exact_role(
             self._environment, service=f"{service}.amazonaws.com", statements=statements
         )
-        return CfnResource(self, construct_id, type="AWS::IAM::Role", properties=properties)
+        self._add(logical_id, "IAM::Role", properties)
+
+    def _add(self, logical_id: str, resource_type: str, properties: Properties) -> None:
+        add_resources(
+            self, {logical_id: {"Type": f"AWS::{resource_type}", "Properties": properties}}
+        )

@@ -1,27 +1,31 @@
-"""One endpoint: its role, models, endpoint config, endpoint, alarms and scaling, isolated from
-every other.
-"""
+"""The stack of one endpoint: its role, models, endpoint config, endpoint, alarms and scaling."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
-from aws_cdk import Annotations, Environment, Stack
+from aws_cdk import (
+    Annotations,
+    CfnOutput,
+    CfnRule,
+    CfnRuleAssertion,
+    CfnWaitConditionHandle,
+    Environment,
+    Fn,
+    Stack,
+)
 from constructs import Construct
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.outputs import endpoint_outputs
+from stacks.endpoint.template import endpoint_faults, endpoint_resources
 from stacks.endpoint.warnings import endpoint_warnings
-from stacks.template_synthesizer import TemplateSynthesizer
-from stacks.template_text import DEFAULT_QUALIFIER
+from stacks.resources import add_resources, l1_value
 
 
 class EndpointStack(Stack):
-    """Hangs the template of one endpoint; an endpoint that cannot be deployed carries an error for
-    each reason.
-    """
+    """Deploys one endpoint; one that cannot be deployed carries an error for each reason."""
 
     def __init__(
         self,
@@ -30,26 +34,40 @@ class EndpointStack(Stack):
         *,
         deployment: Deployment,
         image_uris: Mapping[str, str],
-        qualifier: str = DEFAULT_QUALIFIER,
     ) -> None:
         environment = deployment.environment
-        synthesizer = TemplateSynthesizer(
-            partial(endpoint_template, deployment, image_uris), qualifier
-        )
         super().__init__(
             scope,
             construct_id,
             stack_name=names.stack_name(environment, f"endpoint-{deployment.name}"),
             env=Environment(account=environment.account, region=environment.region),
+            description=f"Roundhouse: endpoint {deployment.name} of {environment.name}",
             tags={
                 "roundhouse-environment": environment.name,
                 "roundhouse-endpoint": deployment.name,
             },
-            synthesizer=synthesizer,
         )
-        synthesizer.stack = self
         faults = endpoint_faults(deployment)
+        if faults:
+            self._refuse(faults[0])
+        else:
+            add_resources(self, endpoint_resources(deployment, image_uris))
+            for output, value in endpoint_outputs(deployment).items():
+                CfnOutput(self, output, value=l1_value(output, value["Value"]))
         for fault in faults:
             Annotations.of(self).add_error(fault)
         for warning in () if faults else endpoint_warnings(deployment):
             Annotations.of(self).add_warning(warning)
+
+    def _refuse(self, fault: str) -> None:
+        """Add a rule that CloudFormation refuses, with the fault as its reason.
+
+        An empty stack would make `cdk deploy --ignore-errors` delete the endpoint that still runs.
+        """
+        CfnWaitConditionHandle(self, "NotBuilt")
+        never = Fn.condition_equals(Fn.ref("AWS::Region"), "engine not built")
+        CfnRule(
+            self,
+            "EngineIsBuilt",
+            assertions=[CfnRuleAssertion(assert_=never, assert_description=fault)],
+        )

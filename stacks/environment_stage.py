@@ -19,7 +19,6 @@ from stacks.images.builds import base_image
 from stacks.images.tag import image_tags
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
-from stacks.template_text import DEFAULT_QUALIFIER, QUALIFIER_CONTEXT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +62,12 @@ class EnvironmentStage(Stage):
         image_uris = {
             image: names.image_uri(environment, image, tag) for image, tag in tags.items()
         }
-        qualifier = self.node.try_get_context(QUALIFIER_CONTEXT) or DEFAULT_QUALIFIER
         for deployment in deployments:
             endpoint = EndpointStack(
                 self,
                 f"Endpoint-{deployment.name}",
                 deployment=deployment,
                 image_uris=image_uris,
-                qualifier=qualifier,
             )
             endpoint.add_stack_dependency(foundation)
         if is_whole and deployments:

@@ -20,6 +20,7 @@ from stacks.access import arns
 from stacks.access.topic_policy import CLOUDWATCH, of_alarms, topic_policy
 from stacks.foundation.lifecycle import bucket_rules, image_rules
 from stacks.foundation.vpc_endpoints import vpc_endpoints
+from stacks.resources import add_resources
 
 REPOSITORIES = {
     "PythonServer": "python-server",
@@ -49,8 +50,7 @@ class FoundationStack(Stack):
         for construct_id, image in REPOSITORIES.items():
             self._repository(environment, construct_id, image)
         self._topic(environment, key)
-        for construct_id, properties in vpc_endpoints(environment).items():
-            CfnResource(self, construct_id, type="AWS::EC2::VPCEndpoint", properties=properties)
+        add_resources(self, vpc_endpoints(environment))
 
     def _key(self, environment: EnvironmentSpec) -> kms.IKey:
         if environment.kms_key_arn is not None:

@@ -4,7 +4,7 @@ own machine needs one.
 
 from __future__ import annotations
 
-from aws_cdk import CfnResource, Environment, Stack
+from aws_cdk import Environment, Stack
 from constructs import Construct
 
 from onboarding import names
@@ -13,6 +13,7 @@ from onboarding.platform import ServingPlatform
 from stacks.access.exact_role import exact_role
 from stacks.images.project import image_project, image_statements
 from stacks.log_group import log_group
+from stacks.resources import add_resources
 
 
 class ImagesStack(Stack):
@@ -37,20 +38,17 @@ class ImagesStack(Stack):
         )
         properties = image_project(environment, buildspec=buildspec)
         logs = log_group(properties["LogsConfig"]["CloudWatchLogs"]["GroupName"])
-        CfnResource(self, "Logs", type="AWS::Logs::LogGroup", properties=logs)
-        role = CfnResource(
-            self,
-            "Role",
-            type="AWS::IAM::Role",
-            properties=exact_role(
-                environment,
-                service="codebuild.amazonaws.com",
-                statements=image_statements(environment, platform),
-            ),
+        role = exact_role(
+            environment,
+            service="codebuild.amazonaws.com",
+            statements=image_statements(environment, platform),
         )
-        CfnResource(
+        project = {**properties, "ServiceRole": {"Fn::GetAtt": ["Role", "Arn"]}}
+        add_resources(
             self,
-            "Project",
-            type="AWS::CodeBuild::Project",
-            properties={**properties, "ServiceRole": role.get_att("Arn")},
+            {
+                "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": logs},
+                "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+                "Project": {"Type": "AWS::CodeBuild::Project", "Properties": project},
+            },
         )

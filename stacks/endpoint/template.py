@@ -1,4 +1,4 @@
-"""The whole CloudFormation template of one endpoint's stack, as plain data."""
+"""The resources of one endpoint's stack, as plain data."""
 
 from __future__ import annotations
 
@@ -21,26 +21,7 @@ from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout.config import deployment_config
 from stacks.scaling.held_counts import held_counts
 from stacks.scaling.properties import scaling_resources
-
-Resource = dict[str, Any]
-Template = dict[str, Any]
-
-
-def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> Template:
-    """`Description`, `Resources` and `Outputs` of an endpoint's stack; `image_uris` names every
-    image that it may run.
-
-    An endpoint that cannot be deployed has a template that CloudFormation refuses: see
-    `endpoint_faults`.
-    """
-    faults = endpoint_faults(deployment)
-    if faults:
-        return refusal_template(deployment, faults)
-    return {
-        "Description": _description(deployment),
-        "Resources": _resources(deployment, image_uris),
-        "Outputs": endpoint_outputs(deployment),
-    }
+from stacks.template import Resource, Resources, Template
 
 
 def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
@@ -48,22 +29,21 @@ def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
     return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
-def refusal_template(deployment: Deployment, faults: Sequence[str]) -> Template:
-    """A template that CloudFormation refuses, with the first fault as its reason.
-
-    An empty one would make `cdk deploy --ignore-errors` delete the endpoint that still answers.
-    """
-    never = {"Fn::Equals": [{"Ref": "AWS::Region"}, "engine not built"]}
+def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> Template:
+    """Return what an endpoint's stack deploys; one that cannot be deployed has no resource."""
+    if endpoint_faults(deployment):
+        return {"Resources": {}}
     return {
-        "Description": _description(deployment),
-        "Resources": {"NotBuilt": {"Type": "AWS::CloudFormation::WaitConditionHandle"}},
-        "Rules": {
-            "EngineIsBuilt": {"Assertions": [{"Assert": never, "AssertDescription": faults[0]}]}
-        },
+        "Resources": endpoint_resources(deployment, image_uris),
+        "Outputs": endpoint_outputs(deployment),
     }
 
 
-def _resources(deployment: Deployment, image_uris: Mapping[str, str]) -> dict[str, Resource]:
+def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) -> Resources:
+    """Return every resource of an endpoint's stack; `image_uris` names every image it may run.
+
+    The endpoint has no `endpoint_faults`.
+    """
     statements = endpoint_statements(deployment)
     role = exact_role(
         deployment.environment, service="sagemaker.amazonaws.com", statements=statements
@@ -86,7 +66,7 @@ def _resources(deployment: Deployment, image_uris: Mapping[str, str]) -> dict[st
     }
 
 
-def _model_resources(models: Models, *, waits_for: Sequence[str]) -> dict[str, Resource]:
+def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
     """Waiting is no property: another policy alone makes no other model."""
     role = {"ExecutionRoleArn": {"Fn::GetAtt": ["Role", "Arn"]}}
     waits = {"DependsOn": list(waits_for)}
@@ -101,7 +81,7 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> dict[str, R
     }
 
 
-def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> dict[str, Resource]:
+def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Resources:
     """The config, the endpoint, and its alarms: those that take a rollout back are there before it,
     the others watch it.
     """
@@ -142,7 +122,3 @@ def _alarm(properties: dict[str, Any], *, waits: bool) -> Resource:
         **({"DependsOn": ["Endpoint"]} if waits else {}),
         "Properties": properties,
     }
-
-
-def _description(deployment: Deployment) -> str:
-    return f"Roundhouse: endpoint {deployment.name} of {deployment.environment.name}"

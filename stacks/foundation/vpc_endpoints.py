@@ -7,6 +7,7 @@ from typing import Any
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from onboarding.platform import aws_partition
 from stacks.access import arns
+from stacks.template import Resources
 
 INTERFACES = {
     "EcrApi": "ecr.api",
@@ -21,18 +22,19 @@ INTERFACES = {
 """Services, by construct id."""
 
 
-def vpc_endpoints(environment: EnvironmentSpec) -> dict[str, dict[str, Any]]:
-    """Properties of every `AWS::EC2::VPCEndpoint`, by construct id; none unless the environment's
-    network asks for them.
-    """
+def vpc_endpoints(environment: EnvironmentSpec) -> Resources:
+    """Return every VPC endpoint; none unless the environment's network wants them."""
     network = environment.network
     if network is None or not network.vpc_endpoints:
         return {}
-    interfaces = {
+    properties = {"S3Endpoint": _s3(environment, network)} | {
         f"{name}Endpoint": _interface(environment, network, service)
         for name, service in INTERFACES.items()
     }
-    return {"S3Endpoint": _s3(environment, network), **interfaces}
+    return {
+        logical_id: {"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint}
+        for logical_id, endpoint in properties.items()
+    }
 
 
 def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:

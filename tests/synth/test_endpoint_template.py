@@ -276,7 +276,7 @@ def test_refuses_an_engine_that_any_variant_or_pool_lacks(tmp_path, missing):
     )
     (fault,) = endpoint_faults(without)
     assert last in fault and fault.endswith(f"run: roundhouse build --env cloud --model {missing}")
-    assert set(endpoint_template(without, IMAGES)["Resources"]) == {"NotBuilt"}
+    assert endpoint_template(without, IMAGES)["Resources"] == {}
 
 
 # --- isolation, outputs, timeouts

@@ -1,0 +1,98 @@
+"""CloudFormation resources as data, and the CDK's typed L1 constructs that they become.
+
+Names of endpoint configs are digests of their CloudFormation properties, so properties are computed
+first and as CloudFormation spells them. `add_resources` then adds each as the CDK's own class, such
+as `aws_sagemaker.CfnModel`: tags, Aspects, cdk-nag and permissions boundaries see all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import jsii
+from aws_cdk import Fn, Stack
+from jsii import _reference_map
+
+from stacks.template import Resources
+
+JSON = frozenset({"AssumeRolePolicyDocument", "PolicyDocument"})
+"""Properties that the CDK passes on as they are."""
+MAPS = frozenset({"DefinitionSubstitutions", "Environment"})
+"""Properties whose keys are names of the user's; but for the environment of a CodeBuild project."""
+MODULES = {
+    "ApplicationAutoScaling": "aws_applicationautoscaling",
+    "CloudWatch": "aws_cloudwatch",
+    "CodeBuild": "aws_codebuild",
+    "EC2": "aws_ec2",
+    "IAM": "aws_iam",
+    "Logs": "aws_logs",
+    "SageMaker": "aws_sagemaker",
+    "StepFunctions": "aws_stepfunctions",
+}
+"""Modules of aws-cdk-lib, by the service of a resource type."""
+
+
+def add_resources(stack: Stack, resources: Resources) -> None:
+    """Add every resource to a stack, as the CDK's L1 construct of its type.
+
+    The construct's id is the logical id. Raises KeyError for a service that MODULES lacks.
+    """
+    for logical_id, resource in resources.items():
+        construct = _construct_class(resource["Type"])()
+        properties = {
+            _camel_case(key): l1_value(key, value) for key, value in resource["Properties"].items()
+        }
+        jsii.create(type(construct), construct, [stack, logical_id, properties])
+        for attribute in resource.keys() - {"Type", "Properties"}:
+            jsii.invoke(construct, "addOverride", [attribute, resource[attribute]])
+        # jsii keeps this object for good, and would hand it to an Aspect in Python. Without it an
+        # Aspect gets an object of the CDK's own class.
+        _reference_map._refs._refs.pop(construct.__jsii_ref__.ref)
+
+
+@cache
+def _construct_class(resource_type: str) -> type[Any]:
+    """Return a class that creates an L1 construct by its name in aws-cdk-lib.
+
+    Importing `aws_cdk.aws_sagemaker` and `aws_cdk.aws_codebuild` takes 250 MB and 3 s, and their
+    constructors check types by reflection: docs/decisions/0016.
+    """
+    _, service, name = resource_type.split("::")
+    return type(f"Cfn{name}", (), {"__jsii_type__": f"aws-cdk-lib.{MODULES[service]}.Cfn{name}"})
+
+
+@cache
+def _camel_case(name: str) -> str:
+    """Return a property's name in the CDK: `okActions` of `OKActions`, `s3Uri` of `S3Uri`."""
+    return re.sub(
+        "^[A-Z]+?(?=[A-Z][a-z]|[^A-Z]|$)", lambda capitals: capitals.group().lower(), name
+    )
+
+
+def l1_value(key: str, value: Any) -> Any:
+    """Return a property's value as an L1 construct takes it; nested keys in camel case."""
+    if isinstance(value, list | tuple):
+        return [l1_value(key, item) for item in value]
+    if not isinstance(value, Mapping) or key in JSON:
+        return value
+    if "Ref" in value:
+        return _reference(value["Ref"])
+    if "Fn::GetAtt" in value:
+        return _attribute(*value["Fn::GetAtt"])
+    is_map = key in MAPS and "ComputeType" not in value
+    return {
+        name if is_map else _camel_case(name): l1_value(name, item) for name, item in value.items()
+    }
+
+
+@cache
+def _reference(logical_id: str) -> str:
+    return Fn.ref(logical_id)
+
+
+@cache
+def _attribute(logical_id: str, attribute: str) -> str:
+    return Fn.get_att(logical_id, attribute).to_string()
