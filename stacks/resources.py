@@ -46,8 +46,9 @@ def add_resources(stack: Stack, resources: Resources) -> None:
             _camel_case(key): l1_value(key, value) for key, value in resource["Properties"].items()
         }
         jsii.create(type(construct), construct, [stack, logical_id, properties])
-        for attribute in resource.keys() - {"Type", "Properties"}:
-            jsii.invoke(construct, "addOverride", [attribute, resource[attribute]])
+        for attribute, value in resource.items():
+            if attribute not in ("Type", "Properties"):
+                jsii.invoke(construct, "addOverride", [attribute, value])
         # jsii keeps this object for good, and would hand it to an Aspect in Python. Without it an
         # Aspect gets an object of the CDK's own class.
         _reference_map._refs._refs.pop(construct.__jsii_ref__.ref)

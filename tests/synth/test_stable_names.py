@@ -75,7 +75,11 @@ def stable_facts(stacks: Stacks) -> dict[str, Any]:
     return {
         name: {
             logical_id: {"Type": resource["Type"]}
-            | {key: value for key, value in resource.get("Properties", {}).items() if key in NAMES}
+            | {
+                key: value
+                for key, value in sorted(resource.get("Properties", {}).items())
+                if key in NAMES
+            }
             for logical_id, resource in sorted(stack.template["Resources"].items())
             if resource["Type"] in STATEFUL
         }
