@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from aws_cdk import (
     Annotations,
+    CfnCondition,
     CfnOutput,
+    CfnParameter,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
@@ -19,8 +21,9 @@ from constructs import Construct
 from onboarding import names
 from onboarding.deployment import Deployment
 from stacks.endpoint.outputs import endpoint_outputs
+from stacks.endpoint.properties import RETAINED, RETAINS
 from stacks.endpoint.template import endpoint_faults, endpoint_resources
-from stacks.endpoint.warnings import endpoint_warnings
+from stacks.endpoint.warnings import endpoint_notes, endpoint_warnings
 from stacks.resources import add_resources, l1_value
 
 
@@ -46,18 +49,44 @@ class EndpointStack(Stack):
                 "roundhouse-environment": environment.name,
                 "roundhouse-endpoint": deployment.name,
             },
+            termination_protection=True,
         )
         faults = endpoint_faults(deployment)
         if faults:
             self._refuse(faults[0])
         else:
-            add_resources(self, endpoint_resources(deployment, image_uris))
+            resources = endpoint_resources(deployment, image_uris)
+            if "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]:
+                self._add_retention()
+            add_resources(self, resources)
             for output, value in endpoint_outputs(deployment).items():
                 CfnOutput(self, output, value=l1_value(output, value["Value"]))
         for fault in faults:
             Annotations.of(self).add_error(fault)
         for warning in () if faults else endpoint_warnings(deployment):
             Annotations.of(self).add_warning(warning)
+        for note in () if faults else endpoint_notes(deployment):
+            Annotations.of(self).add_info(note)
+
+    def _add_retention(self) -> None:
+        """Add the parameter by which an update keeps the instance counts that it finds.
+
+        A first deployment has none. `roundhouse deploy` sets it with the first update that brings
+        another endpoint config; CloudFormation keeps its value from then on.
+        """
+        retains = CfnParameter(
+            self,
+            RETAINS,
+            type="String",
+            default="false",
+            allowed_values=["false", "true"],
+            description="Updates keep instance counts; false in the first deployment",
+        )
+        CfnCondition(
+            self,
+            RETAINED,
+            expression=Fn.condition_equals(retains.value_as_string, "true"),
+        )
 
     def _refuse(self, fault: str) -> None:
         """Add a rule that CloudFormation refuses, with the fault as its reason.

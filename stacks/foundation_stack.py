@@ -22,6 +22,8 @@ from stacks.foundation.lifecycle import bucket_rules, image_rules
 from stacks.foundation.vpc_endpoints import vpc_endpoints
 from stacks.resources import add_resources
 
+KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""
 REPOSITORIES = {
     "PythonServer": "python-server",
     "PythonServerGpu": "python-server-gpu",
@@ -44,12 +46,13 @@ class FoundationStack(Stack):
             env=Environment(account=environment.account, region=environment.region),
             description=f"Roundhouse: foundation of {environment.name}",
             tags={"roundhouse-environment": environment.name},
+            termination_protection=True,
         )
         key = self._key(environment)
         self._bucket(environment, key)
         for construct_id, image in REPOSITORIES.items():
             self._repository(environment, construct_id, image)
-        self._topic(environment, key)
+        self._add_topics(environment, key)
         add_resources(self, vpc_endpoints(environment))
 
     def _key(self, environment: EnvironmentSpec) -> kms.IKey:
@@ -63,12 +66,12 @@ class FoundationStack(Stack):
             alias=arns.key_alias(environment),
             description=f"Roundhouse artifacts of {environment.name}",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         # Roles know the key by its alias: without it no endpoint that is left could start another
         # instance.
         cast("CfnResource", key.node.find_child("Alias").node.default_child).apply_removal_policy(
-            RemovalPolicy.RETAIN
+            KEPT
         )
         key.add_to_resource_policy(
             iam.PolicyStatement(
@@ -94,10 +97,10 @@ class FoundationStack(Stack):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             lifecycle_rules=bucket_rules(environment),
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         if bucket.policy is not None:
-            bucket.policy.apply_removal_policy(RemovalPolicy.RETAIN)
+            bucket.policy.apply_removal_policy(KEPT)
 
     def _repository(self, environment: EnvironmentSpec, construct_id: str, image: str) -> None:
         ecr.Repository(
@@ -111,26 +114,25 @@ class FoundationStack(Stack):
             # could start another instance. And a repository's encryption can never be changed.
             encryption=ecr.RepositoryEncryption.AES_256,
             lifecycle_rules=image_rules(),
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
 
-    def _topic(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
-        # Not AWS's own alias/aws/sns: CloudWatch may not use it, and every alarm would be lost in
-        # silence.
-        topic = sns.CfnTopic(
-            self,
-            "Alarms",
-            topic_name=arns.alarm_topic_name(environment),
-            kms_master_key_id=key.key_arn,
-        )
-        sns.CfnTopicPolicy(
-            self, "AlarmsPolicy", topics=[topic.ref], policy_document=topic_policy(environment)
-        )
+    def _add_topics(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
+        alarms = self._add_topic("Alarms", arns.alarm_topic_name(environment), key)
+        policy = topic_policy(arns.alarm_topic(environment), of_alarms(environment))
+        sns.CfnTopicPolicy(self, "AlarmsPolicy", topics=[alarms], policy_document=policy)
         if environment.alarm_email is not None:
             sns.CfnSubscription(
                 self,
                 "AlarmEmail",
-                topic_arn=topic.ref,
+                topic_arn=alarms,
                 protocol="email",
                 endpoint=environment.alarm_email,
             )
+        answers = self._add_topic("Answers", arns.answer_topic_name(environment), key)
+        policy = topic_policy(arns.answer_topic(environment))
+        sns.CfnTopicPolicy(self, "AnswersPolicy", topics=[answers], policy_document=policy)
+
+    def _add_topic(self, logical_id: str, name: str, key: kms.IKey) -> str:
+        # Not AWS's own alias/aws/sns: CloudWatch may not use it, and every alarm would be lost.
+        return sns.CfnTopic(self, logical_id, topic_name=name, kms_master_key_id=key.key_arn).ref

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import jsii
-from aws_cdk import Fn, Stack
+from aws_cdk import Aws, Fn, Stack
 from jsii import _reference_map
 
 from stacks.template import Resources
@@ -83,6 +83,9 @@ def l1_value(key: str, value: Any) -> Any:
         return _reference(value["Ref"])
     if "Fn::GetAtt" in value:
         return _attribute(*value["Fn::GetAtt"])
+    if "Fn::If" in value:
+        condition, if_true, _ = value["Fn::If"]
+        return Fn.condition_if(condition, if_true, Aws.NO_VALUE)
     is_map = key in MAPS and "ComputeType" not in value
     return {
         name if is_map else _camel_case(name): l1_value(name, item) for name, item in value.items()

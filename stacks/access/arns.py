@@ -44,6 +44,16 @@ def alarm_topic(environment: EnvironmentSpec) -> str:
     return arn(environment, "sns", alarm_topic_name(environment))
 
 
+def answer_topic_name(environment: EnvironmentSpec) -> str:
+    """Name of the topic that asynchronous endpoints announce their answers on."""
+    return f"roundhouse-{environment.name}-answers"
+
+
+def answer_topic(environment: EnvironmentSpec) -> str:
+    """The topic that asynchronous endpoints announce their answers on."""
+    return arn(environment, "sns", answer_topic_name(environment))
+
+
 def log_group(environment: EnvironmentSpec, name: str) -> str:
     """One CloudWatch log group."""
     return arn(environment, "logs", f"log-group:{name}")

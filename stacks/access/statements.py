@@ -9,6 +9,7 @@ from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from stacks.access import arns
 
 Statement = dict[str, Any]
+Condition = dict[str, dict[str, str]]
 
 
 def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
@@ -72,25 +73,48 @@ def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[S
 def key_use(
     environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3"
 ) -> tuple[Statement, ...]:
-    """Use the environment's key through one service only: its own key, or the one behind the
-    foundation's alias.
-    """
+    """Use the environment's key through one service only."""
     sid = "UseKey" if service == "s3" else f"UseKeyThrough{service.capitalize()}"
-    through = {"StringEquals": {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}}
+    through = {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}
+    return (_allow_key(environment, sid, actions, {"StringEquals": through}),)
+
+
+def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Let SageMaker give the host's volume the environment's key.
+
+    Who assumes a role calls KMS without a service in between, so the condition is that the grant is
+    for an AWS resource (KMS developer guide, `kms:GrantIsForAWSResource`).
+    """
+    grant = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return (
+        _allow_key(environment, "GrantKeyToVolume", ["kms:CreateGrant"], grant),
+        _allow_key(environment, "DescribeKey", ["kms:DescribeKey"], {}),
+    )
+
+
+def output_key_encryption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Encrypt with the environment's key, which SageMaker asks of a job's role by itself, not
+    through S3 (API reference, `OutputDataConfig`).
+    """
+    return (_allow_key(environment, "EncryptOutput", ["kms:Encrypt"], {}),)
+
+
+def _allow_key(
+    environment: EnvironmentSpec, sid: str, actions: Sequence[str], condition: Condition
+) -> Statement:
+    """Allow actions on the environment's own key, or on the one behind the foundation's alias."""
     if environment.kms_key_arn is not None:
-        return (_allow(sid, actions, [environment.kms_key_arn], through),)
+        return _allow(sid, actions, [environment.kms_key_arn], condition or None)
     # The key's id is known only after its creation; the alias pins it without an export that would
     # tie the stacks together.
     alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.key_alias(environment)}}
-    return (_allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**through, **alias}),)
+    return _allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**condition, **alias})
 
 
-def topic_publish(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Publish to the environment's topic, which is encrypted: SNS asks for a data key in the
-    publisher's name.
-    """
+def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> tuple[Statement, ...]:
+    """Publish to a topic that is encrypted: SNS needs a data key in the publisher's name."""
     return (
-        _allow("PublishToTopic", ["sns:Publish"], [arns.alarm_topic(environment)]),
+        _allow("PublishToTopic", ["sns:Publish"], [topic_arn]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"], service="sns"),
     )
 
@@ -173,7 +197,7 @@ def _allow(
     sid: str,
     actions: Sequence[str],
     resources: Sequence[str | dict[str, Any]],
-    condition: dict[str, dict[str, str]] | None = None,
+    condition: Condition | None = None,
 ) -> Statement:
     statement: Statement = {
         "Sid": sid,

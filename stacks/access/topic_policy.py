@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
+from stacks.template import Properties
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 
 
-def topic_policy(environment: EnvironmentSpec) -> dict[str, Any]:
-    """The topic's policy: CloudWatch for this account's alarms, and nobody in the clear.
+def topic_policy(topic_arn: str, alarms: Properties | None = None) -> Properties:
+    """Return a topic's policy: nobody in the clear, and CloudWatch on the condition `alarms`.
 
     Step Functions and SageMaker publish in the name of a role of this account, whose own statement
     `topic_publish` allows it.
     """
-    topic = arns.alarm_topic(environment)
-    alarms = {
-        "Sid": "AlarmsOfThisAccount",
-        "Effect": "Allow",
-        "Principal": {"Service": CLOUDWATCH},
-        "Action": "sns:Publish",
-    }
     plain = {"Sid": "OnlyEncrypted", "Effect": "Deny", "Principal": "*", "Action": "sns:Publish"}
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {**alarms, "Resource": topic, "Condition": of_alarms(environment)},
-            {**plain, "Resource": topic, "Condition": {"Bool": {"aws:SecureTransport": "false"}}},
-        ],
-    }
+    statements: list[Properties] = [
+        {**plain, "Resource": topic_arn, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+    ]
+    if alarms is not None:
+        cloudwatch = {"Principal": {"Service": CLOUDWATCH}, "Action": "sns:Publish"}
+        allowed = {"Sid": "AlarmsOfThisAccount", "Effect": "Allow", **cloudwatch}
+        statements.insert(0, {**allowed, "Resource": topic_arn, "Condition": alarms})
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
-def of_alarms(environment: EnvironmentSpec) -> dict[str, dict[str, str]]:
+def of_alarms(environment: EnvironmentSpec) -> Properties:
     """The condition that CloudWatch acts for an alarm of this environment's account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": environment.account},

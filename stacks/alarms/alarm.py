@@ -109,7 +109,6 @@ def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
         "DatapointsToAlarm": condition.points,
         "TreatMissingData": condition.missing,
         "AlarmActions": [topic],
-        "OKActions": [topic],
     }
 
 

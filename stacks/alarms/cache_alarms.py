@@ -18,7 +18,7 @@ from stacks.alarms.alarm import (
     Metric,
     percent,
 )
-from stacks.rollout.timeouts import DOWNLOAD_MIB_PER_SECOND, locked_entries
+from stacks.rollout import DOWNLOAD_MIB_PER_SECOND, locked_entries
 from stacks.scaling.properties import dimensions
 
 PERIOD = 300

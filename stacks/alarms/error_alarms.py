@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import INVOCATIONS, Alarm, Computed, Condition, Metric, percent
-from stacks.rollout.config import step_percent
+from stacks.rollout import step_percent
 from stacks.scaling.properties import dimensions
 
 SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = (

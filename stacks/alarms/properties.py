@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
@@ -13,7 +14,6 @@ from stacks.alarms.host_alarms import host_alarms
 from stacks.alarms.latency_alarms import latency_alarms
 from stacks.alarms.load_alarms import load_alarms
 from stacks.alarms.queue_alarms import queue_alarms
-from stacks.rollout.config import MOST_ALARMS
 from stacks.scaling.variants import variant_id
 
 ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
@@ -36,7 +36,7 @@ def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
     """The names of those that SageMaker watches during a rollout."""
     return tuple(
         alarm_name(deployment, each.kind, each.variant)
-        for each in _taking_back(deployment)[:MOST_ALARMS]
+        for each in _taking_back(deployment)[:ROLLBACK_ALARM_COUNT]
     )
 
 

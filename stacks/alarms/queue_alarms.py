@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onboarding import names
 from onboarding.deployment import Deployment
 from stacks.alarms.alarm import INVOCATIONS, Alarm, Condition, Metric
-from stacks.rollout.timeouts import ready_seconds
+from stacks.rollout import ready_seconds
 
 SCALING_SECONDS = 300
 """Until scaling has seen the backlog and asked for an instance."""
@@ -33,11 +33,11 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
             statistic="Maximum",
         ),
         condition=Condition(threshold=limit),
-        told=f"the oldest request has waited over {limit} s: one more instance takes {ready_seconds(deployment.own)} s at most, "
+        told=f"the oldest request has waited over {limit} s: one more instance takes {ready_seconds(deployment, deployment.own)} s at most, "
         f"and scaling {SCALING_SECONDS} s to ask for it",
     )
 
 
 def longest_wait_seconds(deployment: Deployment) -> int:
     """What scaling out may take, whole."""
-    return SCALING_SECONDS + ready_seconds(deployment.own)
+    return SCALING_SECONDS + ready_seconds(deployment, deployment.own)

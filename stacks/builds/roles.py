@@ -18,6 +18,7 @@ from stacks.access.statements import (
     network_interfaces,
     object_reads,
     object_writes,
+    output_key_encryption,
     pass_role,
     registry_log_in,
     topic_publish,
@@ -56,9 +57,6 @@ def project_statements(
 def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
     """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for
     all jobs.
-
-    To encrypt is what SageMaker asks for where a job's output names a key (API reference,
-    `OutputDataConfig`).
     """
     return (
         *image_pull(environment, image),
@@ -66,7 +64,8 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
         *object_reads(environment, [SOURCES, ONNX, *BUILT, JOBS]),
         *bucket_listing(environment),
         *object_writes(environment, [*BUILT, JOBS]),
-        *key_use(environment, ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]),
+        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        *output_key_encryption(environment),
         *_job_logs(environment),
         *host_metrics(),
         *network_interfaces(environment),
@@ -106,7 +105,7 @@ def machine_statements(
             [arns.arn(environment, "states", f"stateMachine:{machine}")],
         ),
         _allow("FollowEngines", ["states:DescribeExecution", "states:StopExecution"], executions),
-        *topic_publish(environment),
+        *topic_publish(environment, arns.alarm_topic(environment)),
     )
 
 

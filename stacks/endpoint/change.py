@@ -7,11 +7,13 @@ guardrails: exclusions".
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stacks.content_name import DIGEST_LENGTH
 from stacks.scaling.properties import POLICY, TARGET
 
 Template = Mapping[str, Any]
@@ -72,6 +74,17 @@ def with_scaling_again(template: Template) -> Template | None:
     }
 
 
+def updates_config(before: Template, after: Template) -> bool:
+    """Return whether an update brings another endpoint config, and may keep instance counts."""
+    if not _updates_one_endpoint(before, after):
+        return False
+    (old,), (new,) = (_of(template, ENDPOINT).values() for template in (before, after))
+    return (
+        "RetainAllVariantProperties" in new["Properties"]
+        and old["Properties"]["EndpointConfigName"] != new["Properties"]["EndpointConfigName"]
+    )
+
+
 def _updates_one_endpoint(before: Template, after: Template) -> bool:
     old, new = (
         [each["Properties"]["EndpointName"] for each in _of(template, ENDPOINT).values()]
@@ -121,18 +134,26 @@ def _held(template: Template) -> dict[str, Any]:
 
 
 def _all_at_once(template: Template) -> Template:
+    """Return the template without a rollout, and with an endpoint config of another name.
+
+    SageMaker takes the rollout of the last update with another endpoint config only.
+    """
     resources = {
-        logical_id: {
-            **each,
-            "Properties": {
-                key: value for key, value in each["Properties"].items() if key != "DeploymentConfig"
-            },
-        }
-        if each["Type"] == ENDPOINT
-        else each
-        for logical_id, each in template["Resources"].items()
+        logical_id: {**resource, "Properties": _first_properties(resource)}
+        if resource["Type"] in (CONFIG, ENDPOINT)
+        else resource
+        for logical_id, resource in template["Resources"].items()
     }
     return {**template, "Resources": resources}
+
+
+def _first_properties(resource: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {
+        key: value for key, value in resource["Properties"].items() if key != "DeploymentConfig"
+    }
+    name = properties["EndpointConfigName"]
+    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]
+    return {**properties, "EndpointConfigName": name[:-DIGEST_LENGTH] + digest}
 
 
 def _variants(template: Template) -> dict[str, Mapping[str, Any]]:

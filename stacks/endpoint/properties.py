@@ -11,17 +11,20 @@ from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.access import arns
 from stacks.endpoint.models import EndpointModel
-from stacks.rollout.timeouts import PROVISION_SECONDS, variant_timeouts
+from stacks.rollout import PROVISION_SECONDS, variant_timeouts
+from stacks.template import Properties
 
+RETAINS, RETAINED = "RetainVariantProperties", "VariantPropertiesAreRetained"
+"""A parameter, which `roundhouse deploy` sets, and the condition that it is true."""
 Models = Mapping[str, Sequence[EndpointModel]]
 """The models of each variant, by its name, in the order of its pools."""
 
 
-def endpoint_config_properties(deployment: Deployment, models: Models) -> dict[str, Any]:
+def endpoint_config_properties(deployment: Deployment, models: Models) -> Properties:
     """An `AWS::SageMaker::EndpointConfig` without its name."""
     production = [variant for variant in deployment.variants if variant.role == "variant"]
     shadows = [variant for variant in deployment.variants if variant.role == "shadow"]
-    properties: dict[str, Any] = {
+    properties: Properties = {
         "ProductionVariants": [
             variant_properties(deployment, variant, models[variant.name]) for variant in production
         ]
@@ -36,17 +39,16 @@ def endpoint_config_properties(deployment: Deployment, models: Models) -> dict[s
         )
     if deployment.endpoint.asynchronous is not None:
         properties["AsyncInferenceConfig"] = _asynchronous(deployment)
-    if takes_volume_key(deployment):
-        properties["KmsKeyId"] = _key_id(deployment)
+    properties["KmsKeyId"] = _key_id(deployment)
     return properties
 
 
 def variant_properties(
     deployment: Deployment, variant: Variant, models: Sequence[EndpointModel]
-) -> dict[str, Any]:
+) -> Properties:
     """One production or shadow variant; `models` are those of its pools, in their order."""
-    download, start_up = variant_timeouts(variant)
-    properties: dict[str, Any] = {
+    download, start_up = variant_timeouts(deployment, variant)
+    properties: Properties = {
         "VariantName": variant.name,
         "ModelName": models[0].name,
         **_instances(variant, models),
@@ -65,43 +67,31 @@ def variant_properties(
 
 
 def endpoint_properties(
-    deployment: Deployment,
-    config_name: str,
-    deployment_config: dict[str, Any],
-    *,
-    counts_move: bool,
-) -> dict[str, Any]:
-    """An `AWS::SageMaker::Endpoint`. `counts_move`: application auto scaling holds the instance
-    counts.
+    deployment: Deployment, config_name: str, rollout: Properties, *, counts_move: bool
+) -> Properties:
+    """Return an `AWS::SageMaker::Endpoint`; `counts_move`: its instance counts are scaled.
 
-    Where it does, an update keeps the counts that it finds, and takes the weights that the template
-    says. Capture always
-    follows the template: SageMaker retains no capture config ("not currently supported",
-    API_VariantProperty). A variant that
-    is new begins with its initial count, as all of them do in a first deployment, which has nothing
-    to retain.
+    Where they are, an update keeps the counts that it finds and takes the template's weights. A
+    first deployment has nothing to keep: the condition `RETAINED` is false then. Capture always
+    follows the template: SageMaker retains no capture config (API_VariantProperty).
     """
-    properties: dict[str, Any] = {
+    properties: Properties = {
         "EndpointName": names.endpoint_name(deployment.environment, deployment.name),
         "EndpointConfigName": config_name,
-        "DeploymentConfig": deployment_config,
+        "DeploymentConfig": rollout,
     }
     if counts_move:
-        properties["RetainAllVariantProperties"] = True
-        properties["ExcludeRetainedVariantProperties"] = [{"VariantPropertyType": "DesiredWeight"}]
+        weights = [{"VariantPropertyType": "DesiredWeight"}]
+        properties["RetainAllVariantProperties"] = _if_retained(True)
+        properties["ExcludeRetainedVariantProperties"] = _if_retained(weights)
     return properties
 
 
-def takes_volume_key(deployment: Deployment) -> bool:
-    """True when every host's volume can be encrypted by a key; local NVMe disks are encrypted by
-    their hardware.
-    """
-    return not any(
-        pool.instance_type.local_nvme for variant in deployment.variants for pool in variant.pools
-    )
+def _if_retained(value: Any) -> Properties:
+    return {"Fn::If": [RETAINED, value, {"Ref": "AWS::NoValue"}]}
 
 
-def _instances(variant: Variant, models: Sequence[EndpointModel]) -> dict[str, Any]:
+def _instances(variant: Variant, models: Sequence[EndpointModel]) -> Properties:
     if len(variant.pools) == 1:
         return {"InstanceType": variant.instance_type.name}
     pools = [
@@ -124,7 +114,7 @@ def _routes_by_load(deployment: Deployment, variant: Variant) -> bool:
     )
 
 
-def _data_capture(deployment: Deployment, percent: int) -> dict[str, Any]:
+def _data_capture(deployment: Deployment, percent: int) -> Properties:
     return {
         "EnableCapture": True,
         "InitialSamplingPercentage": percent,
@@ -135,22 +125,22 @@ def _data_capture(deployment: Deployment, percent: int) -> dict[str, Any]:
     }
 
 
-def _asynchronous(deployment: Deployment) -> dict[str, Any]:
-    environment, wishes = deployment.environment, deployment.endpoint.asynchronous
-    assert wishes is not None
+def _asynchronous(deployment: Deployment) -> Properties:
+    environment, asynchronous = deployment.environment, deployment.endpoint.asynchronous
+    assert asynchronous is not None
     answers = f"s3://{names.artifact_bucket(environment)}/{names.answers_prefix(environment, deployment.name)}"
-    output: dict[str, Any] = {
+    output: Properties = {
         "S3OutputPath": f"{answers}/answered",
         "S3FailurePath": f"{answers}/failed",
         "KmsKeyId": _key_id(deployment),
     }
-    if wishes.notify:
-        topic = arns.alarm_topic(environment)
+    if asynchronous.notify:
+        topic = arns.answer_topic(environment)
         output["NotificationConfig"] = {"SuccessTopic": topic, "ErrorTopic": topic}
-    properties: dict[str, Any] = {"OutputConfig": output}
-    if wishes.max_concurrent_invocations is not None:
+    properties: Properties = {"OutputConfig": output}
+    if asynchronous.max_concurrent_invocations is not None:
         properties["ClientConfig"] = {
-            "MaxConcurrentInvocationsPerInstance": wishes.max_concurrent_invocations
+            "MaxConcurrentInvocationsPerInstance": asynchronous.max_concurrent_invocations
         }
     return properties
 

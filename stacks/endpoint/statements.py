@@ -19,6 +19,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
+from stacks.access import arns
 from stacks.access.statements import (
     Statement,
     alarm_looks,
@@ -32,9 +33,9 @@ from stacks.access.statements import (
     object_writes,
     registry_log_in,
     topic_publish,
+    volume_key_grant,
 )
 from stacks.alarms.properties import watched_alarm_names
-from stacks.endpoint.properties import takes_volume_key
 from stacks.images.serving import serving_images
 
 MOST_NAMED_ENGINES = 40
@@ -55,12 +56,12 @@ def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
         *bucket_listing(environment),
         *(object_writes(environment, written) if written else ()),
         *key_use(environment, ["kms:Decrypt", *(("kms:GenerateDataKey",) if written else ())]),
+        *volume_key_grant(environment),
         *(
-            key_use(environment, ["kms:CreateGrant", "kms:DescribeKey"], "sagemaker")
-            if takes_volume_key(deployment)
+            topic_publish(environment, arns.answer_topic(environment))
+            if asynchronous is not None and asynchronous.notify
             else ()
         ),
-        *(topic_publish(environment) if asynchronous is not None and asynchronous.notify else ()),
         *log_writes(
             environment,
             f"/aws/sagemaker/Endpoints/{names.endpoint_name(environment, deployment.name)}",

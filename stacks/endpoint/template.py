@@ -18,7 +18,7 @@ from stacks.endpoint.outputs import endpoint_outputs
 from stacks.endpoint.properties import Models, endpoint_config_properties, endpoint_properties
 from stacks.endpoint.signature_faults import signature_faults
 from stacks.endpoint.statements import endpoint_statements, version_policy
-from stacks.rollout.config import deployment_config
+from stacks.rollout import deployment_config
 from stacks.scaling.held_counts import held_counts
 from stacks.scaling.properties import scaling_resources
 from stacks.template import Resource, Resources, Template
@@ -86,11 +86,13 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Re
     the others watch it.
     """
     content = endpoint_config_properties(deployment, models)
-    config_name = content_name(
-        names.endpoint_name(deployment.environment, deployment.name), content
-    )
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
     rollout = deployment_config(deployment, [watching[alarm]["AlarmName"] for alarm in rollback])
+    # SageMaker takes another DeploymentConfig with another endpoint config only.
+    config_name = content_name(
+        names.endpoint_name(deployment.environment, deployment.name),
+        {**content, "DeploymentConfig": rollout},
+    )
     return {
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment
 from stacks.alarms.properties import rollback_alarm_ids
-from stacks.rollout.config import MOST_ALARMS
+from stacks.rollout import LEAST_INSTANCES, effective_rollout
 from stacks.scaling.variants import scaled_variants
 from stacks.scaling.warnings import scaling_warnings
 
@@ -19,6 +20,36 @@ def endpoint_warnings(deployment: Deployment) -> tuple[str, ...]:
         *unwatched_alarms(deployment, rollback_alarm_ids(deployment)),
         *_stuck_shadows(deployment),
     )
+
+
+def endpoint_notes(deployment: Deployment) -> tuple[str, ...]:
+    """Return what a person may take otherwise than it is, one sentence each."""
+    return (*_local_disks(deployment), *_rollout(deployment))
+
+
+def _local_disks(deployment: Deployment) -> Iterator[str]:
+    """Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig."""
+    types = {
+        pool.instance_type.name
+        for variant in deployment.variants
+        for pool in variant.pools
+        if pool.instance_type.local_nvme
+    }
+    if types:
+        yield (
+            f"Endpoint '{deployment.name}': the KMS key encrypts the storage volume, and not the "
+            f"local NVMe disk of {', '.join(sorted(types))}, which its hardware encrypts."
+        )
+
+
+def _rollout(deployment: Deployment) -> Iterator[str]:
+    given, used = deployment.endpoint.rollout, effective_rollout(deployment)
+    if given != used:
+        yield (
+            f"Endpoint '{deployment.name}': rollout {given} takes at most half of a variant's "
+            f"instances in a step, and a variant may have one; updates are {used}, unless every "
+            f"scaling.min is {LEAST_INSTANCES} or more."
+        )
 
 
 def _isolation(deployment: Deployment) -> Iterator[str]:
@@ -36,11 +67,11 @@ def _isolation(deployment: Deployment) -> Iterator[str]:
 
 def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[str]:
     """Alarms that would take a rollout back, and are more than SageMaker watches."""
-    if len(alarms) > MOST_ALARMS:
-        left_out = ", ".join(alarms[MOST_ALARMS:])
+    if len(alarms) > ROLLBACK_ALARM_COUNT:
+        left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
         yield (
             f"Endpoint '{deployment.name}' has {len(alarms)} alarms that would take a rollout back, and SageMaker watches "
-            f"{MOST_ALARMS}; these only notify: {left_out}."
+            f"{ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
         )
 
 

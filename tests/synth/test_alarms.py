@@ -10,7 +10,7 @@ from local_cloud.cloudwatch.queries import Span, answered
 from onboarding.model_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
-from stacks.rollout.config import WAIT_SECONDS, deployment_config
+from stacks.rollout import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import (
     changed,
     one,

@@ -6,7 +6,7 @@ import pytest
 
 from stacks.endpoint.template import endpoint_template
 from stacks.endpoint.warnings import endpoint_warnings, unwatched_alarms
-from stacks.rollout.config import deployment_config
+from stacks.rollout import deployment_config
 from tests.synth.deployments import one, with_endpoint, with_locks
 from tests.synth.endpoint_cases import (
     BESIDE,

@@ -18,6 +18,8 @@ from stacks.builds.states.job import (
 from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
 from stacks.builds.states.reason import explained, overrun
 
+BUILDSPEC = "engine_build/buildspec.yml"
+"""In the source that a build brings."""
 VARIABLES = {
     "ROUNDHOUSE_MODEL": "$states.input.engine.model",
     "ROUNDHOUSE_COMPUTE_CAPABILITY": "$states.input.engine.computeCapability",
@@ -68,6 +70,8 @@ def _start(environment: EnvironmentSpec) -> State:
         "ProjectName": jsonata(f"{prefix} & $states.input.engine.route"),
         "SourceTypeOverride": "S3",
         "SourceLocationOverride": jsonata("$states.input.source"),
+        # AWS does not document that the buildspec of a NO_SOURCE project counts for another source.
+        "BuildspecOverride": BUILDSPEC,
         "EnvironmentVariablesOverride": variables,
         # A start whose answer was lost is not a second build.
         "IdempotencyToken": jsonata(f'$hash({token}, "SHA-256")'),

@@ -72,8 +72,13 @@ def _pass(output: str, then: str) -> State:
 
 
 def _again(environment: EnvironmentSpec) -> str:
+    """Return the input of another try; its seconds are whole numbers, as a Wait state needs."""
     first = FIRST_CAPACITY_WAIT * environment.builds.poll_seconds
-    seconds = f"$min([{first} * $power(2, $states.input.attempt), {LONGEST_CAPACITY_WAIT_SECONDS}])"
+    waits = [
+        min(first * 2**attempt, LONGEST_CAPACITY_WAIT_SECONDS)
+        for attempt in range(max(1, environment.builds.capacity_retries))
+    ]
+    seconds = f"{literal(waits)}[$states.input.attempt]"
     return with_fields({"seconds": seconds, "attempt": "$states.input.attempt + 1"})
 
 

@@ -51,7 +51,7 @@ def jsonata(expression: str) -> str:
     return f"{{% {expression} %}}"
 
 
-def literal(value: str | int) -> str:
+def literal(value: str | int | list[int]) -> str:
     """A constant within an expression."""
     return json.dumps(value)
 

@@ -1,0 +1,162 @@
+"""How a new version of an endpoint takes over, and how long its instances may take.
+
+Source: SageMaker developer guide, "Deployment guardrails for updating models in production".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from onboarding.aws_limits import (
+    DOWNLOAD_SECONDS,
+    EXECUTION_SECONDS,
+    ROLLBACK_ALARM_COUNT,
+    START_UP_SECONDS,
+    STEP_PERCENT,
+)
+from onboarding.deployment import Deployment, Variant
+from onboarding.lock import LockEntry
+from onboarding.values import Rollout
+from stacks.template import Properties
+
+WAIT_SECONDS = 300
+"""Between two steps: as long as the alarms look back, so that each can trip before the next step."""
+TERMINATION_SECONDS = WAIT_SECONDS
+"""The old fleet stays this long after the last step.
+
+With all traffic at once no alarm can trip at another time ("Use all at once traffic shifting").
+"""
+MOST_PERCENT = STEP_PERCENT["canary"].most
+LEAST_PERCENT: dict[Rollout, int] = {"canary": 10, "linear": 25, "rolling": 25}
+LEAST_INSTANCES = 2
+"""Half of a fleet, the most that a step may take, is a whole instance from here on."""
+
+DOWNLOAD_MIB_PER_SECOND = 20
+LEAST_DOWNLOAD_SECONDS = 300
+"""Pulling and extracting an archive on a busy host takes minutes, however small the archive is."""
+CONTAINER_SECONDS = 60
+OWN_START_UP_SECONDS = 480
+"""SageMaker's own limit for a container ("the 8 minutes after startup", developer guide, "Custom
+inference code with hosting services"), and the least here: a host that has just pulled an image of
+gigabytes reads CUDA and TensorRT from its disk for the first time.
+"""
+PROVISION_SECONDS = 1800
+"""SageMaker's search for instances of a type; no more than that in all pools together."""
+
+
+def deployment_config(deployment: Deployment, alarm_names: Sequence[str]) -> Properties:
+    """Return the `DeploymentConfig` of an endpoint.
+
+    SageMaker watches ten alarms at most, so the first ten of these roll a new version back.
+    """
+    rollout = effective_rollout(deployment)
+    if rollout == "rolling":
+        policy = {"RollingUpdatePolicy": _rolling_policy(deployment)}
+    else:
+        policy = {"BlueGreenUpdatePolicy": _blue_green_policy(deployment, rollout)}
+    alarms = [{"AlarmName": name} for name in alarm_names[:ROLLBACK_ALARM_COUNT]]
+    return {**policy, **({"AutoRollbackConfiguration": {"Alarms": alarms}} if alarms else {})}
+
+
+def effective_rollout(deployment: Deployment) -> Rollout:
+    """Return how the endpoint is updated: all at once where a variant may have one instance only.
+
+    AWS documents steps of at most half of a variant's instances, and no rounding of less than one.
+    """
+    return (
+        deployment.endpoint.rollout
+        if fewest_instances(deployment) >= LEAST_INSTANCES
+        else "all-at-once"
+    )
+
+
+def fewest_instances(deployment: Deployment) -> int:
+    """Return the least number of instances that a production variant begins with."""
+    return min(
+        max(1, variant.scaling.min) for variant in deployment.variants if variant.role == "variant"
+    )
+
+
+def step_percent(deployment: Deployment) -> int:
+    """Return the share of the smallest variant that one step takes: one whole instance at least.
+
+    A count would be refused where scaling has brought the instances below twice that count.
+    """
+    least = LEAST_PERCENT.get(effective_rollout(deployment), MOST_PERCENT)
+    return min(MOST_PERCENT, max(least, math.ceil(100 / fewest_instances(deployment))))
+
+
+def variant_timeouts(deployment: Deployment, variant: Variant) -> tuple[int, int]:
+    """Return the seconds for (download, start-up) of a variant, whatever pool serves it.
+
+    Those of a multi-model endpoint do not depend on its models, which come and go without a
+    rollout; its container starts without one.
+    """
+    entries = () if deployment.multi_model else locked_entries(variant)
+    return (
+        download_timeout_seconds([entry.archive.size_bytes for entry in entries]),
+        start_up_timeout_seconds([entry.manifest.load_seconds for entry in entries]),
+    )
+
+
+def download_timeout_seconds(sizes: Sequence[int]) -> int:
+    """Return a minute and the largest archive at 20 MiB/s, from 300 to SageMaker's 3600 seconds."""
+    seconds = CONTAINER_SECONDS + max(sizes, default=0) / 2**20 / DOWNLOAD_MIB_PER_SECOND
+    return DOWNLOAD_SECONDS.clamp(max(LEAST_DOWNLOAD_SECONDS, math.ceil(seconds)))
+
+
+def start_up_timeout_seconds(load_seconds: Sequence[float]) -> int:
+    """Return a minute and four times the slowest measured load, from 480 to 3600 seconds."""
+    seconds = CONTAINER_SECONDS + 4 * max(load_seconds, default=0.0)
+    return START_UP_SECONDS.clamp(max(OWN_START_UP_SECONDS, math.ceil(seconds)))
+
+
+def locked_entries(variant: Variant) -> tuple[LockEntry, ...]:
+    """Return the lock entry of every engine of a variant that has one."""
+    targets = [target for pool in variant.pools for target in pool.targets]
+    return tuple(target.lock_entry for target in targets if target.lock_entry is not None)
+
+
+def ready_seconds(deployment: Deployment, variant: Variant) -> int:
+    """Return the longest that one more instance may take until it answers."""
+    return PROVISION_SECONDS + sum(variant_timeouts(deployment, variant))
+
+
+def _blue_green_policy(deployment: Deployment, rollout: Rollout) -> Properties:
+    size = {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)}
+    routing, steps = {
+        "canary": ({"Type": "CANARY", "CanarySize": size}, 2),
+        "linear": ({"Type": "LINEAR", "LinearStepSize": size}, _step_count(deployment)),
+    }.get(rollout, ({"Type": "ALL_AT_ONCE"}, 1))
+    return {
+        "TrafficRoutingConfiguration": {**routing, "WaitIntervalInSeconds": WAIT_SECONDS},
+        "TerminationWaitInSeconds": TERMINATION_SECONDS,
+        "MaximumExecutionTimeoutInSeconds": _execution_seconds(deployment, fleets=1, waits=steps),
+    }
+
+
+def _rolling_policy(deployment: Deployment) -> Properties:
+    """Return batches of one size both ways: by default a rollback replaces all instances at once."""
+    steps = _step_count(deployment)
+    batch = {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)}
+    return {
+        "MaximumBatchSize": batch,
+        "RollbackMaximumBatchSize": dict(batch),
+        "WaitIntervalInSeconds": WAIT_SECONDS,
+        "MaximumExecutionTimeoutInSeconds": _execution_seconds(
+            deployment, fleets=steps, waits=steps
+        ),
+    }
+
+
+def _step_count(deployment: Deployment) -> int:
+    return math.ceil(100 / step_percent(deployment))
+
+
+def _execution_seconds(deployment: Deployment, *, fleets: int, waits: int) -> int:
+    """Return twice the sum of all limits: an update that runs out of time is rolled back."""
+    ready = max(ready_seconds(deployment, variant) for variant in deployment.variants)
+    return EXECUTION_SECONDS.clamp(
+        2 * (fleets * ready + waits * WAIT_SECONDS + TERMINATION_SECONDS)
+    )
