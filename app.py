@@ -120,7 +120,7 @@ def _root_faults(app: App) -> Iterator[Fault]:
 def _hang_stages(app: App, asked: Asked) -> None:
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, Sources
-    from stacks.images.tag import read_image_files
+    from stacks.images import read_image_files
 
     tree = _sound_tree(asked.root)
     buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")

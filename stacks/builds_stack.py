@@ -12,10 +12,9 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from stacks.access.exact_role import exact_role
-from stacks.access.statements import Statement
+from stacks.access.policies import Statement, exact_role
 from stacks.builds.machine import build_machine
-from stacks.builds.properties import (
+from stacks.builds.projects import (
     BuildRouteProps,
     build_routes,
     log_group_name,
@@ -24,9 +23,8 @@ from stacks.builds.properties import (
     training_image,
 )
 from stacks.builds.roles import job_statements, machine_statements, project_statements
-from stacks.log_group import log_group
 from stacks.resources import add_resources
-from stacks.template import Properties
+from stacks.template import Properties, log_group
 
 
 class BuildsStack(Stack):

@@ -20,9 +20,13 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from stacks.endpoint.outputs import endpoint_outputs
 from stacks.endpoint.properties import RETAINED, RETAINS
-from stacks.endpoint.template import endpoint_faults, endpoint_resources
+from stacks.endpoint.template import (
+    endpoint_faults,
+    endpoint_outputs,
+    endpoint_resources,
+    retains_counts,
+)
 from stacks.endpoint.warnings import endpoint_notes, endpoint_warnings
 from stacks.resources import add_resources, l1_value
 
@@ -56,7 +60,7 @@ class EndpointStack(Stack):
             self._refuse(faults[0])
         else:
             resources = endpoint_resources(deployment, image_uris)
-            if "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]:
+            if retains_counts(resources):
                 self._add_retention()
             add_resources(self, resources)
             for output, value in endpoint_outputs(deployment).items():

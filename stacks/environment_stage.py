@@ -15,8 +15,7 @@ from onboarding.platform import serving_platforms
 from stacks.builds_stack import BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
-from stacks.images.builds import base_image
-from stacks.images.tag import image_tags
+from stacks.images import base_image, image_tags
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
 

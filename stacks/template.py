@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any
+
+from onboarding.aws_limits import NAME_LENGTH
 
 Properties = dict[str, Any]
 """As CloudFormation spells them."""
@@ -12,3 +17,33 @@ Resources = dict[str, Resource]
 """By logical id."""
 Template = dict[str, Any]
 """`Resources` and `Outputs`."""
+
+
+DIGEST_LENGTH = 12
+
+
+def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
+    """A SageMaker name: the prefix, trimmed to fit, and 12 hex digits of the sha256 of the
+    properties as canonical JSON.
+
+    A prefix that had to be trimmed counts as content, so that two that begin alike never share a
+    name.
+    """
+    room = NAME_LENGTH - DIGEST_LENGTH - 1
+    text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256((text if len(prefix) <= room else prefix + text).encode()).hexdigest()[
+        :DIGEST_LENGTH
+    ]
+    return f"{prefix[:room].rstrip('-')}-{digest}"
+
+
+LOG_DAYS = 90
+"""As long as a build's source: after that nobody could repeat it."""
+
+
+def log_group(name: str) -> dict[str, Any]:
+    """Properties of an `AWS::Logs::LogGroup`.
+
+    It is encrypted by CloudWatch's own key: a log of a build holds no one's data.
+    """
+    return {"LogGroupName": name, "RetentionInDays": LOG_DAYS}

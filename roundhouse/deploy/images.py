@@ -15,9 +15,16 @@ from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
-from stacks.images.builds import ImageOrder, base_image, image_orders, needed_images, registry
-from stacks.images.project import ROUTE
-from stacks.images.tag import image_tags, read_image_files
+from stacks.images import (
+    ImageOrder,
+    base_image,
+    image_orders,
+    image_tags,
+    needed_images,
+    read_image_files,
+    registry,
+)
+from stacks.images_stack import ROUTE
 
 PROGRAM = "engine_build/image/images.py"
 ORDERS = "images.json"

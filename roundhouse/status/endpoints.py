@@ -12,9 +12,16 @@ from onboarding.memory_findings import memory_faults, placement_change, pool_not
 from onboarding.model_spec import ScheduledFloorSpec
 from onboarding.names import endpoint_name
 from stacks.capacity.variant import Capacity, capacity_warnings, variant_capacity
-from stacks.dashboards.prices import instance_prices
-from stacks.scaling.targets import TargetValue, backlog_target, gpu_target, invocations_target
-from stacks.scaling.variants import fewest, most, scaled_variants
+from stacks.dashboards.lines import instance_prices
+from stacks.scaling.targets import (
+    TargetValue,
+    backlog_target,
+    fewest,
+    gpu_target,
+    invocations_target,
+    most,
+    scaled_variants,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from stacks.alarms.alarm import (
     percent,
 )
 from stacks.rollout import DOWNLOAD_MIB_PER_SECOND, locked_entries
-from stacks.scaling.properties import dimensions
+from stacks.scaling.resources import dimensions
 
 PERIOD = 300
 LASTING = 3
@@ -80,7 +80,7 @@ def _hits(deployment: Deployment, variant: Variant) -> Alarm:
             threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
         ),
         told=f"fewer than {percent(expected / 2)} of the requests find their model in memory: half of the {percent(expected)} of "
-        "the models that fit, fewest_resident they are, by what the locks measured",
+        "the models that fit, whichever they are, by what the locks measured",
     )
 
 

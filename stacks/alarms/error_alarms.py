@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import INVOCATIONS, Alarm, Computed, Condition, Metric, percent
 from stacks.rollout import step_percent
-from stacks.scaling.properties import dimensions
+from stacks.scaling.resources import dimensions
 
 SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = (
     "Invocation5XXErrors",

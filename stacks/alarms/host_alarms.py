@@ -8,8 +8,8 @@ from onboarding.deployment import Deployment, Variant
 from onboarding.memory import pool_memories
 from stacks.alarms.alarm import HOST, UNDER, Alarm, Computed, Condition, Metric
 from stacks.capacity.engine import gpus_used
-from stacks.scaling.properties import dimensions
-from stacks.scaling.variants import fewest
+from stacks.scaling.resources import dimensions
+from stacks.scaling.targets import fewest
 
 MEMORY_PERCENT, DISK_PERCENT = 90, 85
 FULL = Condition(threshold=MEMORY_PERCENT, points=5, periods=5)

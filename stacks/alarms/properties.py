@@ -11,10 +11,8 @@ from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
 from stacks.alarms.error_alarms import error_alarms
 from stacks.alarms.host_alarms import host_alarms
-from stacks.alarms.latency_alarms import latency_alarms
-from stacks.alarms.load_alarms import load_alarms
-from stacks.alarms.queue_alarms import queue_alarms
-from stacks.scaling.variants import variant_id
+from stacks.alarms.request_alarms import latency_alarms, load_alarms, queue_alarms
+from stacks.scaling.targets import variant_id
 
 ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
 """SageMaker watches ten: with many variants those that are first here."""

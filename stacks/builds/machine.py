@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.states.engine import engine_states
-from stacks.builds.states.event import publication, title
-from stacks.builds.states.language import State, choice, jsonata
+from stacks.builds.engine_states import engine_states
+from stacks.builds.language import State, choice, jsonata, publication, title
 
 CAUSE_CHARACTERS = 30_000
 """The cause of a Fail state may have 32,768."""

@@ -8,7 +8,7 @@ from typing import Any
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
-from stacks.access.statements import (
+from stacks.access.policies import (
     Statement,
     bucket_listing,
     host_metrics,
@@ -23,8 +23,8 @@ from stacks.access.statements import (
     registry_log_in,
     topic_publish,
 )
-from stacks.builds.properties import BuildRouteProps, log_group_name
-from stacks.builds.states.training import LOG_GROUP
+from stacks.builds.projects import BuildRouteProps, log_group_name
+from stacks.builds.training_states import LOG_GROUP
 
 BUILT = tuple(
     f"{prefix}/*"

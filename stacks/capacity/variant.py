@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onboarding.deployment import Deployment, Pool, Target, Variant
-from stacks.capacity.engine import EngineRate, engine_rate
-from stacks.capacity.served import capped, served
+from onboarding.lock import ServedCapacity
+from stacks.capacity.engine import EngineRate, best_record, engine_rate, latency_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,3 +104,120 @@ def _slowest_of(variant: Variant) -> str:
         if count > 1
     ]
     return f", the slowest of {' on '.join(among)}" if among else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A load test's outcome that fits a deployment; `told` says how it was measured."""
+
+    requests_per_second: float
+    rows_per_request: int
+    slo_ms: float
+    gpu_utilization_percent: float | None
+    told: str
+
+
+def served(deployment: Deployment, target: Target) -> Served | None:
+    """What an instance of the target's type answered with exactly this engine, on the same server;
+    None: not measured.
+    """
+    entry = target.lock_entry
+    if entry is None or entry.capacity is None or entry.manifest.engine_key != target.engine_key:
+        return None
+    found = entry.capacity.get(target.instance_type.name)
+    if found is None or found.server != deployment.server:
+        return None
+    return Served(
+        requests_per_second=found.requests_per_second,
+        rows_per_request=found.rows_per_request,
+        slo_ms=found.slo_ms,
+        gpu_utilization_percent=found.gpu_utilization_percent,
+        told=_told(found),
+    )
+
+
+def capped(rate: EngineRate, measured: Served) -> EngineRate:
+    """The engine's own rate at a stricter SLO, in requests as large as those served, and never more
+    than was served.
+    """
+    rows = measured.rows_per_request
+    least = min(rate.requests_per_second / rows, measured.requests_per_second)
+    alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
+    bound = f"at most the {measured.requests_per_second:.10g} requests/s served ({measured.told})"
+    return EngineRate(
+        requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}"
+    )
+
+
+def _told(found: ServedCapacity) -> str:
+    rows = "" if found.rows_per_request == 1 else f", {found.rows_per_request} rows each"
+    return (
+        f"{found.tool}, {found.endpoint} on {found.instance_type}, {found.server}{rows}, "
+        f"p{found.percentile:g} within {found.slo_ms:g} ms, {found.date}"
+    )
+
+
+DRIFT_FACTOR = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedLatency:
+    """The longest that an answer should take, p99, in milliseconds, and how that was derived."""
+
+    milliseconds: float
+    derivation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftLimit:
+    """Whole milliseconds, and how they were derived."""
+
+    milliseconds: int
+    derivation: str
+
+
+def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatency | None:
+    """The slowest target's on the slowest instance type, behind the batch under way; None when one
+    was not measured there.
+    """
+    found = [_of_target(deployment, target) for pool in variant.pools for target in pool.targets]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    return max(known, key=lambda each: each.milliseconds)
+
+
+def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
+    """Half as much again as expected, at most halfway from there to the SLO; None where nothing is
+    expected within the SLO.
+    """
+    expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
+    if expected is None:
+        return None
+    limit, told = (
+        expected.milliseconds * DRIFT_FACTOR,
+        f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}",
+    )
+    if slo is not None and (halfway := (expected.milliseconds + slo) / 2) < limit:
+        limit, told = (
+            halfway,
+            f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}",
+        )
+    whole = math.ceil(limit)
+    return (
+        None
+        if slo is not None and whole >= slo
+        else DriftLimit(milliseconds=whole, derivation=told)
+    )
+
+
+def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None:
+    record = best_record(deployment, target)
+    if isinstance(record, str):
+        return None
+    expected = latency_ms(deployment, target, record.p99_ms)
+    shape = f"batch {record.batch}" + (
+        "" if record.sequence is None else f" of {record.sequence} tokens"
+    )
+    told = f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind the batch under way"
+    return ExpectedLatency(milliseconds=expected, derivation=told)

@@ -12,16 +12,14 @@ from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.properties import endpoint_alarms
-from stacks.dashboards import instance_graphs, lines, request_graphs
-from stacks.dashboards.cache_graphs import cache_graphs
-from stacks.dashboards.prices import instance_prices
-from stacks.dashboards.queue_graphs import queue_graphs
-from stacks.dashboards.rows import Shown
-from stacks.dashboards.tables import deployed, promises
-from stacks.dashboards.variant_graphs import variant_graphs
+from stacks.dashboards import graphs, instance_graphs, lines
+from stacks.dashboards.graphs import cache_graphs, queue_graphs, variant_graphs
+from stacks.dashboards.lines import instance_prices
+from stacks.dashboards.overview import deployed, promises
 from stacks.dashboards.widget import (
     Graph,
     Section,
+    Shown,
     Widget,
     alarm_states,
     graph,
@@ -91,9 +89,9 @@ def _sections(deployment: Deployment, variant: Variant) -> Iterator[Section]:
         widgets=_graphs(
             deployment,
             [
-                request_graphs.latency(shown, latency_lines, overhead=not queued),
-                request_graphs.failed_share(shown, queued=queued),
-                request_graphs.failed_count(shown, queued=queued),
+                graphs.latency(shown, latency_lines, overhead=not queued),
+                graphs.failed_share(shown, queued=queued),
+                graphs.failed_count(shown, queued=queued),
             ],
         ),
     )
@@ -119,8 +117,8 @@ def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Gr
         *lines.capacity_lines(deployment, variant),
         *lines.target_lines(deployment, variant),
     ]
-    yield request_graphs.requests(shown)
-    yield request_graphs.requests_of_each(shown, measured)
+    yield graphs.requests(shown)
+    yield graphs.requests_of_each(shown, measured)
     yield instance_graphs.instances(shown, list(lines.count_lines(deployment, variant)))
     prices = instance_prices(variant)
     if prices is not None:

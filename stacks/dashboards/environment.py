@@ -11,8 +11,8 @@ from onboarding.deployment import VARIANT, Deployment
 from stacks.access import arns
 from stacks.alarms.alarm import Alarm
 from stacks.alarms.properties import endpoint_alarms
-from stacks.dashboards import instance_graphs, request_graphs
-from stacks.dashboards.cache_graphs import cache_graphs
+from stacks.dashboards import graphs, instance_graphs
+from stacks.dashboards.graphs import cache_graphs, queue_graphs, variant_graphs
 from stacks.dashboards.lines import (
     Line,
     capacity_lines,
@@ -22,12 +22,10 @@ from stacks.dashboards.lines import (
     target_lines,
 )
 from stacks.dashboards.overview import GRAVEST, overview
-from stacks.dashboards.queue_graphs import queue_graphs
-from stacks.dashboards.rows import Shown
-from stacks.dashboards.variant_graphs import variant_graphs
 from stacks.dashboards.widget import (
     Graph,
     Section,
+    Shown,
     Widget,
     alarm_graph,
     alarm_states,
@@ -139,12 +137,10 @@ class _Selected:
     def _latency(self) -> list[Widget]:
         slo = _lines(self.deployments, slo_lines)
         return [
-            *self._drawn(request_graphs.latency(self.shown, slo)),
+            *self._drawn(graphs.latency(self.shown, slo)),
             *self._by_alarm("latency", "p99 of the model against the SLO, microseconds"),
             *self._by_alarm("drift", "p99 of the model against its benchmark, microseconds"),
-            *self._drawn(
-                request_graphs.failed_share(self.shown), request_graphs.failed_count(self.shown)
-            ),
+            *self._drawn(graphs.failed_share(self.shown), graphs.failed_count(self.shown)),
         ]
 
     def _load(self) -> list[Widget]:
@@ -154,8 +150,8 @@ class _Selected:
         )
         return [
             *self._drawn(
-                request_graphs.requests(self.shown),
-                request_graphs.requests_of_each(self.shown, [*measured, *aims]),
+                graphs.requests(self.shown),
+                graphs.requests_of_each(self.shown, [*measured, *aims]),
             ),
             *self._by_alarm(
                 "saturation", "Requests of each instance against the measured capacity"

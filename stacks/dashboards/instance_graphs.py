@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
-from stacks.alarms.load_alarms import COUNT
-from stacks.dashboards.lines import Line
-from stacks.dashboards.prices import WHERE, Prices, instance_prices
-from stacks.dashboards.rows import Row, Shown, computed, hidden
-from stacks.dashboards.widget import Graph
+from stacks.alarms.request_alarms import COUNT
+from stacks.dashboards.lines import WHERE, Line, Prices, instance_prices
+from stacks.dashboards.widget import Graph, Row, Shown, computed, hidden
 
 REPORTED = "instances that reported"
 

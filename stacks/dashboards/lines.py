@@ -10,14 +10,17 @@ from typing import Any
 
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
-from stacks.alarms.load_alarms import measured_per_minute
-from stacks.alarms.queue_alarms import longest_wait_seconds
+from stacks.alarms.request_alarms import longest_wait_seconds, measured_per_minute
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.latency import drift_limit
-from stacks.capacity.variant import variant_capacity
-from stacks.dashboards.prices import instance_prices
-from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
-from stacks.scaling.variants import fewest, most, scaled_variants
+from stacks.capacity.variant import drift_limit, variant_capacity
+from stacks.scaling.targets import (
+    backlog_target,
+    fewest,
+    gpu_target,
+    invocations_target,
+    most,
+    scaled_variants,
+)
 
 PROMISED, MEASURED, WANTED = "#d62728", "#9467bd", "#2ca02c"
 """Colors of an SLO or a limit, of what a benchmark measured, and of what scaling aims at."""
@@ -178,3 +181,28 @@ def wait_lines(deployment: Deployment) -> Iterator[Line]:
 
 def _name(deployment: Deployment, variant: Variant) -> str:
     return deployment.name if variant is deployment.own else variant.name
+
+
+WHERE = "prices of us-east-1"
+"""Of onboarding/data/instance_types.yaml, whatever the region."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """USD an hour of one instance, of the cheapest and of the dearest of a variant's instance
+    types.
+    """
+
+    least: float
+    most: float
+
+
+def instance_prices(variant: Variant) -> Prices | None:
+    """None where the price of any of its instance types is not known: nobody can tell which of them
+    it runs on.
+    """
+    prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
+    known = [price for price in prices if price is not None]
+    return (
+        Prices(least=min(known), most=max(known)) if known and len(known) == len(prices) else None
+    )

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stacks.content_name import DIGEST_LENGTH
-from stacks.scaling.properties import POLICY, TARGET
+from stacks.scaling.resources import POLICY, TARGET
+from stacks.template import DIGEST_LENGTH
 
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"

@@ -20,7 +20,7 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import Deployment
 from stacks.access import arns
-from stacks.access.statements import (
+from stacks.access.policies import (
     Statement,
     alarm_looks,
     bucket_listing,
@@ -36,7 +36,7 @@ from stacks.access.statements import (
     volume_key_grant,
 )
 from stacks.alarms.properties import watched_alarm_names
-from stacks.images.serving import serving_images
+from stacks.images import serving_images
 
 MOST_NAMED_ENGINES = 40
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.memory_findings import memory_faults
-from stacks.access.exact_role import exact_role
+from stacks.access.policies import exact_role
 from stacks.alarms.properties import alarms, rollback_alarm_ids
-from stacks.content_name import content_name
 from stacks.dashboards.endpoint import endpoint_dashboard
-from stacks.endpoint.engine_faults import engine_faults
-from stacks.endpoint.models import MODEL, variant_models
-from stacks.endpoint.outputs import endpoint_outputs
-from stacks.endpoint.properties import Models, endpoint_config_properties, endpoint_properties
-from stacks.endpoint.signature_faults import signature_faults
+from stacks.endpoint.faults import engine_faults, signature_faults
+from stacks.endpoint.properties import (
+    MODEL,
+    RETAINED,
+    RETAINS,
+    Models,
+    endpoint_config_properties,
+    endpoint_properties,
+    variant_models,
+)
 from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
-from stacks.scaling.held_counts import held_counts
-from stacks.scaling.properties import scaling_resources
-from stacks.template import Resource, Resources, Template
+from stacks.scaling.resources import held_counts, scaling_resources
+from stacks.template import Resource, Resources, Template, content_name
 
 
 def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
@@ -33,10 +38,22 @@ def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> 
     """Return what an endpoint's stack deploys; one that cannot be deployed has no resource."""
     if endpoint_faults(deployment):
         return {"Resources": {}}
+    resources = endpoint_resources(deployment, image_uris)
+    is_true = {"Fn::Equals": [{"Ref": RETAINS}, "true"]}
+    retention = {
+        "Parameters": {RETAINS: {"Type": "String", "Default": "false"}},
+        "Conditions": {RETAINED: is_true},
+    }
     return {
-        "Resources": endpoint_resources(deployment, image_uris),
+        **(retention if retains_counts(resources) else {}),
+        "Resources": resources,
         "Outputs": endpoint_outputs(deployment),
     }
+
+
+def retains_counts(resources: Resources) -> bool:
+    """Return whether an update of the endpoint may keep the instance counts that it finds."""
+    return "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]
 
 
 def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) -> Resources:
@@ -124,3 +141,55 @@ def _alarm(properties: dict[str, Any], *, waits: bool) -> Resource:
         **({"DependsOn": ["Endpoint"]} if waits else {}),
         "Properties": properties,
     }
+
+
+def endpoint_outputs(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """The `Outputs` of an endpoint's template."""
+    environment = deployment.environment
+    values: dict[str, Any] = {"EndpointName": {"Fn::GetAtt": ["Endpoint", "EndpointName"]}}
+    if deployment.multi_model:
+        ids = target_model_ids([target.model.name for target in deployment.targets])
+        values |= {
+            ids[target.model.name]: names.target_model(target.engine_key)
+            for target in deployment.targets
+        }
+    if deployment.endpoint.asynchronous is not None:
+        values["RequestsPrefix"] = _uri(
+            deployment, names.requests_prefix(environment, deployment.name)
+        )
+        values["AnswersPrefix"] = _uri(
+            deployment, names.answers_prefix(environment, deployment.name)
+        )
+    if deployment.endpoint.data_capture is not None:
+        values["CapturesPrefix"] = _uri(
+            deployment, names.captures_prefix(environment, deployment.name)
+        )
+    return {output: {"Value": value} for output, value in values.items()}
+
+
+def target_model_ids(models: list[str]) -> dict[str, str]:
+    """The output of each target model: `TargetModelSentenceEmbedder`.
+
+    Names that PascalCase cannot tell apart (`a-1` and `a1`) get six digits of their digest, each of
+    them: whoever read the
+    output that stood for one of them must not read the other's.
+    """
+    plain = {model: output_id(model) for model in models}
+    count = Counter(plain.values())
+    return {
+        model: output
+        if count[output] == 1
+        else output + hashlib.sha256(model.encode()).hexdigest()[:6]
+        for model, output in plain.items()
+    }
+
+
+def output_id(model: str) -> str:
+    """The output of a target model whose name is unlike every other's:
+    `TargetModelSentenceEmbedder`.
+    """
+    return "TargetModel" + "".join(part[:1].upper() + part[1:] for part in model.split("-"))
+
+
+def _uri(deployment: Deployment, prefix: str) -> str:
+    return f"s3://{names.artifact_bucket(deployment.environment)}/{prefix}/"

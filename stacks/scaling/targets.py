@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 
-from onboarding.deployment import Deployment, Pool, Variant
+from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.served import served
-from stacks.capacity.variant import Capacity, variant_capacity
+from stacks.capacity.variant import Capacity, served, variant_capacity
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
@@ -103,3 +103,48 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
         ), f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}"
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
     return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.told}"
+
+
+def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
+    """Variants whose count moves, by load or by the clock; a fixed count needs no target, which
+    would pin the instance type.
+    """
+    return tuple(each for each in deployment.variants if each.role == "variant" and _moves(each))
+
+
+def variant_id(variant: Variant, part: str) -> str:
+    """A logical id: the own variant's is the part alone, so that it never changes; others end in
+    their name.
+
+    Names that PascalCase cannot tell apart (`a-1` and `a1`, `aB` and `a-b`) get six digits of their
+    digest.
+    """
+    if variant.name == VARIANT:
+        return part
+    words = variant.name.split("-")
+    pascal = "".join(word[:1].upper() + word[1:] for word in words)
+    is_plain = variant.name == variant.name.lower() and all(word[:1].isalpha() for word in words)
+    return (
+        part + pascal + ("" if is_plain else hashlib.sha256(variant.name.encode()).hexdigest()[:6])
+    )
+
+
+def fewest(variant: Variant) -> int:
+    """The lowest floor that a variant ever has."""
+    return min([variant.scaling.min, *(each.min for each in variant.scaling.schedule)])
+
+
+def most(variant: Variant) -> int:
+    """The highest ceiling that a variant ever has; a shadow keeps the count that it begins with."""
+    if variant.role == "shadow":
+        return variant.scaling.min
+    return max(
+        [
+            variant.scaling.max,
+            *(each.max for each in variant.scaling.schedule if each.max is not None),
+        ]
+    )
+
+
+def _moves(variant: Variant) -> bool:
+    return variant.scaling.max > variant.scaling.min or bool(variant.scaling.schedule)

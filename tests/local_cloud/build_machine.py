@@ -13,7 +13,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.deploy.builds.execution import Execution
 from stacks.access import arns
 from stacks.builds.machine import build_machine
-from stacks.builds.properties import CPU, machine_properties, project_properties
+from stacks.builds.projects import CPU, machine_properties, project_properties
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, ROLE, until
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"

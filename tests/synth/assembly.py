@@ -13,7 +13,7 @@ from aws_cdk import App
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.environment_stage import EnvironmentStage, Sources
-from stacks.images.tag import read_image_files
+from stacks.images import read_image_files
 from tests.synth.deployments import ROOT
 
 BUILDSPEC = ROOT / "engine_build" / "buildspec.yml"
@@ -34,6 +34,7 @@ class SynthesizedStack:
     template: dict[str, Any]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    is_protected: bool
 
     def properties(self, resource_type: str) -> dict[str, dict[str, Any]]:
         """Properties of every resource of a type, by logical id."""
@@ -87,6 +88,7 @@ def _stack(folder: Path, artifact: dict[str, Any]) -> SynthesizedStack:
         template=json.loads(path.read_text(encoding="utf-8")),
         errors=tuple(entry["data"] for entry in entries if entry["type"] == "aws:cdk:error"),
         warnings=tuple(entry["data"] for entry in entries if entry["type"] == "aws:cdk:warning"),
+        is_protected=artifact["properties"].get("terminationProtection", False),
     )
 
 

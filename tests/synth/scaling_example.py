@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onboarding.memory import pool_memories
 from onboarding.memory_findings import memory_notes, placement_change
-from stacks.scaling.properties import scaling_resources
+from stacks.scaling.resources import scaling_resources
 from tests.synth.deployments import ROOT, one, with_locks
 from tests.synth.scaled import with_served
 

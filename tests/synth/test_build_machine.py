@@ -15,12 +15,11 @@ from botocore.validate import ParamValidator
 from onboarding.environment_spec import BuildsSpec
 from onboarding.names import training_job_prefix
 from onboarding.platform import instance_types
+from stacks.builds.engine_states import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WAIT_SECONDS
+from stacks.builds.job import LOOKED_AT_AFTER, NO_QUOTA, PASSING
+from stacks.builds.language import REFUSED_FOR_NOW
 from stacks.builds.machine import build_machine
-from stacks.builds.states.engine import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WAIT_SECONDS
-from stacks.builds.states.job import LOOKED_AT_AFTER, PASSING
-from stacks.builds.states.language import REFUSED_FOR_NOW
-from stacks.builds.states.reason import NO_QUOTA
-from stacks.builds.states.training import training_job
+from stacks.builds.training_states import training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import FOLDER, IMAGE, KEY, NETWORK, definitions, text, whole
 
@@ -212,7 +211,7 @@ def test_capacity_is_waited_for_longer_and_longer_for_an_hour():
     assert (waits[0], builds.capacity_retries) == (60, 6)
     assert math.isclose(sum(waits), 3600, rel_tol=0.1)
     again = engine_states(definitions()["build-machine.json"])["TryAgain"]
-    assert "$min([60 * $power(2, $states.input.attempt), 1800])" in again["Output"]
+    assert f"{waits}[$states.input.attempt]" in again["Output"]
     assert "$states.input.attempt < 6" in json.dumps(
         engine_states(definitions()["build-machine.json"])["NotBuilt"]
     )

@@ -11,7 +11,7 @@ import pytest
 
 from onboarding import names
 from onboarding.platform import build_route, serving_platforms
-from stacks.builds.properties import (
+from stacks.builds.projects import (
     CPU,
     GPU,
     build_routes,
@@ -20,7 +20,7 @@ from stacks.builds.properties import (
     training_image,
 )
 from stacks.builds.roles import job_statements, machine_statements, project_statements
-from stacks.builds.states.training import training_job
+from stacks.builds.training_states import training_job
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import FLEET, IMAGE, KEY, NETWORK, whole
@@ -69,8 +69,11 @@ def test_an_environment_may_do_without_codebuilds_gpus():
 @pytest.mark.parametrize(("spec", "key"), [(DEV, "alias/roundhouse-dev"), (whole(), KEY)])
 def test_results_of_training_jobs_are_encrypted_by_the_environments_key(spec, key):
     assert training_job(spec, IMAGE)["OutputDataConfig"]["KmsKeyId"] == key
-    allowed = by_sid(job_statements(spec, "builder-gpu"))["UseKey"]["Action"]
-    assert allowed == ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
+    statements = by_sid(job_statements(spec, "builder-gpu"))
+    assert statements["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    # SageMaker itself asks for it, so no service stands between.
+    assert statements["EncryptOutput"]["Action"] == ["kms:Encrypt"]
+    assert "kms:ViaService" not in str(statements["EncryptOutput"])
 
 
 def test_training_jobs_compile_with_what_the_platform_serves_with():

@@ -138,6 +138,12 @@ def test_tag_from_outside_is_on_every_resource_that_takes_tags(visited):
     assert untagged == []
 
 
+def test_stacks_with_state_are_protected_from_deletion(visited):
+    _, stacks = visited
+    protected = {name for name, stack in stacks.items() if stack.is_protected}
+    assert protected == {"Foundation", "Endpoint-example", "Endpoint-shared"}
+
+
 def test_permissions_boundary_from_outside_is_on_every_role(visited):
     _, stacks = visited
     roles = [resource for _, resource in resources(stacks) if resource["Type"] == "AWS::IAM::Role"]

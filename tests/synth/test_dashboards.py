@@ -310,6 +310,6 @@ def test_queue_shows_only_what_it_publishes():
 def test_queue_has_its_own_lines_and_no_invocations():
     body = BODIES["queue"]
     assert lines(body, "Backlog") == {"scaling target of sentence-embedder": 12_000}
-    assert lines(body, "Age of the oldest request") == {"alarm": 2645}
+    assert lines(body, "Age of the oldest request") == {"alarm": 2880}
     names = {metric.metric for metric in dashboard_metrics(body)}
     assert not {"Invocations", "InvocationsPerInstance", "OverheadLatency"} & names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacks.endpoint.change import CONFIG, ENDPOINT, update_steps, with_scaling_again
-from stacks.scaling.properties import POLICY, TARGET
+from stacks.scaling.resources import POLICY, TARGET
 from tests.synth.endpoint_cases import (
     BESIDE,
     MODEL,

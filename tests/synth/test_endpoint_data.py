@@ -57,7 +57,7 @@ def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixe
     queue, bucket = config(found)["AsyncInferenceConfig"], "roundhouse-cloud-111122223333-us-east-1"
     output, topic = (
         queue["OutputConfig"],
-        "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-alarms",
+        "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-answers",
     )
     assert queue["ClientConfig"] == {"MaxConcurrentInvocationsPerInstance": 4}
     assert output["S3OutputPath"] == f"s3://{bucket}/answers/cloud-example/answered"
@@ -140,23 +140,16 @@ def test_statement_ids_stand_once(tmp_path):
     assert len(ids) == len(set(ids)) and all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids)
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "joined", "has_key"),
-    [
-        ("ml.c7i.large", None, True),
-        ("ml.g5.xlarge", None, False),
-        ("ml.c7i.large", "ml.g5.xlarge", False),
-    ],
-)
-def test_volume_key_is_named_only_where_no_host_has_disks_of_its_own(
-    tmp_path, instance_type, joined, has_key
-):
-    changes = {MODEL: {"ml.g5.xlarge": instance_type}}
-    if joined is not None:
-        changes[BESIDE] = beside(f"{{joins: example, instance_type: {joined}}}")
-    found = template(tmp_path, changes)
-    assert (config(found).get("KmsKeyId") == "alias/roundhouse-cloud") is has_key
-    assert ("UseKeyThroughSagemaker" in statements(found)) is has_key
+@pytest.mark.parametrize("instance_type", ["ml.c7i.large", "ml.g5.xlarge"])
+def test_volume_key_is_granted_to_sagemaker_whatever_disks_a_host_has(tmp_path, instance_type):
+    found = template(tmp_path, {MODEL: {"ml.g5.xlarge": instance_type}})
+    assert config(found)["KmsKeyId"] == "alias/roundhouse-cloud"
+    grant = statements(found)["GrantKey"]
+    assert grant["Action"] == ["kms:CreateGrant"]
+    assert grant["Condition"] == {
+        "Bool": {"kms:GrantIsForAWSResource": "true"},
+        "ForAnyValue:StringEquals": {"kms:ResourceAliases": "alias/roundhouse-cloud"},
+    }
 
 
 def test_own_key_of_the_environment_is_used_everywhere(tmp_path):
@@ -169,6 +162,6 @@ def test_own_key_of_the_environment_is_used_everywhere(tmp_path):
     assert config(found)["KmsKeyId"] == config(found)["DataCaptureConfig"]["KmsKeyId"] == key
     assert (
         statements(found)["UseKey"]["Resource"]
-        == statements(found)["UseKeyThroughSagemaker"]["Resource"]
+        == statements(found)["GrantKey"]["Resource"]
         == [key]
     )

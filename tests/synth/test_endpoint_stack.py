@@ -139,7 +139,8 @@ def test_latency_alarm_is_in_microseconds_and_reaches_the_topic(dev):
     assert (stats, alarm["Threshold"]) == ({"ModelLatency"}, 50_000)
     (topic,) = alarm["AlarmActions"]
     assert topic == "arn:aws:sns:us-east-1:111122223333:roundhouse-dev-alarms"
-    assert dev["Foundation"].only("AWS::SNS::Topic")["TopicName"] == topic.split(":")[-1]
+    topics = dev["Foundation"].properties("AWS::SNS::Topic")
+    assert topics["Alarms"]["TopicName"] == topic.split(":")[-1]
 
 
 def test_rollback_alarms_are_there_before_the_endpoint(dev, local):

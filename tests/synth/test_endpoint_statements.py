@@ -12,7 +12,7 @@ import pytest
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import NetworkSpec
 from onboarding.model_spec import AsynchronousSpec, DataCaptureSpec
-from stacks.access.statements import Statement
+from stacks.access.policies import Statement
 from stacks.endpoint.statements import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,

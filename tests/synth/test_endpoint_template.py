@@ -9,11 +9,10 @@ import pytest
 
 from benchmarks.scale.lock_entries import lock_entry
 from onboarding.manifest import TensorRecord
-from stacks.content_name import content_name
-from stacks.endpoint.outputs import output_id, target_model_ids
-from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.template import endpoint_faults, endpoint_template, output_id, target_model_ids
 from stacks.endpoint.warnings import endpoint_notes, endpoint_warnings
 from stacks.rollout import download_timeout_seconds, start_up_timeout_seconds
+from stacks.template import content_name
 from tests.synth.endpoint_cases import (
     BESIDE,
     CAPTURE,

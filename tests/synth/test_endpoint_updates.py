@@ -33,14 +33,12 @@ FIXED = {"max: 2": "max: 1"}
 @pytest.mark.parametrize(
     ("rollout", "fewest", "percent"),
     [
-        ("canary", 1, 50),
         ("canary", 2, 50),
         ("canary", 3, 34),
         ("canary", 20, 10),
-        ("linear", 1, 50),
         ("linear", 3, 34),
         ("linear", 20, 25),
-        ("rolling", 1, 50),
+        ("rolling", 2, 50),
         ("rolling", 20, 25),
     ],
 )
@@ -149,10 +147,11 @@ def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_said()
 
 def test_update_keeps_moving_counts_and_takes_the_weights(tmp_path):
     endpoint = properties(template(tmp_path, {}), "Endpoint")
-    assert endpoint["RetainAllVariantProperties"] is True
-    assert endpoint["ExcludeRetainedVariantProperties"] == [
-        {"VariantPropertyType": "DesiredWeight"}
-    ]
+    condition, retained, otherwise = endpoint["RetainAllVariantProperties"]["Fn::If"]
+    assert (condition, retained) == ("VariantPropertiesAreRetained", True)
+    assert otherwise == {"Ref": "AWS::NoValue"}
+    _, excluded, _ = endpoint["ExcludeRetainedVariantProperties"]["Fn::If"]
+    assert excluded == [{"VariantPropertyType": "DesiredWeight"}]
 
 
 def test_update_of_a_fixed_count_takes_the_count(tmp_path):
@@ -176,9 +175,8 @@ def test_update_keeps_counts_that_a_schedule_moves(tmp_path):
         "    max: 2": "    max: 1\n    schedule: [{schedule: 'cron(0 6 * * ? *)', min: 2, max: 3}]"
     }
     found = template(tmp_path, {MODEL: schedule})
-    assert properties(found, "Endpoint")["RetainAllVariantProperties"] is True and of_type(
-        found, TARGET
-    )
+    assert properties(found, "Endpoint")["RetainAllVariantProperties"]["Fn::If"][1] is True
+    assert of_type(found, TARGET)
 
 
 def test_fixed_count_beside_a_moving_one_is_held_by_its_bounds(tmp_path):

@@ -11,14 +11,15 @@ import pytest
 import yaml
 
 from onboarding.platform import serving_platforms
-from stacks.images.builds import (
+from stacks.images import (
     DOCKERFILES,
+    IMAGE_CONTENTS,
     base_image,
     base_image_uri,
     build_arguments,
     needed_images,
+    read_image_files,
 )
-from stacks.images.tag import IMAGE_CONTENTS, read_image_files
 from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
 from tests.synth.deployments import ROOT, environment, locked
 

@@ -7,8 +7,8 @@ import pytest
 from roundhouse.status.endpoints import endpoint_state
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
-from stacks.dashboards.prices import Prices, instance_prices
-from stacks.dashboards.tables import promises
+from stacks.dashboards.lines import Prices, instance_prices
+from stacks.dashboards.overview import promises
 from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, named, titled
 from tests.synth.scaled import with_own_pools
 

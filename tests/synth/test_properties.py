@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.content_name import content_name
-from stacks.images.tag import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
+from stacks.images import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
+from stacks.template import content_name
 
 pytestmark = pytest.mark.synth
 

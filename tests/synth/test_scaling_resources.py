@@ -7,9 +7,9 @@ import json
 import pytest
 
 from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
-from stacks.scaling.properties import scaling_resources
-from stacks.scaling.variants import variant_id
-from stacks.scaling.warnings import scaling_warnings
+from stacks.endpoint.warnings import scaling_warnings
+from stacks.scaling.resources import scaling_resources
+from stacks.scaling.targets import variant_id
 from tests.synth.assembly import synthesized
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
 from tests.synth.scaled import variant, with_own, with_served, with_variant

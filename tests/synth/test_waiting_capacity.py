@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.capacity.waiting import BEYOND, LEAST_COUNTED, USUAL_SHARE, bearable_load, counted_share
+from stacks.capacity.engine import BEYOND, LEAST_COUNTED, USUAL_SHARE, bearable_load, counted_share
 
 pytestmark = pytest.mark.synth
 

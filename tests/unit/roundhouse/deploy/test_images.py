@@ -22,7 +22,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from roundhouse.report import Report
 from roundhouse.session import Session
-from stacks.images.tag import IMAGE_CONTENTS
+from stacks.images import IMAGE_CONTENTS
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
 AWS_TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:26.05-py3"

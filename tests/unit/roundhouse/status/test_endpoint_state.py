@@ -20,7 +20,7 @@ from roundhouse.report import Report
 from roundhouse.status.endpoints import Cost, endpoint_state
 from roundhouse.status.state import state_of
 from roundhouse.status.table import endpoint_lines, endpoints_table
-from stacks.scaling.properties import scaling_resources
+from stacks.scaling.resources import scaling_resources
 from tests.synth.deployments import (
     changed,
     of_targets,

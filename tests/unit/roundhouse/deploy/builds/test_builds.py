@@ -19,7 +19,7 @@ from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, outcome
 from roundhouse.deploy.builds.source import upload_source
 from roundhouse.deploy.builds.wish import Wanted
 from roundhouse.errors import NotReadyError, RoundhouseError
-from stacks.builds.states.engine import LOG_CHARACTERS, REASON_CHARACTERS
+from stacks.builds.engine_states import LOG_CHARACTERS, REASON_CHARACTERS
 from tests.unit.roundhouse.build_cloud import ARN, Cloud, session_of
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 

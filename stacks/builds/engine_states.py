@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.states.codebuild import codebuild_states
-from stacks.builds.states.event import publication, title
-from stacks.builds.states.job import wait
-from stacks.builds.states.language import State, choice, jsonata, literal, with_fields
-from stacks.builds.states.training import training_states
+from stacks.builds.codebuild_states import codebuild_states
+from stacks.builds.job import wait
+from stacks.builds.language import State, choice, jsonata, literal, publication, title, with_fields
+from stacks.builds.training_states import training_states
 
 FIRST_CAPACITY_WAIT = 4
 """Looks' lengths before a job that found no capacity is started again: a minute in AWS, then two,

@@ -15,17 +15,18 @@ from typing import Any
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
-from stacks.builds.states.job import (
+from stacks.builds.job import (
     EXECUTION_TAG,
     ended,
+    explained,
     first_wait,
     may_pass,
     next_wait,
+    overrun,
     refusal,
     wait,
 )
-from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
-from stacks.builds.states.reason import explained, overrun
+from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
 
 JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""

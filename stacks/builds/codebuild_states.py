@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.states.job import (
+from stacks.builds.job import (
     EXECUTION_TAG,
     ended,
+    explained,
     first_wait,
     may_pass,
     next_wait,
+    overrun,
     refusal,
     wait,
 )
-from stacks.builds.states.language import PATIENTLY, State, call, jsonata, literal, with_fields
-from stacks.builds.states.reason import explained, overrun
+from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
 
 BUILDSPEC = "engine_build/buildspec.yml"
 """In the source that a build brings."""

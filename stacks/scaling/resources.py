@@ -10,8 +10,15 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
 from onboarding.model_spec import ScalingSpec, ScheduledFloorSpec
-from stacks.scaling.targets import TargetValue, backlog_target, gpu_target, invocations_target
-from stacks.scaling.variants import fewest, scaled_variants, variant_id
+from stacks.scaling.targets import (
+    TargetValue,
+    backlog_target,
+    fewest,
+    gpu_target,
+    invocations_target,
+    scaled_variants,
+    variant_id,
+)
 
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 NAMESPACE = "sagemaker"
@@ -225,4 +232,36 @@ def _scaled_thing(deployment: Deployment, variant: Variant) -> dict[str, str]:
         "ServiceNamespace": NAMESPACE,
         "ScalableDimension": DIMENSION,
         "ResourceId": f"endpoint/{endpoint}/variant/{variant.name}",
+    }
+
+
+def held_counts(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """A scalable target, by logical id, of each production variant whose count is fixed where
+    another variant's moves.
+
+    An update of such an endpoint retains every count, so that a changed fixed one would never take:
+    the bounds of its target,
+    which are that count, bring it there. The logical id is the one that the target has once the
+    variant scales.
+    """
+    scaled = scaled_variants(deployment)
+    fixed = [
+        variant
+        for variant in deployment.variants
+        if variant.role == "variant" and variant not in scaled
+    ]
+    endpoint = names.endpoint_name(deployment.environment, deployment.name)
+    return {
+        variant_id(variant, "ScalableTarget"): {
+            "Type": TARGET,
+            "DependsOn": ["Endpoint"],
+            "Properties": {
+                "ServiceNamespace": NAMESPACE,
+                "ScalableDimension": DIMENSION,
+                "ResourceId": f"endpoint/{endpoint}/variant/{variant.name}",
+                "MinCapacity": variant.scaling.min,
+                "MaxCapacity": variant.scaling.max,
+            },
+        }
+        for variant in (fixed if scaled else ())
     }

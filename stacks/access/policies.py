@@ -7,6 +7,7 @@ from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from stacks.access import arns
+from stacks.template import Properties
 
 Statement = dict[str, Any]
 Condition = dict[str, dict[str, str]]
@@ -87,8 +88,8 @@ def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """
     grant = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     return (
-        _allow_key(environment, "GrantKeyToVolume", ["kms:CreateGrant"], grant),
-        _allow_key(environment, "DescribeKey", ["kms:DescribeKey"], {}),
+        _allow_key(environment, "GrantKey", ["kms:CreateGrant"], grant),
+        _allow_key(environment, "ReadKey", ["kms:DescribeKey"], {}),
     )
 
 
@@ -206,3 +207,55 @@ def _allow(
         "Resource": list(resources),
     }
     return statement if condition is None else {**statement, "Condition": condition}
+
+
+def exact_role(
+    environment: EnvironmentSpec, *, service: str, statements: Sequence[Statement]
+) -> dict[str, Any]:
+    """Properties of an `AWS::IAM::Role`; only this account's use of the service may assume it."""
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": service},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": environment.account}},
+    }
+    properties: dict[str, Any] = {
+        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
+        "Policies": [
+            {
+                "PolicyName": "exact",
+                "PolicyDocument": {"Version": "2012-10-17", "Statement": list(statements)},
+            }
+        ],
+    }
+    if environment.permissions_boundary_arn is not None:
+        properties["PermissionsBoundary"] = environment.permissions_boundary_arn
+    return properties
+
+
+CLOUDWATCH = "cloudwatch.amazonaws.com"
+
+
+def topic_policy(topic_arn: str, alarms: Properties | None = None) -> Properties:
+    """Return a topic's policy: nobody in the clear, and CloudWatch on the condition `alarms`.
+
+    Step Functions and SageMaker publish in the name of a role of this account, whose own statement
+    `topic_publish` allows it.
+    """
+    plain = {"Sid": "OnlyEncrypted", "Effect": "Deny", "Principal": "*", "Action": "sns:Publish"}
+    statements: list[Properties] = [
+        {**plain, "Resource": topic_arn, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+    ]
+    if alarms is not None:
+        cloudwatch = {"Principal": {"Service": CLOUDWATCH}, "Action": "sns:Publish"}
+        allowed = {"Sid": "AlarmsOfThisAccount", "Effect": "Allow", **cloudwatch}
+        statements.insert(0, {**allowed, "Resource": topic_arn, "Condition": alarms})
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def of_alarms(environment: EnvironmentSpec) -> Properties:
+    """The condition that CloudWatch acts for an alarm of this environment's account and region."""
+    return {
+        "StringEquals": {"aws:SourceAccount": environment.account},
+        "ArnLike": {"aws:SourceArn": arns.arn(environment, "cloudwatch", "alarm:*")},
+    }

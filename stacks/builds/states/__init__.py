@@ -1,1 +1,0 @@
-"""States of the machine that builds engines, in the Amazon States Language."""

@@ -1,1 +1,0 @@
-"""What the foundation is made of."""
