@@ -45,9 +45,7 @@ OBJECTS = frozenset(
         "s3:PutObject",
     }
 )
-KEY_USE = frozenset(
-    {"kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"}
-)
+KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKey"})
 STREAMS = frozenset(
     {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
 )
@@ -85,6 +83,18 @@ REASONED = (
         resource=ARN.format(service="kms") + r"key/\*",
         actions=KEY_USE,
         conditions=frozenset({"kms:ResourceAliases", "kms:ViaService"}),
+    ),
+    Reasoned(
+        why="the same key; a grant for a resource of AWS alone, since no service stands between",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:CreateGrant"}),
+        conditions=frozenset({"kms:GrantIsForAWSResource", "kms:ResourceAliases"}),
+    ),
+    Reasoned(
+        why="the same key; SageMaker itself asks for it, so no service stands between",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:DescribeKey", "kms:Encrypt"}),
+        conditions=frozenset({"kms:ResourceAliases"}),
     ),
     Reasoned(
         why="objects under one prefix of the artifact bucket: what is read or built has no name before it is there",

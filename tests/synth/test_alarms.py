@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from local_cloud.cloudwatch.queries import Span, answered
+from local_cloud.cloudwatch.queries import Span, evaluate_queries
 from onboarding.model_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
@@ -57,7 +57,7 @@ def watched_values(alarm, minutes):
         }
 
     span = Span(start=0.0, end=60.0 * len(minutes), read=read, metrics=list)
-    return list(answered(alarm["Metrics"], span)[returned(alarm)["Id"]].values())
+    return list(evaluate_queries(alarm["Metrics"], span)[returned(alarm)["Id"]].values())
 
 
 def errors(metric, *pairs):
