@@ -13,10 +13,8 @@ from local_cloud.cloudwatch.series import Found, Question, Series
 from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.latency import expected_latency
-from stacks.capacity.variant import variant_capacity
-from stacks.scaling.targets import invocations_target
-from stacks.scaling.variants import fewest, most
+from stacks.capacity.variant import expected_latency, variant_capacity
+from stacks.scaling.targets import fewest, invocations_target, most
 from template_rules.metric_facts import HOST, INVOCATIONS, METRICS, MetricFacts
 
 MINUTES = 24 * 60
