@@ -75,15 +75,18 @@ def deploy(
     stacks: tuple[str, ...] = ALL,
     *,
     concurrency: int = 1,
+    parameters: Sequence[str] = (),
     on_line: Callable[[str], None] | None = None,
 ) -> Deployed:
     """Deploy stacks of a cloud assembly. Raises DeployFailedError with CloudFormation's reason.
 
-    Permissions are approved before this: the cdk command line asks nothing.
+    Permissions are approved before this: the cdk command line asks nothing. `parameters` are
+    STACK:KEY=VALUE; CloudFormation keeps the values of all others.
     """
     arguments = (
         *stacks, "--app", str(assembly), "--require-approval", "never",
         "--concurrency", str(concurrency), *QUIET,
+        *(part for parameter in parameters for part in ("--parameters", parameter)),
     )  # fmt: skip
     return deployed_stacks(
         _run(session, "deploy", arguments, folder=session.paths.code, on_line=on_line).output

@@ -14,7 +14,11 @@ from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.outcome import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import require_committed_sources
-from roundhouse.deploy.endpoint_steps import restore_scaling, take_first_steps
+from roundhouse.deploy.endpoint_steps import (
+    restore_scaling,
+    retention_parameters,
+    take_first_steps,
+)
 from roundhouse.deploy.live_endpoints import require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.stacks import (
@@ -222,6 +226,7 @@ def _deploy_endpoints(
                 folder,
                 patterns,
                 concurrency=options.concurrency,
+                parameters=retention_parameters(assembly.before, _templates(assembly.artifacts)),
                 on_line=_live_config_check(session, deployments, step),
             )
             _finish(step, deployed)
@@ -234,6 +239,10 @@ def _deploy_endpoints(
                 f"An endpoint may be without its scaling until the next deploy: {error}"
             )
         raise
+
+
+def _templates(artifacts: Mapping[str, StackArtifact]) -> dict[str, Template]:
+    return {name: artifact.template for name, artifact in artifacts.items()}
 
 
 def _live_config_check(

@@ -11,7 +11,8 @@ from roundhouse.deploy import cdk
 from roundhouse.deploy.assembly import StackArtifact, write_assembly
 from roundhouse.deploy.stacks import deployed_templates, endpoint_stack_name
 from roundhouse.session import Session
-from stacks.endpoint.change import UpdateStep, update_steps, with_scaling_again
+from stacks.endpoint.change import UpdateStep, update_steps, updates_config, with_scaling_again
+from stacks.endpoint.properties import RETAINS
 
 Template = Mapping[str, Any]
 
@@ -44,7 +45,25 @@ def take_first_steps(
     return tuple(
         name
         for templates in _rounds(steps)
-        for name in _deploy(session, title, artifacts, templates)
+        for name in _deploy(
+            session, title, artifacts, templates, retention_parameters(before, templates)
+        )
+    )
+
+
+def retention_parameters(
+    before: Mapping[str, Template], after: Mapping[str, Template]
+) -> tuple[str, ...]:
+    """Return the parameters by which updates of stacks keep the instance counts that they find.
+
+    Their value changes only together with the endpoint config: SageMaker refuses an update of an
+    endpoint that names the config it has. From then on CloudFormation keeps the value.
+    """
+    return tuple(
+        f"{name}:{RETAINS}=true"
+        for name in sorted(before.keys() & after.keys())
+        if RETAINS in after[name].get("Parameters", {})
+        and updates_config(before[name], after[name])
     )
 
 
@@ -73,11 +92,18 @@ def _deploy(
     title: str,
     artifacts: Mapping[str, StackArtifact],
     templates: Mapping[str, Template],
+    parameters: Sequence[str] = (),
 ) -> tuple[str, ...]:
     folder = session.paths.build / "cdk" / f"{session.environment.name}-steps"
     write_assembly(folder, artifacts, templates)
     with session.report.step(f"{title} (cdk deploy)") as step:
-        cdk.deploy(session, folder, ("--all",), on_line=lambda line: cdk.show_line(step, line))
+        cdk.deploy(
+            session,
+            folder,
+            ("--all",),
+            parameters=parameters,
+            on_line=lambda line: cdk.show_line(step, line),
+        )
         step.done(", ".join(templates))
     return tuple(templates)
 

@@ -15,7 +15,7 @@ from onboarding.names import ENGINES_PREFIX, endpoint_name, repository, stack_na
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.live_endpoints import alarms_in_alarm, live_config
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, endpoint_stack_name, stack_summaries
-from stacks.scaling.variants import fewest, most
+from stacks.scaling.targets import fewest, most
 
 ENGINE_KEY = re.compile(rf"{ENGINES_PREFIX}/([0-9a-f]{{{KEY_LENGTH}}})/")
 CONTAINERS = ("PrimaryContainer", "Containers")

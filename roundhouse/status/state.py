@@ -17,8 +17,7 @@ from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
 from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
-from stacks.images.builds import base_image
-from stacks.images.tag import image_tags, read_image_files
+from stacks.images import base_image, image_tags, read_image_files
 
 UNKNOWN = "unknown"
 NOT_UP = "NotUp"

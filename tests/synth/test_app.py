@@ -187,7 +187,9 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
 )
 def test_refuses_context_that_would_choose_something_else(run_app, outdir, context, message):
     result = run_app(**context)
-    assert result.returncode == 1 and message in result.stderr and len(result.stderr.splitlines()) == 1
+    assert (
+        result.returncode == 1 and message in result.stderr and len(result.stderr.splitlines()) == 1
+    )
     assert list(outdir.iterdir()) == []
 
 

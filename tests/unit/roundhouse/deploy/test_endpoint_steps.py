@@ -30,6 +30,7 @@ class Cdk:
 
     def __init__(self):
         self.account, self.wanted, self.changed, self.did, self.fails = None, {}, "", [], ()
+        self.parameters = []
 
     def __call__(self, command, on_line=None):
         if "synth" in command.argv:
@@ -37,6 +38,7 @@ class Cdk:
         folder = Path(command.argv[command.argv.index("--app") + 1])
         templates = self._written(folder) if "--all" in command.argv else dict(self.wanted)
         self.did.append({name: _scaled(template) for name, template in templates.items()})
+        self.parameters.append([part for part in command.argv if part.endswith("=true")])
         if len(self.did) in self.fails:
             return Outcome(code=1, output=f"❌  failed: no. {len(self.did)}")
         self.account.stacks |= templates
@@ -133,3 +135,20 @@ def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(
         deploy(session)
     said = session.report.console.file.getvalue()
     assert "may be without its scaling until the next deploy" in said and "failed: no. 3" in said
+
+
+def test_update_with_another_config_keeps_the_instance_counts(session, cdk):
+    text = json.dumps(cdk.wanted[cdk.changed])
+    name = cdk.wanted[cdk.changed]["Resources"]["EndpointConfig"]["Properties"]
+    other = text.replace(name["EndpointConfigName"], "dev-another-0123456789ab")
+    session.clients.stacks = {**cdk.wanted, cdk.changed: json.loads(other)}
+    deploy(session)
+    assert cdk.parameters == [[f"{cdk.changed}:RetainVariantProperties=true"]]
+
+
+def test_first_deployment_and_unchanged_config_keep_the_parameter_as_it_is(session, cdk):
+    session.clients.stacks = dict(cdk.wanted)
+    deploy(session)
+    session.clients.stacks = {}
+    deploy(session)
+    assert cdk.parameters == [[], []]
