@@ -6,8 +6,8 @@ import dataclasses
 import re
 
 import pytest
-from benchmarks.scale.lock_entries import lock_entry
 
+from benchmarks.scale.many_models import lock_entry
 from onboarding.manifest import TensorRecord
 from stacks.endpoint.template import endpoint_faults, endpoint_template, output_id, target_model_ids
 from stacks.endpoint.warnings import endpoint_notes, endpoint_warnings
