@@ -18,7 +18,7 @@ import numpy as np
 import uvloop
 
 from container.server.app import serve_one_process, serve_several_processes
-from container.server.data_plane.model import Model, platform_name, model_signature
+from container.server.data_plane.model import Model, model_signature, platform_name
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens
 from container.server.processes.http_worker import HttpWorker

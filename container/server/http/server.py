@@ -46,13 +46,13 @@ class Connection(asyncio.Protocol):
         "_backlog",
         "_ending",
         "_group",
+        "_is_unread",
         "_loop",
         "_reader",
         "_reading",
-        "_wait_began",
-        "_is_unread",
         "_task",
         "_transport",
+        "_wait_began",
     )
 
     def __init__(self, group: ConnectionGroup, loop: asyncio.AbstractEventLoop) -> None:
