@@ -1,5 +1,6 @@
-"""`python -m benchmarks [NAME …]`: runs benchmarks, prints a table each, writes
-build/bench/NAME.json.
+"""`python -m benchmarks [NAME …]`.
+
+Runs benchmarks, prints a table each, writes build/bench/NAME.json.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A model of 330 million parameters through export, quantization and compile check: does it fit the
-memory?
+"""A model of 330 million parameters through export, quantization and compile check.
+
+Does it fit the memory?
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def bert_large(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[
     tree = tree_with(at.tree, place / "tree", changes)
     offline = {**variables, "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_INDEX": "1"}
     done = build(at, run, offline, tree, place / "networks", more=("--networks-only",))
-    command = "engine_build --networks-only of a BERT-large with random weights, precision int8, calibration of 256 samples"
+    command = (
+        "engine_build --networks-only of a BERT-large with random weights, precision int8, "
+        "calibration of 256 samples"
+    )
     shutil.rmtree(place, ignore_errors=True)
     return [
         Measure(

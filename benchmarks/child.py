@@ -1,5 +1,6 @@
-"""`python -m benchmarks.child RESULT PROGRAM ARGUMENT…`: runs a program and writes what it took, as
-JSON.
+"""`python -m benchmarks.child RESULT PROGRAM ARGUMENT…`.
+
+Runs a program and writes what it took, as JSON.
 
 A process of its own, so that the peak memory is that of this program's process tree and of no
 other.

@@ -29,7 +29,8 @@ CHANGES = {
     "endpoint": {"instance_type": "ml.c7i.large", "scaling": {"max": 2}},
 }
 COMMAND = (
-    f"make bench BENCH=deploys: roundhouse deploy --env local, {COUNT} models, servers that answer /ping alone; "
+    f"make bench BENCH=deploys: roundhouse deploy --env local, {COUNT} models, servers that "
+    f"answer /ping alone; "
     "a minute that a rollout waits is 1 s"
 )
 

@@ -76,8 +76,9 @@ class Circumstances:
 
 
 def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path) -> None:
-    """Writes a list of {name, value, unit, bar, verdict, command, machine, date} as JSON, with
-    {low, high} of rounds.
+    """Write the measures as JSON.
+
+    A list of {name, value, unit, bar, verdict, command, machine, date}, with {low, high} of rounds.
     """
     rows = [
         {

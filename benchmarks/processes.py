@@ -1,5 +1,6 @@
-"""Whether two HTTP processes before one engine owner pay on two cores: with an engine that answers
-at once, and with MiniLM.
+"""Whether two HTTP processes before one engine owner pay on two cores.
+
+With an engine that answers at once, and with MiniLM.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from benchmarks.servers.wrk import requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
-COMMAND = f"make bench BENCH=processes: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
+COMMAND = (
+    f"make bench BENCH=processes: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two "
+    f"cores, paired rounds"
+)
 TWO = {"ROUNDHOUSE_HTTP_PROCESSES": "2"}
 
 

@@ -1,5 +1,6 @@
-"""A load makes an endpoint's instances more, its end makes them fewer: measured on the local cloud
-with the real Python server.
+"""A load makes an endpoint's instances more, its end makes them fewer.
+
+Measured on the local cloud with the real Python server.
 
 `make bench BENCH=scaling` measures; `python -m benchmarks.scaling_run` also puts the plot and the
 record into docs/.
@@ -35,7 +36,10 @@ PHASES = (
     Phase(rate=6, seconds=40),
 )
 TARGET, LOW, HIGH = 900.0, 1, 3
-COMMAND = "make bench BENCH=scaling: 6, 20, 40, 6 requests a second to MiniLM; target 900 a minute and instance; a minute is 1 s"
+COMMAND = (
+    "make bench BENCH=scaling: 6, 20, 40, 6 requests a second to MiniLM; target 900 a minute and "
+    "instance; a minute is 1 s"
+)
 LOOK_SECONDS = 0.25
 REGION = "us-east-1"
 
@@ -51,7 +55,10 @@ def scaling(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Mea
         endpoint = ScaledEndpoint(clients=aws_clients(REGION), target=TARGET, low=LOW, high=HIGH)
         endpoint.create(fixtures.archive)
         scaling_run = run_scaling(endpoint)
-    text = f"{scaling_run.answers:,} requests, {scaling_run.failed} not answered. MiniLM, Python server; a CloudWatch minute lasted 1 s."
+    text = (
+        f"{scaling_run.answers:,} requests, {scaling_run.failed} not answered. MiniLM, Python "
+        f"server; a CloudWatch minute lasted 1 s."
+    )
     (place / "run.json").write_text(
         json.dumps(scaling_run.as_json(), indent=1) + "\n", encoding="utf-8"
     )

@@ -1,6 +1,4 @@
-"""Our server on two cores with MiniLM FP32, against a naive server, real Triton, and the engine
-with no server at all.
-"""
+"""Our server on two cores, beside a naive server, real Triton, and the engine with no server."""
 
 from __future__ import annotations
 
@@ -34,7 +32,10 @@ from roundhouse.processes import Processes
 
 CHECKED = 8
 TOKENS, TEXT_COUNT = range(14, 19), 64
-COMMAND = f"make bench BENCH=server_cpu: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
+COMMAND = (
+    f"make bench BENCH=server_cpu: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two "
+    f"cores, paired rounds"
+)
 Found = Sequence[Mapping[str, Any]]
 
 
@@ -124,7 +125,8 @@ def _check(fixtures: Fixtures, alone: Alone) -> Callable[[Running], None]:
         found = [row for text in texts for row in _answer(server, make([text]))]
         if (cosine := least_cosine(found, wanted)) <= LEAST_COSINE:
             raise ValueError(
-                f"{name} answers other vectors than the model: worst cosine {cosine:.6f}, above {LEAST_COSINE} wanted"
+                f"{name} answers other vectors than the model: worst cosine {cosine:.6f}, "
+                f"above {LEAST_COSINE} wanted"
             )
 
     return check

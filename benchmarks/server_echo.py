@@ -1,5 +1,6 @@
-"""What our server itself costs: its HTTP, codec and batcher before an engine that answers at once,
-against raw uvicorn.
+"""What our server itself costs.
+
+Its HTTP, codec and batcher before an engine that answers at once, against raw uvicorn.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from benchmarks.servers.wrk import requests_file, wrk_program
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 
-COMMAND = f"make bench BENCH=server_echo: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two cores, paired rounds"
+COMMAND = (
+    f"make bench BENCH=server_echo: wrk -t1 -c{BUSY} -d{BUSY_SECONDS}s on the servers' own two "
+    f"cores, paired rounds"
+)
 NAMES = ("echo", "duplicate", "raw uvicorn")
 
 

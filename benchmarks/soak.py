@@ -1,5 +1,6 @@
-"""An hour of requests, 300 a second, as fast as they go: does our server's memory stay where it
-was?
+"""An hour of requests, 300 a second, as fast as they go.
+
+Does our server's memory stay where it was?
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ LEAVERS_PER_SECOND = 50
 TOO_MANY_ROWS = 1025
 GROWTH_SHARE, GROWTH_MIB = 1.05, 10
 MIB = 2**20 / 1e6
-COMMAND = f"make bench BENCH=soak: {REQUESTS:,} requests of a mix through the echo server by wrk -c{CLIENTS}, clients leaving beside"
+COMMAND = (
+    f"make bench BENCH=soak: {REQUESTS:,} requests of a mix through the echo server by wrk "
+    f"-c{CLIENTS}, clients leaving beside"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,8 @@ def soak(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measur
         while sum(load.requests for load in loads) < REQUESTS:
             if time.monotonic() - begin > LONGEST_SECONDS:
                 raise ValueError(
-                    f"{sum(load.requests for load in loads):,} of {REQUESTS:,} requests in {LONGEST_SECONDS} s"
+                    f"{sum(load.requests for load in loads):,} of {REQUESTS:,} requests in "
+                    f"{LONGEST_SECONDS} s"
                 )
             port = servers["echo"].candidate.port
             loads.append(
@@ -93,8 +98,9 @@ def mixed_requests(texts: Sequence[str]) -> list[Request]:
 
 @contextlib.contextmanager
 def leaving(server: Running, texts: Sequence[str]) -> Iterator[list[int]]:
-    """Clients that send a request, or half of one, and leave at once; the list grows by one for
-    each.
+    """Clients that send a request, or half of one, and leave at once.
+
+    The list grows by one for each.
     """
     left: list[int] = []
     over = threading.Event()
@@ -125,15 +131,24 @@ def growth(samples: Sequence[Sample]) -> list[Measure]:
     numbers = {"the first quarter's end": first, "the end": last}
     return [
         Measure(
-            name="memory at the end / at the first quarter's end", value=last.memory_mb / first.memory_mb, unit="x",
+            name=(
+                "memory at the end / at the first "
+                "quarter's end"
+            ), value=last.memory_mb / first.memory_mb, unit="x",
             command=COMMAND, bar=at_most(GROWTH_SHARE),
         ),
         Measure(
-            name="memory grown since the first quarter's end", value=(last.memory_mb - first.memory_mb) / MIB, unit="MiB",
+            name=(
+                "memory grown since the first "
+                "quarter's end"
+            ), value=(last.memory_mb - first.memory_mb) / MIB, unit="MiB",
             command=COMMAND, bar=at_most(GROWTH_MIB),
         ),
         *(
-            Measure(name=f"RSS at {words}, {one.requests:,} requests", value=one.memory_mb, unit="MB", command=COMMAND)
+            Measure(name=(
+                f"RSS at {words}, "
+                f"{one.requests:,} requests"
+            ), value=one.memory_mb, unit="MB", command=COMMAND)
             for words, one in numbers.items()
         ),
     ]  # fmt: skip
@@ -151,9 +166,15 @@ def _answers(loads: Sequence[Load], left: int, seconds: float) -> list[Measure]:
         Measure(
             name="requests", value=sum(load.requests for load in loads), unit="", command=COMMAND, bar=at_least(REQUESTS)
         ),
-        Measure(name="answers of 5xx, and timeouts", value=failed, unit="", command=COMMAND, bar=at_most(0)),
+        Measure(name=(
+            "answers of 5xx, and "
+            "timeouts"
+        ), value=failed, unit="", command=COMMAND, bar=at_most(0)),
         *(
-            Measure(name=f"answers of {status} {http.client.responses[status]}", value=counts[status], unit="", command=COMMAND)
+            Measure(name=(
+                f"answers of {status} "
+                f"{http.client.responses[status]}"
+            ), value=counts[status], unit="", command=COMMAND)
             for status in sorted(counts)
         ),
         Measure(name="clients that left", value=left, unit="", command=COMMAND),

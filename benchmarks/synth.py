@@ -1,5 +1,6 @@
-"""How long synth takes and how much memory, by number of models: one YAML file, one lock and one
-endpoint stack each.
+"""How long synth takes and how much memory, by number of models.
+
+One YAML file, one lock and one endpoint stack each.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def synth(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measu
     largest.change(CHANGED, {"endpoint": {"scaling": {"max": 5}}})
     return [
         *(measure for count in COUNTS for measure in _of_count(count, whole[count])),
-        Measure(name="a further endpoint: 100 to 500 / 10 to 100", value=_growth(whole), unit="x processor time",
+        Measure(name=(
+            "a further endpoint: 100 to 500 / "
+            "10 to 100"
+        ), value=_growth(whole), unit="x processor time",
                 command=COMMAND, bar=Bar(kind="at most", limit=LINEAR_BAR)),
         *_of_one(_rounds(application, largest, rounds, endpoint=CHANGED)),
         *_of_commands(at, run, variables, place),
@@ -108,8 +112,9 @@ def _growth(whole: Mapping[int, Sequence[Usage]]) -> float:
 def _of_commands(
     at: Paths, run: Processes, variables: Mapping[str, str], place: Path
 ) -> Iterator[Measure]:
-    """The desk's own commands on as many models; `local` with no cloud in sight, since asking an
-    account takes what it takes.
+    """The desk's own commands on as many models.
+
+    `local` with no cloud in sight, since asking an account takes what it takes.
     """
     trees = {"check": place / f"tree-{COUNTS[-1]}", "status": place / "tree-local"}
     changes = {"serving": {"server": "python"}, "endpoint": {"instance_type": "ml.c7i.large"}}

@@ -14,8 +14,9 @@ SEARCH = "models/data/search-sentences.txt"
 
 
 def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = MODEL) -> Path:
-    """A copy of the onboarding tree in which one model file is merge with `changes`; other models
-    are left out.
+    """A copy of the onboarding tree in which one model file is merged with `changes`.
+
+    Other models are left out.
     """
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("models", "environments"):
@@ -35,7 +36,10 @@ def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = 
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top: mappings are merge, None removes a key, the rest is replaced."""
+    """`base` with `changes` on top.
+
+    Mappings are merge, None removes a key, the rest is replaced.
+    """
     result = dict(base)
     for key, value in changes.items():
         if value is None:

@@ -1,3 +1,4 @@
-"""The servers before engines on an NVIDIA GPU: what to transfer to a machine without a package index,
-and one experiment.
+"""The servers before engines on an NVIDIA GPU.
+
+What to transfer to a machine without a package index, and one experiment.
 """

@@ -14,8 +14,9 @@ Value = Callable[[Round], float]
 
 
 def bars(model: str, found: Sequence[Round], cores: Mapping[int, int]) -> list[Measure]:
-    """Every measure of one model; `cores`: those given to our server by its number of HTTP
-    processes.
+    """Every measure of one model.
+
+    `cores`: those given to our server by its number of HTTP processes.
     """
     table = _Table(model, found)
     numbers = sorted(cores)
@@ -89,14 +90,20 @@ def _large(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> l
         ),
         table.row(
             f"saturated by requests of {GROUP} / engine alone ({_shape(sixteen, cores)})",
-            _over(_rate(f"ours {sixteen} sixteen", GROUP), engine), "x", Bar(kind="at least", limit=0.9),
+            _over(_rate((
+                f"ours {sixteen} "
+                f"sixteen"
+            ), GROUP), engine), "x", Bar(kind="at least", limit=0.9),
         ),
         table.row(
             f"64 clients: ours / naive ({_shape(busy, cores)})",
             _over(_rate(f"ours {busy} c=64"), _rate("naive c=64")), "x", Bar(kind="at least", limit=20),
         ),
         table.row(
-            f"one client: p50 above the engine's own ({_shape(first, cores)})", over, "ms", Bar(kind="at most", limit=0.4)
+            (
+                f"one client: p50 above the engine's own "
+                f"({_shape(first, cores)})"
+            ), over, "ms", Bar(kind="at most", limit=0.4)
         ),
         table.row(
             f"one client: p50 of naive / ours ({_shape(first, cores)})",
@@ -111,11 +118,23 @@ def _small(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> l
     found = [
         table.row(
             f"requests of {GROUP} / engine alone ({_shape(sixteen, cores)})",
-            _over(_rate(f"ours {sixteen} sixteen", GROUP), engine), "x", Bar(kind="at least", limit=0.8),
+            _over(_rate((
+                f"ours {sixteen} "
+                f"sixteen"
+            ), GROUP), engine), "x", Bar(kind="at least", limit=0.8),
         ),
-        table.row(f"one client: p50 ({_shape(first, cores)})", _lone(f"ours {first} c=1"), "ms", Bar(kind="at most", limit=0.7)),
-        table.row("one client: p50 of naive / ours", _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x"),
-        table.row("64 clients: ours / naive", _over(_rate(f"ours {last} c=64"), _rate("naive c=64")), "x"),
+        table.row((
+            f"one client: p50 "
+            f"({_shape(first, cores)})"
+        ), _lone(f"ours {first} c=1"), "ms", Bar(kind="at most", limit=0.7)),
+        table.row((
+            "one client: p50 of "
+            "naive / ours"
+        ), _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x"),
+        table.row((
+            "64 clients: ours / "
+            "naive"
+        ), _over(_rate(f"ours {last} c=64"), _rate("naive c=64")), "x"),
     ]  # fmt: skip
     for number in numbers:
         per_core = _over(_rate(f"ours {number} saturated"), _constant(cores[number]))

@@ -1,5 +1,6 @@
-"""Who takes part in the experiment: our server by its HTTP processes, the naive one, and the bare
-engine.
+"""Who takes part in the experiment.
+
+Our server by its HTTP processes, the naive one, and the bare engine.
 """
 
 from __future__ import annotations

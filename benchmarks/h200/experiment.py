@@ -1,10 +1,10 @@
-"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`: our server before a GPU's engine,
-against PyTorch behind Flask.
+"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`.
+
+Our server before a GPU's engine, against PyTorch behind Flask.
 
 FOLDER: what `transfer unpack` left; archives are kept there between calls. MODEL: bert-large or
-minilm. OUT: a folder for JSON,
-written anew after each round. `--tiny` runs the same lines with a tiny network on the CPU. Exit
-code 1 when a bar was missed.
+minilm. OUT: a folder for JSON, written anew after each round. `--tiny` runs the same lines with a
+tiny network on the CPU. Exit code 1 when a bar was missed.
 """
 
 from __future__ import annotations
@@ -125,12 +125,14 @@ class Trial:
         worst = least_cosine(found, wanted)
         mixed_up = least_cosine(found, [*wanted[1:], wanted[0]])
         print(
-            f"{name}: worst cosine with PyTorch {worst:.6f}, with another text's answer {mixed_up:.6f}",
+            f"{name}: worst cosine with PyTorch {worst:.6f}, with another text's answer "
+            f"{mixed_up:.6f}",
             flush=True,
         )
         if worst < LEAST_COSINE or mixed_up >= worst:
             raise ValueError(
-                f"{name} does not answer what PyTorch answers: worst cosine {worst:.6f}, at least {LEAST_COSINE} wanted"
+                f"{name} does not answer what PyTorch answers: worst cosine {worst:.6f}, at "
+                f"least {LEAST_COSINE} wanted"
             )
 
 

@@ -27,9 +27,7 @@ def sums(exposition: str) -> Sums:
 
 
 def means(before: Sums, after: Sums) -> dict[str, float]:
-    """Mean milliseconds of a request's stages, of a request and of a batch (`engine`), and rows of
-    a batch.
-    """
+    """Mean milliseconds of a request's stages, a request and a batch (`engine`), and a batch's rows."""
     names = {name.rpartition("_")[0] for name in after}
     counts = {
         name: after.get(f"{name}_count", 0.0) - before.get(f"{name}_count", 0.0) for name in names
@@ -67,8 +65,9 @@ class Plan:
         return self.folder / "archives" / self.model
 
     def cores(self, processes: int) -> int:
-        """Cores that a server gets: one for each HTTP process before an owner, one for the owner,
-        one for its engine thread.
+        """Cores that a server gets.
+
+        One for each HTTP process before an owner, one for the owner, one for its engine thread.
         """
         return 2 if processes == 1 else processes + 2
 

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.h200.transfer pack | unpack FOLDER`: takes what the experiment needs to a
-machine without an index.
+"""`python -m benchmarks.h200.transfer pack | unpack FOLDER`.
+
+Takes what the experiment needs to a machine without an index.
 
 `pack` runs here and writes build/device: `base` (wheels, wrk, tokenizer), `parts/0`, `parts/1`, …,
-each small enough for a call.
-`unpack` runs there, once every part was copied into FOLDER, and leaves FOLDER/site for PYTHONPATH.
-Standard library only.
+each small enough for a call. `unpack` runs there, once every part was copied into FOLDER, and
+leaves FOLDER/site for PYTHONPATH. Standard library only.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def unpack(folder: Path, base: Path) -> None:
     library = _unpack_archive(packed)
     if hashlib.sha256(library).hexdigest() != (base / "sha256").read_text(encoding="utf-8"):
         raise ValueError(
-            f"{folder} holds {len(list(folder.glob('part-*.xz')))} parts, not the whole library; copy all of them."
+            f"{folder} holds {len(list(folder.glob('part-*.xz')))} parts, not the whole "
+            f"library; copy all of them."
         )
     (site / LARGE).write_bytes(library)
     shutil.copytree(base / "wrk", folder / "wrk", dirs_exist_ok=True)
@@ -170,7 +171,8 @@ def _wrk(folder: Path) -> None:
         shutil.copy(library, folder / "lib")
     start = folder / "wrk"
     start.write_text(
-        '#!/bin/sh\nhere=$(dirname "$0")/lib\nexec "$here/ld-linux-x86-64.so.2" --library-path "$here" "$here/wrk.bin" "$@"\n',
+        '#!/bin/sh\nhere=$(dirname "$0")/lib\nexec "$here/ld-linux-x86-64.so.2" --library-path '
+        '"$here" "$here/wrk.bin" "$@"\n',
         encoding="utf-8",
     )
     start.chmod(0o755)

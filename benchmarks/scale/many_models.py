@@ -36,8 +36,9 @@ SUBJECTS = {"fp32": 3.0, "int8": 1.0, "fp32 (duplicate control)": 3.0, "int8 Q/D
 
 
 def measured_records(target: Target, runtime: str) -> dict[str, Any]:
-    """Fields of the manifest: tensors, files, accuracies, compile checks, benchmarks, speed-ups,
-    runtimes, quantization.
+    """Fields of the manifest.
+
+    Tensors, files, accuracies, compile checks, benchmarks, speed-ups, runtimes, quantization.
     """
     model = target.model.name
     return {
@@ -185,17 +186,16 @@ Built = Callable[[Deployment, Target], LockEntry]
 
 
 def measured_entry(deployment: Deployment, target: Target, **archive: Any) -> LockEntry:
-    """A lock entry as long as a real one, of an archive that is nowhere unless `archive` tells its
-    digest and size.
-    """
+    """Return a lock entry as long as a real one; `archive` is its digest and size, if it exists."""
     runtime = runtime_identity(deployment.platform, target.instance_type).name
     return lock_entry(deployment, target, **archive, **measured_records(target, runtime))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManyModels:
-    """A tree of copies of the shipped model under other names, in one environment; `built` writes
-    what their locks say.
+    """A tree of copies of the shipped model under other names, in one environment.
+
+    `built` writes what their locks say.
     """
 
     root: Path
@@ -231,8 +231,9 @@ def many_models(
     changes: Mapping[str, Any] | None = None,
     built: Built = measured_entry,
 ) -> ManyModels:
-    """Writes such a tree into an empty folder: the model of `source` with `changes`, its datasets,
-    an environment.
+    """Writes such a tree into an empty folder.
+
+    The model of `source` with `changes`, its datasets, an environment.
     """
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(source / "models" / "data", root / "models" / "data")

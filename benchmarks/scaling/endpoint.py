@@ -1,5 +1,6 @@
-"""A scaled endpoint of a local cloud: made from an archive's folder, asked, watched, and taken
-away.
+"""A scaled endpoint of a local cloud.
+
+Made from an archive's folder, asked, watched, and taken away.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ CALLERS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request: when it was answered, in seconds since the run began, how long that took, and
-    whether it was refused.
+    """One request.
+
+    When it was answered, in seconds since the run began, how long that took, and whether it was
+    refused.
     """
 
     at: float
@@ -164,8 +167,9 @@ class ScaledEndpoint:
         return int(variant["CurrentInstanceCount"]), int(variant["DesiredInstanceCount"])
 
     def per_instance(self, begin: datetime, seconds: int) -> Mapping[int, float]:
-        """Invocations of each instance a minute, by second since `begin`; seconds without any
-        published are absent.
+        """Invocations of each instance a minute, by second since `begin`.
+
+        Seconds without any published are absent.
         """
         dimensions = [
             {"Name": "EndpointName", "Value": NAME},

@@ -68,8 +68,9 @@ class ScalingRun:
         return sum(phase.seconds for phase in self.phases[:number])
 
     def seconds_until(self, count: int, after: float) -> float | None:
-        """How long it took from a time until so many instances answered; None where that never
-        came.
+        """How long it took from a time until so many instances answered.
+
+        None where that never came.
         """
         return next(
             (

@@ -1,3 +1,4 @@
-"""What benchmarks of servers share: candidates, their load, paired rounds, and the programs that
-stand against ours.
+"""What benchmarks of servers share.
+
+Candidates, their load, paired rounds, and the programs that stand against ours.
 """

@@ -1,5 +1,6 @@
-"""What benchmarks of servers stand on: the environment of the others, an archive of MiniLM FP32,
-its files, free ports.
+"""What benchmarks of servers stand on.
+
+The environment of the others, an archive of MiniLM FP32, its files, free ports.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def others(at: Paths, run: Processes) -> None:
 
 
 def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path) -> Fixtures:
-    """The archive of MiniLM FP32, built by the real command line; a known engine is not built
-    again. Raises ValueError.
+    """The archive of MiniLM FP32, built by the real command line.
+
+    A known engine is not built again. Raises ValueError.
     """
     shared = at.build / "bench" / "servers"
     changes = {"engine": {"precision": "fp32", "sensitivity_search": None, "calibration": None}}

@@ -1,5 +1,6 @@
-"""Where servers are started, loaded and weighed: one folder for logs and requests, one load
-generator.
+"""Where servers are started, loaded and weighed.
+
+One folder for logs and requests, one load generator.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ Check = Callable[[Running], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One candidate in one round: rate, latencies and processor time of a request at 64 clients,
-    latency at one.
+    """One candidate in one round.
+
+    Rate, latencies and processor time of a request at 64 clients, latency at one.
     """
 
     rate: float
@@ -83,14 +85,18 @@ class Point:
     lone_p50_ms: float
 
     def __str__(self) -> str:
-        busy = f"{self.rate:,.0f}/s ({self.busy_p50_ms:.1f}/{self.busy_p99_ms:.1f} ms, {self.busy_cpu_ms:.3f} ms of processor)"
+        busy = (
+            f"{self.rate:,.0f}/s ({self.busy_p50_ms:.1f}/{self.busy_p99_ms:.1f} ms, "
+            f"{self.busy_cpu_ms:.3f} ms of processor)"
+        )
         return f"{busy}, one client {self.lone_p50_ms:.2f} ms"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Starts:
-    """What fresh starts of one server took: seconds until /ping answers 200, and 10^6 bytes
-    resident after load.
+    """What fresh starts of one server took.
+
+    Seconds until /ping answers 200, and 10^6 bytes resident after load.
     """
 
     ready_seconds: tuple[float, ...]
@@ -149,8 +155,9 @@ class Harness:
         count: int = STARTS,
         check: Check | None = None,
     ) -> Starts:
-        """Fresh starts of a server that has the machine to itself; a first one warms the disk and
-        is checked.
+        """Fresh starts of a server that has the machine to itself.
+
+        A first one warms the disk and is checked.
         """
         with self.start(candidate, check=check):
             pass
@@ -191,7 +198,8 @@ class Harness:
         if not load.clean:
             name, log = server.candidate.name, self.log(server.candidate)
             raise ValueError(
-                f"{name} left requests unanswered at {connections} clients: {load}; its log is {log}"
+                f"{name} left requests unanswered at {connections} clients: {load}; its log is "
+                f"{log}"
             )
         return load
 

@@ -61,15 +61,17 @@ class Running:
             return answer.status, answer.read(), answer.headers.get("Content-Type", "")
 
     def settle(self) -> None:
-        """Waits until clients that have left are not in the way: a server that answers in turn
-        answers them all first.
+        """Waits until clients that have left are not in the way.
+
+        A server that answers in turn answers them all first.
         """
         time.sleep(SETTLE_SECONDS)
         self.ask(Request(body=b"", method="GET", path=self.candidate.ping))
 
     def memory_mb(self) -> float:
-        """Resident memory of its processes in 10^6 bytes: RSS of one; of several PSS, so that
-        shared pages count once.
+        """Resident memory of its processes in 10^6 bytes: RSS of one.
+
+        Of several PSS, so that shared pages count once.
         """
         pids = process_trees([self.process.pid])
         word = "Rss:" if len(pids) == 1 else "Pss:"

@@ -162,7 +162,8 @@ def wrk_program(
     found = shutil.which("wrk") if program is None else program
     if found is None:
         raise ValueError(
-            "the load generator wrk is not installed; `apt-get install wrk`, then run the same command again."
+            "the load generator wrk is not installed; `apt-get install wrk`, then run the same "
+            "command again."
         )
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "load.lua"

@@ -1,3 +1,4 @@
-"""The engine card: one self-contained page per engine, and the same as JSON; pure functions of what
-was recorded.
+"""The engine card: one self-contained page per engine, and the same as JSON.
+
+Pure functions of what was recorded.
 """

@@ -17,8 +17,9 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """One published engine; `networks` maps each network's name, float or int8, to the facts it was
-    kept with.
+    """One published engine.
+
+    `networks` maps each network's name, float or int8, to the facts it was kept with.
     """
 
     entry: LockEntry
@@ -34,8 +35,9 @@ class CardFacts:
 
     @property
     def frontier(self) -> tuple[Mapping[str, Any], ...]:
-        """What the sensitivity search measured, the smallest share of INT8 work first; empty when
-        none was run.
+        """What the sensitivity search measured, the smallest share of INT8 work first.
+
+        Empty when none was run.
         """
         points: Sequence[Mapping[str, Any]] = self.networks.get("int8", {}).get("frontier", ())
         return tuple(sorted(points, key=lambda point: float(point["share"])))

@@ -19,8 +19,9 @@ from onboarding.names import engine_card_data_path, engine_card_path, network_pa
 def card_files(
     request: BuildRequest, entry: LockEntry, networks: Store, folder: Path
 ) -> tuple[tuple[str, Path], ...]:
-    """Writes card.html and card.json into a folder; the names that they are published under, each
-    with its file.
+    """Writes card.html and card.json into a folder.
+
+    The names that they are published under, each with its file.
     """
     found = {name: network_facts(networks, key) for name, key in request.network_keys.items()}
     facts = CardFacts(

@@ -45,8 +45,8 @@ class LoadReport:
 def run_bench(paths: Paths, report: Report, options: LoadOptions) -> LoadReport:
     """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
 
-    Raises WrongAnswerError, after the report is written, when no request was answered; RoundhouseError
-    and NotReadyError before the load.
+    Raises WrongAnswerError, after the report is written, when no request was answered;
+    RoundhouseError and NotReadyError before the load.
     """
     folder = _writable_folder(paths.build / "load" if options.output is None else options.output)
     test = load_test(paths, report, options)

@@ -133,19 +133,46 @@ class LoadOptions:
         single = (self.rate, self.users, self.spawn, self.seconds)
         # fmt: off
         return (
-            (is_closed and self.rate is not None, "--closed-loop and --rate: a closed loop has no rate; give --users"),
-            (not is_closed and self.users is not None, "--users: belongs to --closed-loop; an open loop has --rate"),
+            (is_closed and self.rate is not None, (
+                "--closed-loop and --rate: a closed loop has no "
+                "rate; give --users"
+            )),
+            (not is_closed and self.users is not None, (
+                "--users: belongs to --closed-loop; an open "
+                "loop has --rate"
+            )),
             (bool(self.phase) and single != (None,) * 4, PHASES_ONLY),
             (is_search and (self.spawn, self.seconds) != (None, None), SEARCH_STEPS),
             (is_search and (self.stop, self.max_requests) != (None, None), SEARCH_STOPS),
-            (self.first_rate is not None and self.first_rate > MAX_RATE, f"--first-rate: at most {MAX_RATE:,.0f} requests can be sent a second"),
-            (not is_search and self.first_rate is not None, "--first-rate: belongs to the search, which takes no phases"),
-            (not is_closed and self.expected_interval is not None, "--expected-interval: belongs to --closed-loop; an open loop needs no correction"),
+            (self.first_rate is not None and self.first_rate > MAX_RATE, (
+                f"--first-rate: at most {MAX_RATE:,.0f} requests can "
+                f"be sent a second"
+            )),
+            (not is_search and self.first_rate is not None, (
+                "--first-rate: belongs to the search, which "
+                "takes no phases"
+            )),
+            (not is_closed and self.expected_interval is not None, (
+                "--expected-interval: belongs to --closed-loop; an open loop "
+                "needs no correction"
+            )),
             ((self.endpoint is None) == (self.url is None), "ENDPOINT or --url: give one of them"),
-            (self.endpoint is not None and self.env is None, "--env: is missing; an endpoint belongs to an environment"),
-            (self.url is not None and self.env is not None, "--env: belongs to an ENDPOINT; a server by its URL has none"),
-            (self.record and self.endpoint is None, "--record: needs an ENDPOINT; a server by its URL has no lock"),
-            (self.record and not is_search, "--record: takes no load; it searches for the highest rate itself, then holds it"),
+            (self.endpoint is not None and self.env is None, (
+                "--env: is missing; an endpoint belongs to "
+                "an environment"
+            )),
+            (self.url is not None and self.env is not None, (
+                "--env: belongs to an ENDPOINT; a server by its "
+                "URL has none"
+            )),
+            (self.record and self.endpoint is None, (
+                "--record: needs an ENDPOINT; a server by its "
+                "URL has no lock"
+            )),
+            (self.record and not is_search, (
+                "--record: takes no load; it searches for the highest rate "
+                "itself, then holds it"
+            )),
         )
         # fmt: on
 

@@ -137,7 +137,10 @@ def _lock_folder(session: Session) -> Path:
 def _hold(
     session: Session, options: LoadOptions, search: LoadReport, run: Bench, hold_seconds: float
 ) -> tuple[LoadReport, Moment, Moment]:
-    """Hold the rate for minutes, a little lower when it is not held: the search's steps are short."""
+    """Hold the rate for minutes, a little lower when it is not held.
+
+    The search's steps are short.
+    """
     assert search.result.saturation is not None and search.result.saturation.rate is not None
     rate, reason = search.result.saturation.rate, "nothing was held"
     for _ in range(MAX_HOLDS):

@@ -115,8 +115,8 @@ def _slo_ms(tree: Tree, model: ModelSpec) -> float | None:
 async def require_answer(test: LoadTest) -> None:
     """Send the first body and read the answer's arrays: what fails every request is raised here.
 
-    Raises NotReadyError when nothing answers or a server is not ready, RoundhouseError when the request
-    is refused, WrongAnswerError when the answer is not KServe v2's.
+    Raises NotReadyError when nothing answers or a server is not ready, RoundhouseError when the
+    request is refused, WrongAnswerError when the answer is not KServe v2's.
     """
     import aiohttp
     from yarl import URL

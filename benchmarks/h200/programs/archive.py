@@ -1,5 +1,6 @@
-"""`python -m benchmarks.h200.programs.archive NAME FOLDER TOKENIZER`: an engine archive of a
-network with random weights.
+"""`python -m benchmarks.h200.programs.archive NAME FOLDER TOKENIZER`.
+
+An engine archive of a network with random weights.
 
 It is what a build publishes, by hand: network, tokenizer, manifest; no accuracy and no benchmark.
 `--cpu` makes FP32 for the CPU.

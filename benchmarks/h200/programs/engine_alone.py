@@ -1,12 +1,11 @@
-"""`python -m benchmarks.h200.programs.engine_alone ARCHIVE TEXTS PORT`: the server's own engine
-without a server.
+"""`python -m benchmarks.h200.programs.engine_alone ARCHIVE TEXTS PORT`.
+
+The server's own engine without a server.
 
 It opens an archive as the server does, prepares the texts' batches once, and measures when asked:
-POST /rate or /lone with
-{"seconds": s}. /rate runs every slot at once, on batches sorted by length from windows of rows;
-/lone runs one row a time.
-Slot 0 is this program's one thread, in which the engine warmed up: CUDA graphs belong to their
-thread.
+POST /rate or /lone with {"seconds": s}. /rate runs every slot at once, on batches sorted by length
+from windows of rows; /lone runs one row a time. Slot 0 is this program's one thread, in which the
+engine warmed up: CUDA graphs belong to their thread.
 """
 
 from __future__ import annotations

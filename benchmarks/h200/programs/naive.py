@@ -1,9 +1,9 @@
-"""The server of an afternoon on a GPU: Flask, transformers' tokenizer, PyTorch eager FP32, one
-request a call, json.
+"""The server of an afternoon on a GPU.
+
+Flask, transformers' tokenizer, PyTorch eager FP32, one request a call, json.
 
 Started by gunicorn with one sync worker. NAIVE_MODEL: a name of `networks.SIZES`; NAIVE_TOKENIZER:
-tokenizer.json;
-NAIVE_DEVICE: cuda or cpu; NAIVE_MAX_TOKENS: texts are cut there.
+tokenizer.json; NAIVE_DEVICE: cuda or cpu; NAIVE_MAX_TOKENS: texts are cut there.
 """
 
 from __future__ import annotations

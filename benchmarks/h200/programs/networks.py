@@ -1,5 +1,6 @@
-"""BERTs with random weights: the same ones in every process, as PyTorch modules, and as fused ONNX
-networks.
+"""BERTs with random weights.
+
+The same ones in every process, as PyTorch modules, and as fused ONNX networks.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ SIZES = {
 
 
 def embedder(name: str) -> Any:
-    """The module in FP32 on the CPU, pooling and normalising inside; its weights are drawn from one
-    seed.
+    """The module in FP32 on the CPU, pooling and normalising inside.
+
+    Its weights are drawn from one seed.
     """
     size = SIZES[name]
     torch.manual_seed(0)
@@ -57,8 +59,9 @@ def embedder(name: str) -> Any:
 
 
 def write_network(name: str, path: Path, *, half: bool) -> None:
-    """Writes the network, its attention and normalisations fused for ONNX Runtime; `half`: in FP16,
-    with an FP32 answer.
+    """Writes the network, its attention and normalisations fused for ONNX Runtime.
+
+    `half`: in FP16, with an FP32 answer.
     """
     from onnxruntime.transformers import optimizer
 

@@ -1,5 +1,6 @@
-"""Stands for a model server where only deploying is measured: healthy at once, and it serves
-nothing.
+"""Stands for a model server where only deploying is measured.
+
+Healthy at once, and it serves nothing.
 """
 
 import os

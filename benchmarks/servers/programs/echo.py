@@ -1,5 +1,6 @@
-"""Our server with an engine that answers a constant row at once: its HTTP, codec and batcher, no
-tokenizer and no network.
+"""Our server with an engine that answers a constant row at once.
+
+Its HTTP, codec and batcher, no tokenizer and no network.
 
 The server's own environment variables set it, and it needs no archive. With arguments it is one of
 several HTTP processes.

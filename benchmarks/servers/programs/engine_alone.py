@@ -1,11 +1,11 @@
-"""The network without a server: `limit` (both cores, batches of BUDGET padded tokens), `direct`
-(one text a call),
-`answers`, `lengths` (tokens of each text).
+"""The network without a server.
+
+`limit` (both cores, batches of BUDGET padded tokens), `direct` (one text a call), `answers`,
+`lengths` (tokens of each text).
 
 Arguments: MODE ENGINE TOKENIZER TEXTS MAX_TOKENS SECONDS [WORKERS KIND BUDGET]. TEXTS: one a line.
-`limit` sorts a window
-of 64 texts, as many as 64 clients have waiting, and counts texts answered after a start that all
-workers make together.
+`limit` sorts a window of 64 texts, as many as 64 clients have waiting, and counts texts answered
+after a start that all workers make together.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def direct(network: Network, texts: Sequence[str], seconds: float) -> dict[str, 
 
 
 def batches(rows: list[list[int]], budget: int) -> list[list[list[int]]]:
-    """Rows sorted by length, cut where a batch with its padding would hold more than `budget`
-    tokens, or 32 rows.
-    """
+    """Return batches of rows sorted by length, of at most `budget` padded tokens or 32 rows."""
     found: list[list[list[int]]] = []
     for row in sorted(rows, key=len):
         if found and len(found[-1]) < MAX_ROWS and (len(found[-1]) + 1) * len(row) <= budget:
@@ -125,8 +123,9 @@ def limit(
     kind: str,
     budget: int,
 ) -> dict[str, Any]:
-    """Texts a second of all workers: `processes`, each with its session, or `threads` that share
-    one.
+    """Texts a second of all workers.
+
+    `processes`, each with its session, or `threads` that share one.
     """
     shares = [texts[index::workers] for index in range(workers)]
     if kind == "processes":

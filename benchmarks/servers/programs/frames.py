@@ -1,5 +1,6 @@
-"""What the way between HTTP processes and the engine's owner costs the owner: CPU microseconds per
-request, by payload.
+"""What the way between HTTP processes and the engine's owner costs the owner.
+
+CPU microseconds per request, by payload.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class Echo:
 
 
 class RingWorkerSession(WorkerSession):
-    """Puts answers into shared memory and sends only where: the cheapest form, which never asks
-    whether the place is free.
+    """Puts answers into shared memory and sends only where.
+
+    The cheapest form, which never asks whether the place is free.
     """
 
     def __init__(self, ring: shared_memory.SharedMemory, **arguments: Any) -> None:
@@ -122,8 +124,9 @@ class RingEngineChannel(EngineChannel):
 
 
 async def worker(descriptor: int, rows: int, seconds: float, ring: str | None) -> None:
-    """One HTTP process without HTTP: keeps requests under way for a while, then prints requests and
-    its CPU seconds.
+    """One HTTP process without HTTP.
+
+    Keeps requests under way for a while, then prints requests and its CPU seconds.
     """
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

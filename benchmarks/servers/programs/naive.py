@@ -1,9 +1,9 @@
-"""The server of an afternoon: Flask, transformers' tokenizer, one request a call, json. Started by
-gunicorn, sync workers.
+"""The server of an afternoon: Flask, transformers' tokenizer, one request a call, json.
+
+Started by gunicorn, sync workers.
 
 NAIVE_CHECKPOINT: the folder of tokenizer.json; NAIVE_ENGINE: the ONNX network; NAIVE_THREADS:
-intra-op threads, 0 for ONNX
-Runtime's default; NAIVE_MAX_TOKENS: texts are cut there.
+intra-op threads, 0 for ONNX Runtime's default; NAIVE_MAX_TOKENS: texts are cut there.
 """
 
 from __future__ import annotations

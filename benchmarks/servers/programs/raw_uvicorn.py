@@ -1,5 +1,6 @@
-"""As little as uvicorn can do: reads a body, parses it with orjson, answers the same floats with
-orjson. Argument: the port.
+"""As little as uvicorn can do.
+
+Reads a body, parses it with orjson, answers the same floats with orjson. Argument: the port.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
-"""Our dashboards as pictures: their own JSON, evaluated on a synthetic day, drawn as CloudWatch
-lays it out.
+"""Our dashboards as pictures.
+
+Their own JSON, evaluated on a synthetic day, drawn as CloudWatch lays it out.
 """

@@ -1,4 +1,7 @@
-"""Draws an environment's dashboards: `python -m roundhouse.reports.dashboards --env dev --out docs/images`."""
+"""Draws an environment's dashboards.
+
+`python -m roundhouse.reports.dashboards --env dev --out docs/images`.
+"""
 
 from __future__ import annotations
 

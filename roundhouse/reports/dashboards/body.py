@@ -1,5 +1,6 @@
-"""A dashboard as CloudWatch opens it: the selector's value in place, every graph's metrics as
-curves.
+"""A dashboard as CloudWatch opens it.
+
+The selector's value in place, every graph's metrics as curves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Numbers of an example for engines that nobody has built, so that a dashboard of a fresh tree has
-lines to show.
-"""
+"""Example numbers for engines that are not built, so that their dashboards have lines to show."""
 
 from __future__ import annotations
 

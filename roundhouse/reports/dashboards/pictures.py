@@ -23,7 +23,8 @@ from stacks.dashboards.environment import dashboard_body
 
 END = datetime(2026, 11, 20, 17, tzinfo=UTC).timestamp()
 NOTES = (
-    "24 hours of synthetic metrics up to 17:00: a wave of load, a rollout at 10:30, a spike from 15:45 on.",
+    "24 hours of synthetic metrics up to 17:00: a wave of load, a rollout at 10:30, a spike "
+    "from 15:45 on.",
 )
 EXAMPLE = "Engines that are not built yet have an example's numbers."
 
@@ -41,9 +42,7 @@ class Picture:
 def pictures(
     deployments: Sequence[Deployment], selected: str, endpoints: Sequence[str]
 ) -> list[Picture]:
-    """The environment's dashboard with one endpoint selected, and the own dashboards of
-    `endpoints`, all by their short names.
-    """
+    """Return the environment's dashboard with one endpoint selected, and those of `endpoints`."""
     built = [with_example_locks(deployment) for deployment in deployments]
     notes = NOTES if built == list(deployments) else (*NOTES, EXAMPLE)
     metrics = SyntheticMetrics.of(built, END - MINUTES * 60)

@@ -26,7 +26,8 @@ def write_screenshot(
     browser = next((found for name in BROWSERS if (found := shutil.which(name)) is not None), None)
     if browser is None:
         raise RoundhouseError(
-            f"{html}: written, but no {' or '.join(BROWSERS)} is on PATH to draw it; install one, or open it."
+            f"{html}: written, but no {' or '.join(BROWSERS)} is on PATH to draw it; install "
+            f"one, or open it."
         )
     shot = html.with_suffix(".shot.png")
     outcome = run(_command(browser, html, shot, size))

@@ -1,4 +1,7 @@
-"""What the benchmarks of many models stand on: generated trees, stand-in servers, sampled memory."""
+"""What the benchmarks of many models stand on.
+
+Generated trees, stand-in servers, sampled memory.
+"""
 
 from __future__ import annotations
 

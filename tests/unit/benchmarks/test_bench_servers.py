@@ -1,5 +1,6 @@
-"""What benchmarks of servers are made of: requests, wrk's output, answers, rounds, an experiment's
-bars.
+"""What benchmarks of servers are made of.
+
+Requests, wrk's output, answers, rounds, an experiment's bars.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Cards of engines that nobody built: every kind of record filled, with numbers that are easy to
-tell apart.
+"""Cards of engines that nobody built.
+
+Every kind of record filled, with numbers that are easy to tell apart.
 """
 
 from __future__ import annotations

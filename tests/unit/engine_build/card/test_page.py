@@ -30,8 +30,9 @@ LOADS = ("src", "href", "srcset", "data", "action", "poster", "xlink:href")
 
 
 class Page(HTMLParser):
-    """Reads a page and keeps what a test asks for; raises when an element is not closed where it
-    must be.
+    """Reads a page and keeps what a test asks for.
+
+    Raises when an element is not closed where it must be.
     """
 
     def __init__(self, page: bytes) -> None:

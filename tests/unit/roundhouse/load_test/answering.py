@@ -71,7 +71,10 @@ class Server:
             return False
         if answer.after_seconds:
             await asyncio.sleep(answer.after_seconds)
-        length = f"Content-Length: {len(answer.body)}\r\nContent-Type: application/json\r\n{answer.headers}"
+        length = (
+            f"Content-Length: {len(answer.body)}\r\nContent-Type: "
+            f"application/json\r\n{answer.headers}"
+        )
         writer.write(f"HTTP/1.1 {answer.status} Said\r\n{length}\r\n".encode() + answer.body)
         await writer.drain()
         return not answer.close

@@ -18,8 +18,9 @@ from tests.unit.roundhouse.engines import copied_tree, entry_for
 
 
 class SageMaker:
-    """Describes one endpoint; `changes` replace what it says of it, and a second description may
-    differ.
+    """Describes one endpoint.
+
+    `changes` replace what it says of it, and a second description may differ.
     """
 
     def __init__(self, deployment, target, **changes):

@@ -77,7 +77,8 @@ OBJECTS = npz(x=np.array([{}], object))
         (
             "a.npz",
             OBJECTS,
-            "holds array 'x' of Python objects, which are never unpickled; write plain arrays with numpy.savez",
+            "holds array 'x' of Python objects, which are never unpickled; write plain arrays "
+            "with numpy.savez",
         ),
         *(
             ("a.npz", PLAIN[:at] + b"\0" * 9 + PLAIN[at + 9 :], "damaged")

@@ -1,6 +1,4 @@
-"""`roundhouse bench --record`, from an endpoint as SageMaker describes it to the lock, with load
-tests told by hand.
-"""
+"""`roundhouse bench --record`, from an endpoint as SageMaker describes it to the lock."""
 
 from __future__ import annotations
 
@@ -93,9 +91,9 @@ def test_rate_that_was_held_is_written_into_the_lock_beside_what_is_there(tmp_pa
         place.lock.engines[place.target.engine_key].manifest
         == before.engines[place.target.engine_key].manifest
     )
-    assert (
-        done.summary
-        == "One ml.g5.xlarge answers 1000 requests a second with p99 within 20 ms, its GPUs 81.5 % busy."
+    assert done.summary == (
+        "One ml.g5.xlarge answers 1000 requests a second with p99 within 20 ms, its GPUs 81.5 "
+        "% busy."
     )
 
 

@@ -67,7 +67,8 @@ def test_headline_says_the_saturation_point():
     found = searched(*steps())
     assert found.saturation.exact
     assert found.headline == (
-        "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there p50 5.00 ms, p95 6.00 ms, "
+        "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there "
+        "p50 5.00 ms, p95 6.00 ms, "
         "p99 6.00 ms, no errors."
     )
 

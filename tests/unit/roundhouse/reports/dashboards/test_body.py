@@ -18,8 +18,9 @@ pytestmark = pytest.mark.unit
 
 
 class Stand:
-    """Metrics of two variants: the own one's value is 10 a minute, the other's 3; the statistic's
-    length is added.
+    """Metrics of two variants: the own one's value is 10 a minute, the other's 3.
+
+    The statistic's length is added.
     """
 
     start = 0.0
@@ -89,7 +90,10 @@ def test_rows_are_statistics_and_expressions_over_them():
 
 
 def test_search_finds_every_variant_with_its_name():
-    search = "SEARCH('{AWS/SageMaker,EndpointName,VariantName} MetricName=\"Invocations\" EndpointName=\"e\"', 'Sum', 60) / 10"
+    search = (
+        'SEARCH(\'{AWS/SageMaker,EndpointName,VariantName} MetricName="Invocations" '
+        "EndpointName=\"e\"', 'Sum', 60) / 10"
+    )
     shown = draw([{"expression": search, "label": "of ${PROP('Dim.VariantName')}", "id": "e"}])
     assert shown == {"of a": {0.0: 1.0, 60.0: 1.0}, "of b": pytest.approx({0.0: 0.3, 60.0: 0.3})}
 

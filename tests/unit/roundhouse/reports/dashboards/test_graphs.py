@@ -1,5 +1,6 @@
-"""Our dashboards' own expressions, computed: what a graph shows is what its title says, in that
-unit.
+"""Our dashboards' own expressions, computed.
+
+What a graph shows is what its title says, in that unit.
 """
 
 from __future__ import annotations

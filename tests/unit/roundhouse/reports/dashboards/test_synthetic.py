@@ -1,5 +1,6 @@
-"""The synthetic day: what its metrics say together, and the states that our alarms are in at its
-end.
+"""The synthetic day.
+
+What its metrics say together, and the states that our alarms are in at its end.
 """
 
 from __future__ import annotations
