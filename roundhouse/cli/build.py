@@ -25,7 +25,7 @@ def build(
     All in one go: in CodeBuild, or in training jobs on the GPU that serves.
     """
     from roundhouse.deploy.builds import engines
-    from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, outcome
+    from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
@@ -33,7 +33,7 @@ def build(
     report = open_report(form)
     session = open_session(current_paths(root), report, env)
     try:
-        requests = engines.wanted(session, tuple(model or ()))
+        requests = engines.missing_engines(session, tuple(model or ()))
         entries = engines.build_all(session, requests, allow_dirty=allow_dirty)
     except EnginesNotBuiltError as error:
         if form is Format.json:

@@ -12,7 +12,7 @@ from onboarding.lock import LockEntry
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.outcome import EnginesNotBuiltError
+from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import require_committed_sources
 from roundhouse.deploy.endpoint_steps import (
     restore_scaling,
@@ -92,7 +92,7 @@ def deploy(
             "– No image is built in the local cloud: environments of this machine stand for them"
         )
     require_updatable_stacks(session)
-    requests, image_orders = engines.wanted(session), images.missing(session)
+    requests, image_orders = engines.missing_engines(session), images.missing(session)
     if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
     if requests or image_orders:

@@ -95,7 +95,7 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
         return
     title = f"Building {', '.join(order.image for order in orders)} (CodeBuild, some of an hour)"
     with session.report.step(title) as step:
-        order = codebuild.BuildOrder(
+        order = codebuild.BuildRequest(
             project=builder_project(session.environment, ROUTE),
             source=publish_source(session, source(session, orders), "the images' sources"),
             variables={},

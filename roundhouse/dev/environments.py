@@ -1,8 +1,7 @@
-"""Makes the environments that are not there, whole or not at all. Standard library only.
+"""Makes the environments that are missing, whole or not at all. Standard library only.
 
-An environment is whole or it is not: a stamp holding the digest of what it is made from is written
-last; a folder without its
-stamp is removed and made again.
+An environment is whole once a stamp is written, last of all: the digest of what it is made from. A
+folder without its stamp is removed and made again.
 """
 
 from __future__ import annotations
@@ -18,10 +17,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roundhouse.dev import recipes
-from roundhouse.dev.command_script import install_command
 from roundhouse.dev.recipes import DEV_STAMP, NODE, RECIPES, STAMP, UV, Recipe
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome, Processes, Run
+
+SCRIPT = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+
+sys.excepthook = lambda kind, *of_it: kind is KeyboardInterrupt or sys.__excepthook__(kind, *of_it)
+from roundhouse.__main__ import main
+
+main()
+"""
+"""Until the command is loaded, Ctrl-C ends it in silence.
+
+Both a shell script and a Python module: a shebang would break on long paths and on paths with
+spaces."""
+
+
+def install_command(root: Path, environment: Path) -> Path:
+    """Writes bin/roundhouse, and the path file that lets it import this repository, where they are
+    not as they should be.
+    """
+    packages = next((environment / "lib").glob("python3.*")) / "site-packages"
+    script = environment / "bin" / "roundhouse"
+    _write(packages / "roundhouse.pth", f"{root}\n")
+    if _write(script, SCRIPT.format(python=environment / "bin" / "python")):
+        script.chmod(0o755)
+    return script
+
+
+def _write(file: Path, text: str) -> bool:
+    """Whether the file had to be written."""
+    if file.is_file() and file.read_text(encoding="utf-8") == text:
+        return False
+    file.write_text(text, encoding="utf-8")
+    return True
+
 
 AT_ONCE = 3
 NETWORK_WORDS = (

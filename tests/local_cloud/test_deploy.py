@@ -15,6 +15,7 @@ from local_cloud.address import is_alive
 from onboarding.names import artifact_bucket
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.session import cloud_folder
+from roundhouse.status.state import state_of
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import (
     ALONE,
@@ -100,6 +101,38 @@ def _stacks(session):
 def _servers(tiny):
     """Processes of the servers: the children of the local cloud's."""
     return set(processes_of(tiny.paths.tree))
+
+
+def test_refuses_an_endpoint_that_does_not_serve_what_its_stack_deployed(tiny, session):
+    """SageMaker put another endpoint config in its place, as after a rollback alarm."""
+    sagemaker = session.clients("sagemaker")
+    deployed = sagemaker.describe_endpoint(EndpointName="local-tiny")["EndpointConfigName"]
+    config = sagemaker.describe_endpoint_config(EndpointConfigName=deployed)
+    variants = config["ProductionVariants"]
+    sagemaker.create_endpoint_config(EndpointConfigName="older", ProductionVariants=variants)
+    try:
+        _serve(sagemaker, "older")
+        (live,) = state_of(tiny.paths, session.report, "local").live
+        assert (live.config, live.stack_config) == ("older", deployed)
+        assert any("serves endpoint config older" in line for line in live.drift)
+        with pytest.raises(DeployFailedError, match=f"config older, not {deployed}"):
+            walk(session)
+    finally:
+        _serve(sagemaker, deployed)
+    (live,) = state_of(tiny.paths, session.report, "local").live
+    assert live.drift == () and live.variants[0].instances == 1
+    assert walk(session).deployed.changed == ()
+
+
+def _serve(sagemaker, config):
+    """Put an endpoint config behind the endpoint, and wait until it serves."""
+    sagemaker.update_endpoint(EndpointName="local-tiny", EndpointConfigName=config)
+    until(
+        lambda: (
+            sagemaker.describe_endpoint(EndpointName="local-tiny")["EndpointStatus"] == "InService"
+            or None
+        )
+    )
 
 
 def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, session):

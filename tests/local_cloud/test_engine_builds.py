@@ -13,8 +13,8 @@ from onboarding.lock import read_lock
 from onboarding.names import target_model
 from roundhouse import invocation
 from roundhouse.deploy.builds import engines, execution
-from roundhouse.deploy.builds.following import Following
-from roundhouse.deploy.builds.outcome import EnginesNotBuiltError
+from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
+from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import upload_source
 from tests.local_cloud.tiny_session import session_at, sound_network, vector, walk
 
@@ -30,14 +30,14 @@ def tiny(tmp_path):
 
 def build_by_training_job(session, model):
     """What `roundhouse build` does, with the route that a GPU other than an A10G would have."""
-    (order,) = engines.wanted(session, (model,))
+    (order,) = engines.missing_engines(session, (model,))
     engine = {
         "engineKey": order.engine_key, "model": model, "computeCapability": "cpu", "route": "training-job",
         "instanceType": "ml.c5.xlarge",
     }  # fmt: skip
     given = {"source": upload_source(session), "commit": "c0ffee", "waves": [[engine]]}
-    following = Following(session=session, orders={order.engine_key: order})
-    following.to_the_end(execution.start(session.clients, session.environment, given))
+    following = BuildMonitor(session=session, requests={order.engine_key: order})
+    following.follow(execution.start(session.clients, session.environment, given))
     assert following.failures == []
     return following.built
 

@@ -192,7 +192,9 @@ def walk(session: Session, *, rebuild_gone: bool = False) -> deployment.DeployRe
 def vector(session: Session) -> invocation.Vector:
     """What the endpoint answers now."""
     address = invocation.Address(endpoint="local-tiny", target_model=None)
-    return invocation.invoke_texts(session.clients("sagemaker-runtime"), address, ["a red train"])[0]
+    return invocation.invoke_texts(session.clients("sagemaker-runtime"), address, ["a red train"])[
+        0
+    ]
 
 
 def with_another_engine(data: bytes) -> bytes:

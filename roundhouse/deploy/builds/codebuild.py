@@ -1,4 +1,4 @@
-"""One build in CodeBuild: started, followed to its end, and its reason when it fails."""
+"""One build in CodeBuild: its start, its log, its end, and its reason when it fails."""
 
 from __future__ import annotations
 
@@ -10,8 +10,49 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from roundhouse.aws.clients import Client, Clients, calling
-from roundhouse.deploy.builds.log import last_line, stream_text
 from roundhouse.errors import BuildFailedError
+
+LINES = 50
+
+
+def stream_text(clients: Clients, group: str | None, stream: str | None) -> str:
+    """The newest lines of a stream; empty while there is none, or when it cannot be read."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if group is None or stream is None:
+        return ""
+    try:
+        events = clients("logs").get_log_events(
+            logGroupName=group, logStreamName=stream, limit=LINES
+        )["events"]
+    except (BotoCoreError, ClientError):
+        return ""
+    return "\n".join(str(event["message"]).rstrip("\n") for event in events)
+
+
+def job_text(clients: Clients, group: str, job: str) -> str:
+    """The newest lines of a training job, whose one stream begins with its name."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        streams = clients("logs").describe_log_streams(
+            logGroupName=group, logStreamNamePrefix=f"{job}/", limit=1
+        )["logStreams"]
+    except (BotoCoreError, ClientError):
+        return ""
+    return stream_text(clients, group, streams[0]["logStreamName"]) if streams else ""
+
+
+def last_line(text: str) -> str:
+    """The last line of the build's own words; CodeBuild's `[Container]` lines and commands stand
+    around them.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    return next(
+        (line for line in reversed(lines) if line and not line.startswith(("[Container]", "$ "))),
+        "",
+    )
+
 
 RUNNING = "IN_PROGRESS"
 SUCCEEDED = "SUCCEEDED"
@@ -27,10 +68,8 @@ LISTED = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOrder:
-    """What CodeBuild is asked for: a project, the source zip at `bucket/key`, and the variables of
-    this build.
-    """
+class BuildRequest:
+    """A build to start: a project, its source zip at `bucket/key`, and its variables."""
 
     project: str
     source: str
@@ -39,23 +78,23 @@ class BuildOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class Follower:
-    """How a build is followed: how often CodeBuild is asked, and who hears its log's last line."""
+    """How a build is followed: seconds between two looks, and what receives its log's last line."""
 
     every_seconds: float
     on_line: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
 
 
-def start(codebuild: Client, order: BuildOrder) -> str:
+def start(codebuild: Client, request: BuildRequest) -> str:
     """Starts a build and returns its id. Raises NotReadyError."""
-    with calling(f"Starting a build in {order.project}"):
+    with calling(f"Starting a build in {request.project}"):
         answer = codebuild.start_build(
-            projectName=order.project,
+            projectName=request.project,
             sourceTypeOverride="S3",
-            sourceLocationOverride=order.source,
+            sourceLocationOverride=request.source,
             environmentVariablesOverride=[
                 {"name": name, "value": value, "type": "PLAINTEXT"}
-                for name, value in order.variables.items()
+                for name, value in request.variables.items()
             ],
         )
         build_id: str = answer["build"]["id"]
@@ -91,21 +130,21 @@ def follow(clients: Clients, build_id: str, follower: Follower) -> None:
         raise BuildFailedError(_reason(clients, build))
 
 
-def log_place(build: Mapping[str, Any]) -> str:
-    """Where a build's log lies: a file, or a link into CloudWatch."""
+def log_location(build: Mapping[str, Any]) -> str:
+    """Return where a build's log lies: a file, or a link into CloudWatch."""
     logs = build.get("logs", {})
-    return place(
+    return location(
         str(logs.get("deepLink") or f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}")
     )
 
 
-def place(link: str) -> str:
-    """A link as a person takes it: the local cloud's leads to a file."""
+def location(link: str) -> str:
+    """Return a link, or the path of a link to a file, as the local cloud's is."""
     return unquote(urlsplit(link).path) if link.startswith("file://") else link
 
 
-def own_words(clients: Clients, build: Mapping[str, Any]) -> str:
-    """The last line of what a build itself has said so far; empty when nothing is known."""
+def last_log_line(clients: Clients, build: Mapping[str, Any]) -> str:
+    """Return the last line of a build's own log; empty when there is none."""
     logs = build.get("logs", {})
     return last_line(_local_log(build)) or last_line(
         stream_text(clients, logs.get("groupName"), logs.get("streamName"))
@@ -123,22 +162,24 @@ def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mappin
 
 
 def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
-    said, told = own_words(clients, build), _phase_message(build)
-    if KILLED in told:
-        why = f"the build was killed ({KILLED}), as when memory runs out; its last words: {said or 'none'}"
+    line, message = last_log_line(clients, build), _phase_message(build)
+    if KILLED in message:
+        why = (
+            f"the build was killed ({KILLED}), as when memory runs out; "
+            f"the last line of its log: {line or 'none'}"
+        )
     elif build["buildStatus"] == "FAILED":
-        why = said or told or "the build failed and left no word"
+        why = line or message or "the build failed, and its log is empty"
     else:
-        # Its last words are of a step that went well.
+        # The last line is of a step that went well.
         ended = ENDED.get(build["buildStatus"], "ended as " + str(build["buildStatus"]))
-        why = f"the build {ended}{f' ({told.strip()})' if told else ''}; its last words: {said or 'none'}"
-    return (
-        f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: {log_place(build)}"
-    )
+        detail = f" ({message.strip()})" if message else ""
+        why = f"the build {ended}{detail}; the last line of its log: {line or 'none'}"
+    return f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: {log_location(build)}"
 
 
 def _local_log(build: Mapping[str, Any]) -> str:
-    path = Path(log_place(build))
+    path = Path(log_location(build))
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_absolute() else ""
     except OSError:

@@ -14,14 +14,17 @@ from onboarding.names import artifact_bucket, engine_archive_path
 from onboarding.platform import build_route
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
-from roundhouse.deploy.builds.following import Following
-from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, Failure
+from roundhouse.deploy.builds.engine_requests import (
+    EngineRequest,
+    EnginesNotBuiltError,
+    Failure,
+)
+from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import (
     require_committed_sources,
     source_revision,
     upload_source,
 )
-from roundhouse.deploy.builds.wish import Wanted
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
 from roundhouse.text import choices
@@ -32,7 +35,7 @@ text of four bytes a letter.
 """
 
 
-def wanted(session: Session, models: Collection[str] = ()) -> tuple[Wanted, ...]:
+def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[EngineRequest, ...]:
     """Engines with no lock entry, and those whose archive is gone from S3, each once; of `models`
     only, when any are named.
     """
@@ -54,29 +57,29 @@ def wanted(session: Session, models: Collection[str] = ()) -> tuple[Wanted, ...]
     }
     reasons = [(d, t, _why(session, t)) for d, t in reversed(chosen.values())]
     return tuple(
-        Wanted(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None
+        EngineRequest(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None
     )
 
 
-def waves(orders: Sequence[Wanted]) -> tuple[tuple[Wanted, ...], ...]:
+def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...], ...]:
     """Orders that may run together; who needs a network that an earlier one makes waits for it.
 
     Richest first.
     """
     left = sorted(
-        orders, key=lambda order: (-len(order.target.network_keys), order.target.engine_key)
+        requests, key=lambda request: (-len(request.target.network_keys), request.target.engine_key)
     )
     made: set[str] = set()
-    result: list[tuple[Wanted, ...]] = []
+    result: list[tuple[EngineRequest, ...]] = []
     while left:
         making: set[str] = set()
-        wave: list[Wanted] = []
-        for order in left:
-            new = set(order.target.network_keys.values()) - made
+        wave: list[EngineRequest] = []
+        for request in left:
+            new = set(request.target.network_keys.values()) - made
             if not new & making:
-                wave.append(order)
+                wave.append(request)
                 making |= new
-        left = [order for order in left if order not in wave]
+        left = [request for request in left if request not in wave]
         made |= making
         result.append(tuple(wave))
     return tuple(result)
@@ -84,46 +87,48 @@ def waves(orders: Sequence[Wanted]) -> tuple[tuple[Wanted, ...], ...]:
 
 def build_all(
     session: Session,
-    orders: Sequence[Wanted],
+    requests: Sequence[EngineRequest],
     sleep: Callable[[float], None] = time.sleep,
     *,
     allow_dirty: bool = False,
 ) -> tuple[LockEntry, ...]:
-    """Builds every order and writes each lock as soon as its engine is published; Ctrl-C stops
+    """Builds every request and writes each lock as soon as its engine is published; Ctrl-C stops
     everything that was started.
 
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """
-    if not orders:
+    if not requests:
         return ()
     require_committed_sources(session, allow_dirty=allow_dirty)
     source = upload_source(session)
     revision = source_revision(session, source, allow_dirty=allow_dirty)
     built: list[LockEntry] = []
     failures: list[Failure] = []
-    for batch in _batches(waves(orders)):
+    for batch in _batches(waves(requests)):
         given = {
             "source": source,
             "commit": revision,
-            "waves": [[_engine(order) for order in wave] for wave in batch],
+            "waves": [[_engine(request) for request in wave] for wave in batch],
         }
-        following = Following(
+        monitor = BuildMonitor(
             session=session,
-            orders={order.engine_key: order for wave in batch for order in wave},
+            requests={request.engine_key: request for wave in batch for request in wave},
             sleep=sleep,
         )
         started = execution.start(session.clients, session.environment, given)
-        following.to_the_end(started)
-        built.extend(following.built)
-        failures.extend(following.failures)
+        monitor.follow(started)
+        built.extend(monitor.built)
+        failures.extend(monitor.failures)
     if failures:
         raise EnginesNotBuiltError(built, failures)
     return tuple(built)
 
 
-def _batches(all_waves: Sequence[tuple[Wanted, ...]]) -> Iterator[list[tuple[Wanted, ...]]]:
+def _batches(
+    all_waves: Sequence[tuple[EngineRequest, ...]],
+) -> Iterator[list[tuple[EngineRequest, ...]]]:
     """Waves of as many engines as one execution takes; almost always all of them."""
-    batch: list[tuple[Wanted, ...]] = []
+    batch: list[tuple[EngineRequest, ...]] = []
     for wave in all_waves:
         for begin in range(0, len(wave), ENGINES_AT_MOST):
             part = wave[begin : begin + ENGINES_AT_MOST]
@@ -134,20 +139,20 @@ def _batches(all_waves: Sequence[tuple[Wanted, ...]]) -> Iterator[list[tuple[Wan
     yield batch
 
 
-def _engine(order: Wanted) -> dict[str, Any]:
+def _engine(request: EngineRequest) -> dict[str, Any]:
     """An engine as the machine takes it."""
-    capability = order.target.instance_type.compute_capability
-    environment = order.deployment.environment
+    capability = request.target.instance_type.compute_capability
+    environment = request.deployment.environment
     return {
-        "engineKey": order.engine_key,
-        "model": order.target.model.name,
+        "engineKey": request.engine_key,
+        "model": request.target.model.name,
         "computeCapability": capability,
         "route": build_route(
             capability,
             codebuild_gpu=environment.has_codebuild_gpu,
             fleet=environment.gpu_fleet_arn is not None,
         ),
-        "instanceType": order.target.instance_type.name,
+        "instanceType": request.target.instance_type.name,
     }
 
 

@@ -13,8 +13,8 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from roundhouse.aws.clients import Client, Clients, calling
-from roundhouse.deploy.builds import codebuild, training_jobs
-from roundhouse.deploy.builds.job import Job, job_of
+from roundhouse.deploy.builds import codebuild
+from roundhouse.deploy.builds.job import Job, newest_job, stop_training_jobs
 from roundhouse.errors import NotReadyError
 
 RUNNING = "RUNNING"
@@ -108,7 +108,7 @@ class Execution:
             ]
         for name in names_there:
             codebuild.stop_all(codebuild_client, name, (VARIABLE, self.tag))
-        training_jobs.stop_all(self.clients("sagemaker"), f"-{self.tag}-")
+        stop_training_jobs(self.clients("sagemaker"), f"-{self.tag}-")
 
     def _projects(self) -> list[str]:
         return [names.builder_project(self.environment, route) for route in ("cpu", "gpu", "fleet")]
@@ -149,4 +149,4 @@ def _engine(
     events = states.get_execution_history(
         executionArn=execution["executionArn"], reverseOrder=True, maxResults=NEWEST
     )["events"]
-    return EngineState(is_running=True, job=job_of(events))
+    return EngineState(is_running=True, job=newest_job(events))

@@ -1,6 +1,4 @@
-"""The job that an engine's execution has under way, as its history tells it: a CodeBuild build, or
-a training job.
-"""
+"""The job of an engine's execution: a CodeBuild build, or a SageMaker training job."""
 
 from __future__ import annotations
 
@@ -9,8 +7,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roundhouse.aws.clients import Clients
-from roundhouse.deploy.builds import codebuild, training_jobs
+from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.deploy.builds import codebuild
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+LISTED = 100
+"""The most jobs of one answer."""
+
+
+def stop_training_jobs(sagemaker: Client, name_contains: str) -> None:
+    """Stop all running training jobs whose names contain a text."""
+    found: list[dict[str, Any]] = []
+    page: dict[str, str] = {}
+    with calling("Looking for running training jobs"):
+        while True:
+            answer = sagemaker.list_training_jobs(
+                NameContains=name_contains, StatusEquals="InProgress", MaxResults=LISTED, **page
+            )
+            found.extend(answer["TrainingJobSummaries"])
+            if not answer.get("NextToken"):
+                break
+            page = {"NextToken": answer["NextToken"]}
+    for job in found:
+        with calling(f"Stopping training job {job['TrainingJobName']}"):
+            sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+
 
 NAMES_A_COMMAND = "Error while executing command"
 """What CodeBuild says of a build that left no reason of its own."""
@@ -28,43 +49,40 @@ class Job:
     logs: Mapping[str, Any]
 
 
-def job_of(events: Iterable[Mapping[str, Any]]) -> Job | None:
-    """The job of the newest call that tells of one; `events` are an execution's history, the newest
-    first.
-    """
+def newest_job(events: Iterable[Mapping[str, Any]]) -> Job | None:
+    """Return the newest job of an execution's history; `events`: the newest first."""
     for event in events:
         output = event.get("taskSucceededEventDetails", {}).get("output")
-        found = None if output is None else _told(json.loads(output))
+        found = None if output is None else _job(json.loads(output))
         if found is not None:
             return found
     return None
 
 
-def reason(clients: Clients, job: Job | None, told: str) -> str:
-    """Why a job failed: what was `told`, or where that only names a command, the last of the job's
-    own words.
-    """
-    said = own_words(clients, job) if job is not None and told.startswith(NAMES_A_COMMAND) else ""
-    return said or told
+def failure_reason(clients: Clients, job: Job | None, recorded: str) -> str:
+    """Return why a job failed: the recorded reason, or where that only names a command, its log."""
+    if job is None or not recorded.startswith(NAMES_A_COMMAND):
+        return recorded
+    return last_log_line(clients, job) or recorded
 
 
-def own_words(clients: Clients, job: Job) -> str:
-    """The last line of what a job has said so far; empty when nothing is known."""
+def last_log_line(clients: Clients, job: Job) -> str:
+    """Return the last line of a job's log; empty when there is none."""
     if job.kind == "build":
-        return codebuild.own_words(clients, {"logs": job.logs})
-    return training_jobs.own_words(clients, job.name)
+        return codebuild.last_log_line(clients, {"logs": job.logs})
+    return codebuild.last_line(codebuild.job_text(clients, LOG_GROUP, job.name))
 
 
 def progress(clients: Clients, job: Job | None) -> str:
-    """Where an engine is, in a few words: the last line of its job, or its job's state."""
+    """Return where an engine is, in a few words: the last line of its job, or its job's state."""
     if job is None:
         return "starting"
     if job.has_ended:
         return "waits for capacity, then starts again"
-    return own_words(clients, job) or job.state.lower()
+    return last_log_line(clients, job) or job.state.lower()
 
 
-def _told(output: Any) -> Job | None:
+def _job(output: Any) -> Job | None:
     if not isinstance(output, Mapping):
         return None
     builds = [output["Build"]] if "Build" in output else output.get("Builds") or []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.dev.command_script import install_command
+from roundhouse.dev.environments import install_command
 from tests.unit.roundhouse.engines import REPOSITORY
 
 STOPPING = """

@@ -72,9 +72,9 @@ def test_engine_of_another_endpoint_is_neither_built_nor_verified(session):
         if name.split("/")[1] == _engine(session, "sentence-embedder-fp32")
     )
     del session.clients.objects[gone]
-    assert engines.wanted(session) == ()
+    assert engines.missing_engines(session) == ()
     assert [
-        order.target.model.name for order in engines.wanted(replace(session, endpoints=()))
+        order.target.model.name for order in engines.missing_engines(replace(session, endpoints=()))
     ] == ["sentence-embedder-fp32"]
     done = deployment.deploy(session, YES)
     assert done.verified == 1 and done.built == ()

@@ -21,7 +21,7 @@ def test_an_interrupt_stops_the_execution_then_its_builds_and_jobs_and_nobody_el
     naps = []
     with pytest.raises(KeyboardInterrupt):
         engines.build_all(
-            session, engines.wanted(session, ("sentence-embedder",)), sleep=naps.append
+            session, engines.missing_engines(session, ("sentence-embedder",)), sleep=naps.append
         )
     job = f"roundhouse-local--key-{session.clients.tag}-0"
     once = ["roundhouse-local-build-cpu:mine", "roundhouse-local-build-gpu:mine", job]
@@ -34,7 +34,9 @@ def test_an_interrupt_stops_more_training_jobs_than_sagemaker_lists_on_a_page(se
     session.clients.interrupt_at, session.clients.jobs = 2, 12
     with pytest.raises(KeyboardInterrupt):
         engines.build_all(
-            session, engines.wanted(session, ("sentence-embedder",)), sleep=lambda seconds: None
+            session,
+            engines.missing_engines(session, ("sentence-embedder",)),
+            sleep=lambda seconds: None,
         )
     jobs = {name for name in session.clients.stopped if name.startswith("roundhouse-local--key")}
     assert jobs == {f"roundhouse-local--key-{session.clients.tag}-{number}" for number in range(12)}
@@ -42,7 +44,12 @@ def test_an_interrupt_stops_more_training_jobs_than_sagemaker_lists_on_a_page(se
 
 def test_builds_are_followed_to_the_end_though_aws_does_not_answer_for_a_while(session):
     session.clients.away = (2, 3, 4)
-    assert len(engines.build_all(session, engines.wanted(session), sleep=lambda seconds: None)) == 3
+    assert (
+        len(
+            engines.build_all(session, engines.missing_engines(session), sleep=lambda seconds: None)
+        )
+        == 3
+    )
     shown = session.report.console.file.getvalue()
     assert shown.count("The builds go on; asking again") == 1
 
@@ -51,7 +58,7 @@ def test_refuses_to_follow_builds_when_aws_never_answers_again_and_says_that_the
     session.clients.away, naps = range(2, 10_000), []
     said = rf"The builds go on, and nobody follows them: {ARN}; run the same command again to record what they publish"
     with pytest.raises(NotReadyError, match=said):
-        engines.build_all(session, engines.wanted(session), sleep=naps.append)
+        engines.build_all(session, engines.missing_engines(session), sleep=naps.append)
     assert sum(naps) == pytest.approx(300, abs=1)
     assert session.clients.stopped == []
 
@@ -59,5 +66,5 @@ def test_refuses_to_follow_builds_when_aws_never_answers_again_and_says_that_the
 def test_refuses_builds_of_which_nothing_was_ever_seen_at_once(session):
     session.clients.away, naps = range(1, 10_000), []
     with pytest.raises(NotReadyError, match="The builds go on, and nobody follows them"):
-        engines.build_all(session, engines.wanted(session), sleep=naps.append)
+        engines.build_all(session, engines.missing_engines(session), sleep=naps.append)
     assert naps == []

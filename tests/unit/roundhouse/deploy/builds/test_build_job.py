@@ -6,7 +6,7 @@ import json
 
 from botocore.exceptions import ClientError
 
-from roundhouse.deploy.builds.job import job_of, progress, reason
+from roundhouse.deploy.builds.job import failure_reason, newest_job, progress
 
 
 def succeeded(output):
@@ -16,7 +16,7 @@ def succeeded(output):
 def of(*outputs):
     """The job of a history whose calls gave these, the newest first."""
     other = {"type": "WaitStateEntered", "stateEnteredEventDetails": {"input": "{}"}}
-    return job_of([other, *map(succeeded, outputs)])
+    return newest_job([other, *map(succeeded, outputs)])
 
 
 class Logs:
@@ -123,6 +123,6 @@ def test_reason_that_only_names_a_command_gives_way_to_the_builds_last_own_line(
         Logs("s", "FAILED: too wrong"),
         "Error while executing command: python -m engine_build. Reason: exit status 3",
     )
-    assert reason(logs, build, named) == "FAILED: too wrong"
-    assert reason(logs, build, "too wrong") == "too wrong"
-    assert reason(logs, None, named) == reason(Logs("other"), build, named) == named
+    assert failure_reason(logs, build, named) == "FAILED: too wrong"
+    assert failure_reason(logs, build, "too wrong") == "too wrong"
+    assert failure_reason(logs, None, named) == failure_reason(Logs("other"), build, named) == named

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from roundhouse.deploy.builds.lines import build_lines
+from roundhouse.deploy.builds.monitor import build_lines
 from roundhouse.report import Report
 
 

@@ -15,9 +15,8 @@ from onboarding.lock import lock_path, read_lock
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.outcome import EnginesNotBuiltError, outcome
+from roundhouse.deploy.builds.engine_requests import EngineRequest, EnginesNotBuiltError, outcome
 from roundhouse.deploy.builds.source import upload_source
-from roundhouse.deploy.builds.wish import Wanted
 from roundhouse.errors import NotReadyError, RoundhouseError
 from stacks.builds.engine_states import LOG_CHARACTERS, REASON_CHARACTERS
 from tests.unit.roundhouse.build_cloud import ARN, Cloud, session_of
@@ -33,7 +32,9 @@ def session(tmp_path):
 
 
 def build(session, models=()):
-    return engines.build_all(session, engines.wanted(session, models), sleep=lambda seconds: None)
+    return engines.build_all(
+        session, engines.missing_engines(session, models), sleep=lambda seconds: None
+    )
 
 
 def _models(orders):
@@ -45,14 +46,14 @@ def lock_keys(session, model):
 
 
 def test_every_engine_without_a_lock_entry_is_wanted(session):
-    assert _models(engines.wanted(session)) == ALL
+    assert _models(engines.missing_engines(session)) == ALL
 
 
 def test_building_writes_the_locks_and_leaves_nothing_to_build(session):
     entries = build(session)
     assert len(entries) == 3
     assert all(lock_keys(session, model) for model in ALL)
-    assert engines.wanted(session) == ()
+    assert engines.missing_engines(session) == ()
     assert build(session) == ()
 
 
@@ -131,7 +132,7 @@ def test_an_engine_gone_from_s3_is_wanted_again(session):
     build(session)
     gone = next(key for key in session.clients.objects if key.endswith("model.tar.gz"))
     del session.clients.objects[gone]
-    (order,) = engines.wanted(session)
+    (order,) = engines.missing_engines(session)
     assert order.why == "in the lock, but gone from S3"
 
 
@@ -139,25 +140,25 @@ def test_an_engine_that_two_endpoints_need_is_wanted_once(session):
     twice = [*session.deployments(), *session.deployments()]
     again = dataclasses.replace(session)
     object.__setattr__(again, "deployments", lambda: tuple(twice))
-    assert _models(engines.wanted(again)) == ALL
+    assert _models(engines.missing_engines(again)) == ALL
 
 
 def test_engines_that_share_a_network_wait_for_the_one_that_makes_it(session):
-    first, second = engines.waves(engines.wanted(session))
+    first, second = engines.waves(engines.missing_engines(session))
     assert len(first) == 1
     assert len(first[0].target.network_keys) == 2
     assert len(second) == 2
 
 
 def test_engines_that_share_nothing_run_together(session):
-    assert [len(wave) for wave in engines.waves(apart(engines.wanted(session)))] == [3]
+    assert [len(wave) for wave in engines.waves(apart(engines.missing_engines(session)))] == [3]
 
 
 def test_more_engines_than_an_execution_takes_are_ordered_one_after_the_other(session, monkeypatch):
     monkeypatch.setattr(engines, "ENGINES_AT_MOST", 2)
-    engines.build_all(session, apart(engines.wanted(session)), sleep=lambda seconds: None)
+    engines.build_all(session, apart(engines.missing_engines(session)), sleep=lambda seconds: None)
     assert [[len(wave) for wave in given["waves"]] for given in session.clients.given] == [[2], [1]]
-    assert engines.wanted(session) == ()
+    assert engines.missing_engines(session) == ()
 
 
 def apart(orders):
@@ -182,7 +183,7 @@ def test_refuses_a_failed_build_with_its_reason_and_log_and_keeps_the_lock(sessi
         for pair in session.clients.targets.values()
         if pair[1].model.name == "sentence-embedder"
     )
-    order = Wanted(deployment=deployment, target=target, why="again")
+    order = EngineRequest(deployment=deployment, target=target, why="again")
     said = r"sentence-embedder: The worst cosine .* are as they were\. Log: /a log\.txt$"
     with pytest.raises(EnginesNotBuiltError, match=said) as error:
         engines.build_all(session, (order,), sleep=lambda seconds: None)
@@ -197,7 +198,7 @@ def test_one_failed_engine_leaves_the_others_built_and_recorded(session):
         match=r"no layer can be INT8\. .*2 engines beside it are built and in their locks",
     ) as error:
         build(session)
-    assert _models(engines.wanted(session)) == ["sentence-embedder-int8"]
+    assert _models(engines.missing_engines(session)) == ["sentence-embedder-int8"]
     assert len(error.value.built) == 2
     told = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
     assert [entry["manifest"]["model"] for entry in told["built"]] == [
@@ -238,7 +239,7 @@ def test_refuses_an_engine_whose_execution_left_no_record(session):
         match=rf"sentence-embedder-fp32: its execution ended without a word.* Log: {ARN}",
     ):
         build(session)
-    assert _models(engines.wanted(session)) == ["sentence-embedder-fp32"]
+    assert _models(engines.missing_engines(session)) == ["sentence-embedder-fp32"]
 
 
 def test_refuses_an_engine_that_was_published_under_another_key(session):
@@ -272,7 +273,7 @@ def test_refuses_an_unknown_model(session):
         RoundhouseError,
         match="--model nobody: no such model in environment local; allowed: sentence-embedder",
     ):
-        engines.wanted(session, ("nobody",))
+        engines.missing_engines(session, ("nobody",))
 
 
 def test_refuses_to_build_where_no_bucket_is(session):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.deploy.builds.codebuild import BuildOrder, Follower, follow, log_place, start
+from roundhouse.deploy.builds.codebuild import BuildRequest, Follower, follow, log_location, start
 from roundhouse.errors import BuildFailedError
 
 
@@ -67,9 +67,9 @@ def test_refuses_a_failed_build_with_the_last_own_line_of_its_log(tmp_path):
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        ({"buildStatus": "FAILED"}, "the build failed and left no word."),
-        ({"buildStatus": "TIMED_OUT"}, "the build reached its time limit; its last words: none."),
-        ({"buildStatus": "STOPPED"}, "the build was stopped; its last words: none."),
+        ({"buildStatus": "FAILED"}, "the build failed, and its log is empty."),
+        ({"buildStatus": "TIMED_OUT"}, "the build reached its time limit; the last line of its log: none."),
+        ({"buildStatus": "STOPPED"}, "the build was stopped; the last line of its log: none."),
     ],
 )
 def test_refuses_a_build_that_left_no_word(build, said):
@@ -83,12 +83,12 @@ def test_refuses_a_build_that_left_no_word(build, said):
         (
             "TIMED_OUT",
             "Build has timed out. ",
-            "the build reached its time limit (Build has timed out.); its last words: step 9 of 12",
+            "the build reached its time limit (Build has timed out.); the last line of its log: step 9 of 12",
         ),
         (
             "FAILED",
             "Error while executing command: python3 images.py. Reason: exit status 137",
-            "the build was killed (exit status 137), as when memory runs out; its last words: step 9 of 12",
+            "the build was killed (exit status 137), as when memory runs out; the last line of its log: step 9 of 12",
         ),
     ],
 )
@@ -104,13 +104,13 @@ def test_the_last_words_of_a_build_that_was_ended_are_not_its_reason(
 
 
 def test_the_log_of_a_build_in_aws_is_a_link_or_a_stream():
-    assert log_place({"logs": {"deepLink": "https://logs.example/x"}}) == "https://logs.example/x"
-    assert log_place({"logs": {"groupName": "/g", "streamName": "s"}}) == "CloudWatch /g/s"
+    assert log_location({"logs": {"deepLink": "https://logs.example/x"}}) == "https://logs.example/x"
+    assert log_location({"logs": {"groupName": "/g", "streamName": "s"}}) == "CloudWatch /g/s"
 
 
 def test_a_build_starts_with_its_variables():
     client = CodeBuild()
-    assert start(client, BuildOrder(project="p", source="b/k", variables={"A": "1"})) == "b:1"
+    assert start(client, BuildRequest(project="p", source="b/k", variables={"A": "1"})) == "b:1"
     assert client.order["environmentVariablesOverride"] == [
         {"name": "A", "value": "1", "type": "PLAINTEXT"}
     ]

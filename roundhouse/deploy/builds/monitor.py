@@ -1,25 +1,111 @@
-"""Follows an execution of the build machine: shows where each engine is, and records it as soon as
-it is published.
-"""
+"""Monitoring of an execution: where each engine is, and its record once it is published."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from onboarding.lock import LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, engine_record_path
 from roundhouse.aws.clients import object_bytes
-from roundhouse.deploy.builds.codebuild import place
+from roundhouse.deploy.builds.codebuild import location
+from roundhouse.deploy.builds.engine_requests import EngineRequest, Failure
 from roundhouse.deploy.builds.execution import RUNNING, EngineState, Execution
-from roundhouse.deploy.builds.job import progress
-from roundhouse.deploy.builds.job import reason as why
-from roundhouse.deploy.builds.lines import Lines, build_lines
-from roundhouse.deploy.builds.outcome import Failure
-from roundhouse.deploy.builds.wish import Wanted
+from roundhouse.deploy.builds.job import failure_reason, progress
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
+from roundhouse.report import REPEAT_SECONDS, UPDATE_SECONDS, Report, shorten
 from roundhouse.session import Session
+
+
+@dataclass(kw_only=True)
+class Line:
+    """One build that has begun."""
+
+    title: str
+    task: TaskID | None
+    begin: float = field(default_factory=time.monotonic)
+    said: float = 0.0
+    last: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.begin
+
+
+@dataclass(kw_only=True)
+class Lines:
+    """The builds under way: in place on a terminal; elsewhere a line when one says something new,
+    seldom.
+    """
+
+    report: Report
+    progress: Progress | None
+    _lines: dict[str, Line] = field(default_factory=dict)
+
+    def update(self, key: str, title: str, text: str) -> None:
+        """Shows where a build is; the first time, that it has begun."""
+        line = self._lines.get(key)
+        if line is None:
+            line = self._begun(key, title)
+        short = shorten(text)
+        if self.progress is not None and line.task is not None:
+            self.progress.update(line.task, description=f"{title}  [dim]{escape(short)}[/dim]")
+        elif short and line.seconds - line.said >= (
+            REPEAT_SECONDS if short == line.last else UPDATE_SECONDS
+        ):
+            line.said, line.last = line.seconds, short
+            self._print(f"    … {line.seconds:5.1f} s  {escape(title)}: {escape(short)}")
+
+    def done(self, key: str, title: str, detail: str) -> None:
+        """Leaves what a build came to, and remembers how long it took."""
+        line = self._ended(key, title)
+        self.report.times.append((title, line.seconds))
+        self._print(
+            f"[green]✓[/green] {escape(title)}: {escape(detail)}  [dim]{line.seconds:.1f} s[/dim]"
+        )
+
+    def failed(self, key: str, title: str, reason: str) -> None:
+        """Leaves why a build failed."""
+        line = self._ended(key, title)
+        self._print(
+            f"[red]✗[/red] {escape(title)}: {escape(reason)}  [dim]{line.seconds:.1f} s[/dim]"
+        )
+
+    def _begun(self, key: str, title: str) -> Line:
+        if self.progress is None:
+            self._print(f"  {escape(title)} …")
+        task = None if self.progress is None else self.progress.add_task(title, total=None)
+        self._lines[key] = Line(title=title, task=task)
+        return self._lines[key]
+
+    def _ended(self, key: str, title: str) -> Line:
+        line = self._lines.pop(key, None)
+        if line is None:
+            return Line(title=title, task=None)
+        if self.progress is not None and line.task is not None:
+            self.progress.remove_task(line.task)
+        return line
+
+    def _print(self, text: str) -> None:
+        self.report.console.print(text, soft_wrap=True)
+
+
+@contextmanager
+def build_lines(report: Report) -> Iterator[Lines]:
+    """Lines for as long as builds are followed."""
+    if not report.console.is_terminal:
+        yield Lines(report=report, progress=None)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=report.console, transient=True) as progress:
+        yield Lines(report=report, progress=progress)
+
 
 EVERY_SECONDS, LOCAL_EVERY_SECONDS = 5.0, 0.5
 PATIENCE_SECONDS = 300.0
@@ -27,19 +113,19 @@ PATIENCE_SECONDS = 300.0
 
 
 @dataclass(kw_only=True)
-class Following:
+class BuildMonitor:
     """The engines of one execution, and what has come of them so far; `sleep` waits between two
     looks.
     """
 
     session: Session
-    orders: Mapping[str, Wanted]
+    requests: Mapping[str, EngineRequest]
     sleep: Callable[[float], None] = time.sleep
     built: list[LockEntry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     _left: set[str] = field(default_factory=set)
 
-    def to_the_end(self, execution: Execution) -> None:
+    def follow(self, execution: Execution) -> None:
         """Follows until every engine has ended; on Ctrl-C, stops the execution and what it has
         started.
 
@@ -47,7 +133,7 @@ class Following:
         a network that was away.
         Raises NotReadyError when it stays away; the builds go on.
         """
-        self._left = set(self.orders)
+        self._left = set(self.requests)
         every = self._every
         missed = PATIENCE_SECONDS
         try:
@@ -92,7 +178,7 @@ class Following:
         return seconds
 
     def _take(self, execution: Execution, lines: Lines) -> None:
-        for key in [key for key in self.orders if key in self._left and key in execution.engines]:
+        for key in [key for key in self.requests if key in self._left and key in execution.engines]:
             state = execution.engines[key]
             if state.is_running:
                 lines.update(key, self._title(key), progress(self.session.clients, state.job))
@@ -107,13 +193,13 @@ class Following:
         if record["status"] != "built":
             self._fail(
                 key,
-                why(self.session.clients, state.job, record["reason"]),
-                place(record["log"]),
+                failure_reason(self.session.clients, state.job, record["reason"]),
+                location(record["log"]),
                 lines,
             )
             return
         try:
-            entry = recorded(self.session, self.orders[key])
+            entry = record_engine(self.session, self.requests[key])
         except BuildFailedError as error:
             self._fail(key, str(error), "none", lines)
             return
@@ -125,7 +211,7 @@ class Following:
         self._left.discard(key)
         self.failures.append(
             Failure(
-                model=self.orders[key].target.model.name, engine_key=key, reason=reason, log=log
+                model=self.requests[key].target.model.name, engine_key=key, reason=reason, log=log
             )
         )
         lines.failed(key, self._title(key), reason)
@@ -144,19 +230,19 @@ class Following:
             self._fail(key, reason, execution.arn, lines)
 
     def _title(self, key: str) -> str:
-        order = self.orders[key]
-        name = order.target.model.name
-        several = sum(each.target.model.name == name for each in self.orders.values()) > 1
-        target = f" for {order.target.instance_type.compute_capability}" if several else ""
-        return f"Building {name}{target} ({order.why})"
+        request = self.requests[key]
+        name = request.target.model.name
+        several = sum(other.target.model.name == name for other in self.requests.values()) > 1
+        target = f" for {request.target.instance_type.compute_capability}" if several else ""
+        return f"Building {name}{target} ({request.why})"
 
 
-def recorded(session: Session, order: Wanted) -> LockEntry:
+def record_engine(session: Session, request: EngineRequest) -> LockEntry:
     """Reads what a build published about its engine and writes it into the model's lock.
 
     Raises BuildFailedError.
     """
-    bucket, key = artifact_bucket(session.environment), engine_record_path(order.engine_key)
+    bucket, key = artifact_bucket(session.environment), engine_record_path(request.engine_key)
     data = object_bytes(session.clients("s3"), bucket, key)
     if data is None:
         raise BuildFailedError(
@@ -164,7 +250,9 @@ def recorded(session: Session, order: Wanted) -> LockEntry:
             "are all files of the tree saved and readable by the build?"
         )
     entry = LockEntry.model_validate_json(data)
-    write_lock_entry(session.paths.tree / session.environment.locks, order.target.model.name, entry)
+    write_lock_entry(
+        session.paths.tree / session.environment.locks, request.target.model.name, entry
+    )
     return entry
 
 

@@ -1,4 +1,4 @@
-"""What came of builds: the engines that are there now, and why each other is not."""
+"""Engines that are requested of a build, and what came of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from roundhouse.errors import BuildFailedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRequest:
+    """One engine that must be built, and why."""
+
+    deployment: Deployment
+    target: Target
+    why: str
+
+    @property
+    def engine_key(self) -> str:
+        """Return the engine's key."""
+        return self.target.engine_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +48,7 @@ class EnginesNotBuiltError(BuildFailedError):
     """Some engines were not built. The others are published and in their locks: `built`."""
 
     def __init__(self, built: Sequence[LockEntry], failures: Sequence[Failure]) -> None:
-        super().__init__(_sentence(built, failures))
+        super().__init__(_message(built, failures))
         self.built = tuple(built)
         self.failures = tuple(failures)
 
@@ -46,16 +61,16 @@ def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str
     }
 
 
-def _sentence(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
-    landed = f" {len(built)} engines beside it are built and in their locks." if built else ""
+def _message(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
+    others = f" {len(built)} engines beside it are built and in their locks." if built else ""
     if len(failures) == 1:
         (only,) = failures
-        return f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they were.{landed} Log: {only.log}"
-    landed = f" The other {len(built)} are built and in their locks." if built else ""
+        return f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they were.{others} Log: {only.log}"
+    others = f" The other {len(built)} are built and in their locks." if built else ""
     head = f"{len(failures)} of {len(built) + len(failures)} engines were not built; their locks and endpoints are as they were."
     return "\n".join(
         [
-            head + landed,
+            head + others,
             *(f"  {each.model}: {_bare(each.reason)}. Log: {each.log}" for each in failures),
         ]
     )
