@@ -1,4 +1,4 @@
-"""The `roundhouse` command; Ctrl-C ends it with one word before anything that takes time is loaded."""
+"""The `roundhouse` command; Ctrl-C is handled before anything that takes time is loaded."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def read(path: Path, target: Target) -> dict[str, Array]:
 
 
 def write(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an .npz. Raises RoundhouseError."""
+    """Write an .npz. Raises RoundhouseError."""
     import numpy as np
 
     if path.suffix != ".npz":
@@ -53,8 +53,9 @@ def write(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def as_document(arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """The arrays for JSON, nested as their shapes say; NaN and infinity are null, as JSON has no
-    word for them.
+    """The arrays for JSON, nested as their shapes say.
+
+    NaN and infinity are null, as JSON has no word for them.
     """
     import numpy as np
 
@@ -90,6 +91,9 @@ def _array(data: bytes, path: Path) -> Array:
     except (
         Exception
     ) as error:  # a damaged file makes numpy raise anything, and advise to read it unsafely
-        sentence = "is no .npy file of a plain array, or a damaged one; write a plain array with numpy.save"
+        sentence = (
+            "is no .npy file of a plain array, or a damaged one; write a plain array "
+            "with numpy.save"
+        )
         raise RoundhouseError(f"--input {path}: {sentence}.") from error
     return found

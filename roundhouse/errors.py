@@ -45,8 +45,9 @@ class NotReadyError(RoundhouseError):
 
 
 class AwsError(NotReadyError):
-    """What AWS refused, or why it was not reached; `reason` is AWS's code or botocore's kind of
-    error.
+    """What AWS refused, or why it was not reached.
+
+    `reason` is AWS's code or botocore's kind of error.
     """
 
     def __init__(self, said: str, *, reason: str, is_answer: bool = False) -> None:

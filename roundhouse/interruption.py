@@ -1,5 +1,6 @@
-"""Ctrl-C, remembered: a library that is being loaded may turn it into an error of its own, or
-swallow it.
+"""Ctrl-C, remembered.
+
+A library that is being loaded may turn it into an error of its own, or swallow it.
 """
 
 from __future__ import annotations
@@ -11,30 +12,30 @@ _seen: list[int] = []
 
 
 def install() -> None:
-    """Makes Ctrl-C, a closed terminal and a polite kill end this process the same way."""
+    """Make Ctrl-C, a closed terminal and a polite kill end this process the same way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _remember)
 
 
 def ignore() -> None:
-    """Lets the tidying up go through to its end."""
+    """Let the tidying up go through to its end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def release() -> None:
-    """Lets Ctrl-C end the process at once and in silence: all is done and said."""
+    """Let Ctrl-C end the process at once and in silence: all is done and said."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def seen() -> bool:
-    """Whether the user wants this process to end."""
+    """Return whether the user wants this process to end."""
     return bool(_seen)
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt when the user's was swallowed."""
+    """Raise KeyboardInterrupt when the user's was swallowed."""
     if _seen:
         raise KeyboardInterrupt
 

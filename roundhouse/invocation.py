@@ -147,7 +147,7 @@ def _refusal(error: Exception) -> Mapping[str, Any]:
 
 
 def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> None:
-    """Raise UsageError for arrays to a model of texts, texts to one of arrays, neither, no words."""
+    """Raise UsageError for inputs of the wrong kind, none, or texts without words."""
     name = target.model.name
     if target.model.task == "tensors":
         if texts or file is None:

@@ -13,8 +13,9 @@ TREE_FOLDERS = ("models", "endpoints", "environments")
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """`code` is the repository; `tree` holds models/, endpoints/ and environments/: the same
-    folder, or that of --root.
+    """`code` is the repository.
+
+    `tree` holds models/, endpoints/ and environments/: the same folder, or that of --root.
 
     `build` is where the command writes, locks apart.
     """
@@ -56,7 +57,7 @@ def displayed_path(path: Path) -> str:
 
 
 def find_paths(start: Path, root: Path | None = None) -> Paths:
-    """Finds the repository from any folder inside it, or from this file when `start` lies outside.
+    """Find the repository from any folder inside it, or from this file when `start` lies outside.
 
     Raises RoundhouseError.
     """

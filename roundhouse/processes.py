@@ -36,8 +36,9 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a process ended: exit status, and standard output and error as one text. 127: no such
-    program.
+    """How a process ended.
+
+    Exit status, and standard output and error as one text. 127: no such program.
     """
 
     code: int
@@ -50,7 +51,7 @@ class Outcome:
 
 
 class Run(Protocol):
-    """Runs a command to its end, handing over each line as it comes."""
+    """Run a command to its end, handing over each line as it comes."""
 
     def __call__(
         self, command: Command, on_line: Callable[[str], None] | None = None
@@ -79,7 +80,7 @@ class Processes:
                 self.live.discard(process)
 
     def stop(self) -> None:
-        """Ends whatever still runs, from any thread, and lets nothing start afterwards."""
+        """End whatever still runs, from any thread, and lets nothing start afterwards."""
         self.stopped.set()
         with self.lock:
             running = tuple(self.live)
@@ -106,7 +107,7 @@ class Processes:
 
 
 def end(process: subprocess.Popen[Any], grace_seconds: float = GRACE_SECONDS) -> None:
-    """Asks a process group to end, then makes it; a group that is gone is fine."""
+    """Ask a process group to end, then makes it; a group that is gone is fine."""
     if process.poll() is None:
         _signal(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -119,7 +120,7 @@ def end(process: subprocess.Popen[Any], grace_seconds: float = GRACE_SECONDS) ->
 
 
 def _signal(group: int, number: int) -> bool:
-    """Signals a process group; False when it is gone."""
+    """Signal a process group; False when it is gone."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

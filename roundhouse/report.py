@@ -1,4 +1,4 @@
-"""What a person sees while a command works: one line a step, with a clock that runs on a terminal."""
+"""Progress on a terminal or in a log: one line a step, and tables."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Step:
     last: str = ""
 
     def update(self, text: str) -> None:
-        """Shows where the work is: in place on a terminal, else as a line, seldom, and sooner when
-        it says something new.
+        """Show where the work is.
+
+        In place on a terminal, else as a line, seldom, and sooner when it says something
+        new.
         """
         short = shorten(text)
         if self.progress is not None:
@@ -58,7 +60,7 @@ class Step:
             self.console.print(f"    … {self.seconds:5.1f} s  {escape(short)}", soft_wrap=True)
 
     def done(self, detail: str) -> None:
-        """Leaves what the work came to."""
+        """Leave what the work came to."""
         self.detail = detail
 
     @property
@@ -69,8 +71,9 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Writes steps and remembers how long each took; `check` is asked before each, and raises to
-    break off.
+    """Write steps and remembers how long each took.
+
+    `check` is asked before each, and raises to break off.
     """
 
     console: Console

@@ -1,5 +1,6 @@
-"""What a command works with: the paths, one environment of the tree, its AWS clients, and the
-runner of its processes.
+"""What a command works with.
+
+The paths, one environment of the tree, its AWS clients, and the runner of its processes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One environment, ready to be worked on; `variables` is the environment of its child
-    processes.
+    """One environment, ready to be worked on.
+
+    `variables` is the environment of its child processes.
     """
 
     paths: Paths
@@ -42,7 +44,7 @@ class Session:
 
     @property
     def is_local(self) -> bool:
-        """Whether the account is the local cloud."""
+        """Return whether the account is the local cloud."""
         return self.environment.name == LOCAL
 
     def deployments(self) -> tuple[Deployment, ...]:
@@ -70,7 +72,7 @@ def open_session(
     run: Run | None = None,
     endpoints: tuple[str, ...] = (),
 ) -> Session:
-    """Reads the tree and points this process's AWS clients at the environment.
+    """Read the tree and points this process's AWS clients at the environment.
 
     Raises FaultsError, NotReadyError.
     """
@@ -117,7 +119,7 @@ def running_local_cloud(paths: Paths) -> CloudAddress:
     address = lifecycle.find(cloud_folder(paths))
     if address is None:
         raise NotReadyError(
-            "The local cloud is not up: `roundhouse up` starts it, `make demo` walks the whole session."
+            "The local cloud is not up: `roundhouse up` starts it, `make demo` runs everything."
         )
     return address
 

@@ -19,16 +19,15 @@ def inherited() -> dict[str, str]:
 
 
 def child_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a cdk process: `base`, and what keeps cdk quick and quiet; what the user
-    set wins.
+    """The environment of a cdk process: `base`, and what keeps cdk quick and quiet.
+
+    What the user set wins.
     """
     return {**QUIET, **base}
 
 
 def adopt_aws(variables: Mapping[str, str]) -> None:
-    """Makes every AWS client of this process use `variables`, and no AWS setting that was
-    inherited.
-    """
+    """Make every AWS client of this process use these variables, and no inherited AWS setting."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ.update(

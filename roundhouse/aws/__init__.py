@@ -1,3 +1,4 @@
-"""AWS as the command meets it: its clients, what its failures mean, and pages that are not its
-answers.
+"""AWS as the command meets it.
+
+Its clients, what its failures mean, and pages that are not its answers.
 """

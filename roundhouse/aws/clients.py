@@ -25,8 +25,7 @@ T = TypeVar("T")
 
 
 def aws_clients(region: str) -> Clients:
-    """Clients of the process environment's credentials, each made when it is asked for, and not
-    before.
+    """Return clients of the process environment's credentials, each created when it is needed.
 
     Raises AwsError where no client can be made of this shell's settings.
     """
@@ -46,7 +45,7 @@ def aws_clients(region: str) -> Clients:
 
 @contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Turns an AWS client's error into one sentence, AwsError."""
+    """Turn an AWS client's error into one sentence, AwsError."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -65,8 +64,9 @@ def calling(what: str) -> Iterator[None]:
 
 @contextmanager
 def _making(what: str) -> Iterator[None]:
-    """The same for what botocore does not foresee of this shell's settings: nothing of ours runs
-    inside.
+    """The same for what botocore does not foresee of this shell's settings.
+
+    Nothing of ours runs inside.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -80,9 +80,7 @@ def _making(what: str) -> Iterator[None]:
 
 
 def _session(region: str) -> Any:
-    """A session whose credentials are there, so that what is wrong with them is said before
-    anything is asked.
-    """
+    """Return a session whose credentials are there, so that their faults come first."""
     import boto3
 
     from roundhouse.aws.pages import refuse_pages
@@ -102,7 +100,7 @@ def _config() -> Any:
 
 
 def frozen_credentials(what: str) -> Callable[[], Any]:
-    """Gives the process environment's credentials as they are at each call.
+    """Give the process environment's credentials as they are at each call.
 
     Raises AwsError where there are none.
     """
@@ -119,12 +117,12 @@ def frozen_credentials(what: str) -> Callable[[], Any]:
 
 
 def bucket_exists(s3: Client, bucket: str) -> bool:
-    """Whether an S3 bucket is there."""
+    """Return whether an S3 bucket is there."""
     return _or_absent(lambda: s3.head_bucket(Bucket=bucket), f"s3://{bucket}") is not None
 
 
 def object_exists(s3: Client, bucket: str, key: str) -> bool:
-    """Whether an S3 object is there; a missing bucket counts as a missing object."""
+    """Return whether an S3 object is there; a missing bucket counts as a missing object."""
     return (
         _or_absent(lambda: s3.head_object(Bucket=bucket, Key=key), f"s3://{bucket}/{key}")
         is not None

@@ -1,4 +1,4 @@
-"""What AWS or its client said of a failure, as the end of a sentence: what is wrong, the way out."""
+"""Failures of AWS or its client, as the end of a sentence: what is wrong, the way out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ LOG_IN = "set AWS_PROFILE, or log in (`aws sso login`, `aws configure`), then tr
 LOG_IN_AGAIN = "log in again (`aws sso login`, or new keys), then try again"
 CORRECT_PROFILE = "correct the profile in ~/.aws/config, or set AWS_PROFILE to another one"
 SETTINGS = "correct the AWS_… variables of this shell, or ~/.aws/config"
-REACH = "is this machine online, the cloud up (`roundhouse status`), the region and AWS_ENDPOINT_URL right?"
-NOT_AWS = "is there a proxy between, or is AWS_ENDPOINT_URL wrong, so that something else than AWS answers?"
+REACH = (
+    "is this machine online, the cloud up (`roundhouse status`), the region and "
+    "AWS_ENDPOINT_URL right?"
+)
+NOT_AWS = (
+    "is there a proxy between, or is AWS_ENDPOINT_URL wrong, so that something else "
+    "than AWS answers?"
+)
 AGAIN = "try again later"
 PERMIT = "use credentials of the environment's account that may do this"
 OTHER_ACCOUNT = "use the keys of the environment's own account"
@@ -23,8 +29,10 @@ _BY_TYPE = {
     "SSOTokenLoadError": LOG_IN_AGAIN,
     "SSOError": LOG_IN_AGAIN,
     "RefreshWithMFAUnsupportedError": LOG_IN_AGAIN,
-    "ProfileNotFound": "set AWS_PROFILE to one that `aws configure list-profiles` shows, or unset it",
-    "ConfigParseError": "correct the file, or point AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE at others",
+    "ProfileNotFound": "set AWS_PROFILE to one that `aws configure list-profiles` shows, or "
+    "unset it",
+    "ConfigParseError": "correct the file, or point AWS_CONFIG_FILE and "
+    "AWS_SHARED_CREDENTIALS_FILE at others",
     "ConfigNotFound": "point AWS_CONFIG_FILE at a file that is there, or unset it",
     "InvalidConfigError": CORRECT_PROFILE,
     "InfiniteLoopConfigError": CORRECT_PROFILE,
@@ -40,7 +48,8 @@ _BY_TYPE = {
     "InvalidProxiesConfigError": "correct HTTPS_PROXY and HTTP_PROXY",
     "SSLError": "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates",
     "ResponseParserError": NOT_AWS,
-    "HtmlResponseError": "a proxy or a login page answers: log in there, set HTTPS_PROXY or NO_PROXY, or correct AWS_ENDPOINT_URL",
+    "HtmlResponseError": "a proxy or a login page answers: log in there, set HTTPS_PROXY or "
+    "NO_PROXY, or correct AWS_ENDPOINT_URL",
 }
 _BY_CODE = {
     **dict.fromkeys(
@@ -121,8 +130,9 @@ def unread(error: KeyError) -> tuple[str, str]:
 
 
 def unmade(error: Exception) -> tuple[str, str]:
-    """The same of whatever else comes up while a client is made: of settings and credentials that
-    nobody checked before.
+    """The same of whatever else comes up while a client is made.
+
+    Of settings and credentials that nobody checked before.
     """
     kind, text = type(error).__name__, _one_line(error)
     if text.startswith("Invalid endpoint"):

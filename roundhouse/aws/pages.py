@@ -1,5 +1,6 @@
-"""Web pages that come where AWS's answer is expected, as a proxy's or a login page: refused before
-they pass for an answer.
+"""Web pages that come where AWS's answer is expected, as a proxy's or a login page.
+
+Refused before they pass for an answer.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ class HtmlResponseError(BotoCoreError):  # type: ignore[misc, unused-ignore]
 
 
 def refuse_pages(session: Any) -> None:
-    """Makes every client of a boto3 session raise HtmlResponseError for a page: an empty HEAD would say
-    that the object is there.
+    """Make every client of a boto3 session raise HtmlResponseError for a page.
+
+    An empty HEAD would say that the object is there.
     """
     session.events.register("before-parse", _require_aws)
 

@@ -1,1 +1,1 @@
-"""The command line: one module a command, each with its options, what it does and what it prints."""
+"""The command line: one module a command, with its options and what it prints."""

@@ -41,7 +41,8 @@ app = typer.Typer(
     # Without rich, help comes three times as fast.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="From one YAML file to an engine compiled for its hardware, behind a SageMaker endpoint.\n\n"
+    help="From one YAML file to an engine compiled for its hardware, behind a SageMaker "
+    "endpoint.\n\n"
     "`new` writes a model file, `check` finds its faults, `deploy` builds what is missing and "
     "deploys it, `invoke` sends it a request. To see it all work on this machine: `make demo`.",
     epilog=EXIT_CODES,

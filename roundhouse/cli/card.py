@@ -56,7 +56,8 @@ def fetch_card(session: Session, model: str, folder: Path) -> Path:
         if data is None:
             build = f"`roundhouse build --env {environment} --model {model}`"
             raise RoundhouseError(
-                f"{model}: s3://{bucket}/{name} is not there; {build} builds the engine and its card."
+                f"{model}: s3://{bucket}/{name} is not there; {build} builds the engine and "
+                "its card."
             )
         path.write_bytes(data)
     return page

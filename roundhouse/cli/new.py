@@ -32,18 +32,18 @@ source:
   python_package: {package}      # exact version: the same sources, always
   path: {path}                   # folder of the checkpoint inside the package
 engine:
-  precision: auto                # int8 if it is faster and within the budget below, else fp16 (fp32 on CPU)
+  precision: auto                # int8 if faster and within the budget, else fp16 (CPU: fp32)
   optimization_profiles:
     - batch: [1, 8, 32]          # min, opt, max rows of a request
       sequence: [16, 128, 256]   # min, opt, max tokens of a row
   calibration:                   # sentences like those that will be asked; they set the INT8 ranges
     dataset: {calibration}
     samples: 256
-    method: max                  # or percentile, entropy; transformers' outliers want the widest ranges
+    method: max                  # or percentile, entropy; transformers need the widest ranges
 accuracy:                        # judged on sentences that calibration never saw
   dataset: {held_out}
 {accuracy}serving:
-  dynamic_batching: {{max_queue_delay_us: 100}}   # how long a request waits for others to share its batch
+  dynamic_batching: {{max_queue_delay_us: 100}}   # how long a request waits for a batch
 """
 
 ACCURACY = {
@@ -52,7 +52,7 @@ ACCURACY = {
   budget: {mean: 0.99, worst: 0.95}
 """,
     "text-classification": """\
-  metric: agreement              # the same class as the source model; or accuracy, with a .tsv file of label, tab, text
+  metric: agreement              # the source model's class; or accuracy, with a labelled .tsv
   budget: {mean: 0.99}
 """,
 }
@@ -104,7 +104,7 @@ def write_new_model(
     path: str | None,
     schema: str = "../schemas/model.schema.json",
 ) -> Path:
-    """Writes models/<name>.yaml; `path` None: `model/` in the package.
+    """Write models/<name>.yaml; `path` None: `model/` in the package.
 
     Raises RoundhouseError; a file that is there is kept.
     """
@@ -156,8 +156,9 @@ def _as_yaml(text: str) -> str:
 
 
 def endpoint_lines(tree: Path) -> str:
-    """A shared endpoint when the tree has one, for it fits every environment already; else one of
-    the model's own.
+    """A shared endpoint when the tree has one, for it fits every environment already.
+
+    Else one of the model's own.
     """
     shared = sorted(path.stem for path in (tree / "endpoints").glob("*.yaml"))
     return SHARED_ENDPOINT.format(name=shared[0]) if shared else OWN_ENDPOINT
@@ -167,7 +168,8 @@ def _require_datasets(tree: Path) -> None:
     absent = [name for name in (CALIBRATION, HELD_OUT) if not (tree / name).is_file()]
     if absent:
         raise RoundhouseError(
-            f"{tree}: lacks {' and '.join(absent)}; write one sentence a line, like those you will ask."
+            f"{tree}: lacks {' and '.join(absent)}; write one sentence a line, like those "
+            "you will ask."
         )
 
 

@@ -95,7 +95,8 @@ def summary_lines(pruned: Pruned) -> tuple[str, ...]:
         return (first,)
     return (
         first,
-        "To take it back: put the lock's entry back, then `roundhouse prune` or `roundhouse deploy` "
+        "To take it back: put the lock's entry back, then `roundhouse prune` or `roundhouse "
+        "deploy` "
         "takes the mark off. What was deleted is a version of the bucket for 30 days more: "
         "`aws s3api list-object-versions` finds its delete marker, and deleting that brings it "
         "back; or `roundhouse build` builds it again.",

@@ -63,7 +63,8 @@ def synthesise(
     some = ("-c", f"endpoint={','.join(endpoints)}") if endpoints else ()
     arguments = (
         *stacks, "--app", f"{shlex.quote(str(paths.venv_python('roundhouse')))} app.py",
-        "-c", f"env={session.environment.name}", *some, *root, "--output", str(output), "--quiet", *QUIET,
+        "-c", f"env={session.environment.name}", *some, *root,
+        "--output", str(output), "--quiet", *QUIET,
     )  # fmt: skip
     _run(session, "synth", arguments, folder=paths.code)
     return output

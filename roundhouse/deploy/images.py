@@ -1,4 +1,4 @@
-"""The container images of an environment: which its registry lacks, and their build in CodeBuild."""
+"""The container images of an environment: those missing in its registry, and their build."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
 EVERY_SECONDS = 5.0
 
 NOT_HERE = (
-    "The local cloud builds no images: its endpoints and builds run this machine's own environments in their place "
+    "The local cloud builds no images: its endpoints and builds run this machine's own "
+    "environments in their place "
     "(`make environments`). In AWS, `roundhouse deploy` builds them before anything needs them."
 )
 
@@ -60,8 +61,9 @@ class ImageState:
 
 
 def image_states(session: Session) -> tuple[ImageState, ...]:
-    """Every image that the environment's deployments need, under the tag of its content as it is
-    now. Raises FaultsError.
+    """Return every image that the environment's deployments need, under its content's tag.
+
+    Raises FaultsError.
     """
     platform = serving_platforms()[session.environment.platform]
     tags = image_tags(read_image_files(session.paths.code), base_image(platform))
@@ -87,7 +89,7 @@ def missing(session: Session) -> tuple[ImageOrder, ...]:
 
 
 def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
-    """Builds and pushes images, all in one build.
+    """Build and pushes images, all in one build.
 
     Raises BuildFailedError with its reason, NotReadyError before the first deploy.
     """
@@ -134,8 +136,9 @@ def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str,
 
 
 def source(session: Session, orders: Sequence[ImageOrder]) -> bytes:
-    """The build's source: exactly the files that the tags are digests of, the program, and its
-    orders.
+    """The build's source.
+
+    Exactly the files that the tags are digests of, the program, and its orders.
     """
     held = read_image_files(session.paths.code)
     files = {path: data for order in orders for path, data in held[order.image].items()}
@@ -161,7 +164,10 @@ def _is_there(session: Session, order: ImageOrder) -> bool:
 
 def _no_registry(session: Session) -> Fault:
     file, region = f"environments/{session.environment.name}.yaml", session.environment.region
-    way_out = "add it to onboarding/data/triton_registries.yaml, or choose a platform whose images start from NVIDIA's"
+    way_out = (
+        "add it to onboarding/data/triton_registries.yaml, or choose a platform whose "
+        "images start from NVIDIA's"
+    )
     return Fault(
         file=file,
         what="no registry of AWS's Triton image is known in the region",

@@ -1,4 +1,4 @@
-"""The CloudFormation stacks of an environment: status, template, and whether they take an update."""
+"""The CloudFormation stacks of an environment: status, template, readiness for an update."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from roundhouse.session import Session
 
 
 def verify(session: Session, deployments: Sequence[Deployment]) -> int:
-    """Compare every archive of these endpoints with its lock entry and its hardware; return how many.
+    """Compare every archive of these endpoints with lock and hardware; return how many.
 
     What `roundhouse prune` has marked of them since, on another branch, is needed again: the mark
     is taken off. Raises DeployFailedError: the first fault.
@@ -103,7 +103,8 @@ def archive_fault(
     if found_sha256 != entry.archive.sha256:
         return (
             f"{where}: its bytes have sha256 {found_sha256[:12]}…, the lock of "
-            f"{target.model.name} says {entry.archive.sha256[:12]}…; do not deploy it: delete the object, then {command}."
+            f"{target.model.name} says {entry.archive.sha256[:12]}…; do not deploy it: "
+            f"delete the object, then {command}."
         )
     return None
 

@@ -1,7 +1,6 @@
-"""Looks at a machine before anything is made on it, and names each missing thing with the line that
-installs it.
+"""Finds what a machine lacks, and names the line that installs each missing thing.
 
-Runs with the system's own Python, of whatever version: standard library only, old syntax.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Probes:
         return True
 
     def has_program(self, name: str) -> bool:
-        """Whether a program is on the path."""
+        """Return whether a program is on the path."""
         return shutil.which(name) is not None
 
     def node_major(self) -> int:
@@ -54,7 +53,7 @@ class Probes:
             return 0
 
     def has_library(self, name: str) -> bool:
-        """Whether the dynamic loader finds a library."""
+        """Return whether the dynamic loader finds a library."""
         try:
             ctypes.CDLL(name)
         except OSError:
@@ -76,7 +75,7 @@ class Probes:
         return MEMORY_BYTES_FIRST
 
     def writable(self, folder: Path) -> bool:
-        """Whether files may be made in a folder."""
+        """Return whether files may be made in a folder."""
         return os.access(str(folder), os.W_OK)
 
 
@@ -103,7 +102,8 @@ def _python(probes: Probes) -> list[Missing]:
         return [
             Missing(
                 what,
-                "sudo apt-get install python3.11 python3.11-venv   # then: make demo PYTHON=python3.11",
+                "sudo apt-get install python3.11 python3.11-venv   # then: make demo "
+                "PYTHON=python3.11",
             )
         ]
     if not probes.has_venv():
@@ -112,7 +112,10 @@ def _python(probes: Probes) -> list[Missing]:
 
 
 def _node(probes: Probes) -> list[Missing]:
-    install = "curl -fsSL https://deb.nodesource.com/setup_20.x | sudo -E bash - && sudo apt-get install nodejs"
+    install = (
+        "curl -fsSL https://deb.nodesource.com/setup_20.x | sudo -E bash - && sudo "
+        "apt-get install nodejs"
+    )
     major = probes.node_major()
     if major < NODE:
         given = f"this is {major}" if major else "there is none"
@@ -162,7 +165,7 @@ def _room(probes: Probes, folder: Path, first: bool) -> list[Missing]:
 
 
 def main(root: Path, probes: Probes) -> int:
-    """Prints what is missing, all at once; 0 when nothing is."""
+    """Print what is missing, all at once; 0 when nothing is."""
     found = missing(probes, root, not (root / ".venvs" / "builder").is_dir())
     if not found:
         return 0

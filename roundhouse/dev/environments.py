@@ -38,9 +38,7 @@ spaces."""
 
 
 def install_command(root: Path, environment: Path) -> Path:
-    """Writes bin/roundhouse, and the path file that lets it import this repository, where they are
-    not as they should be.
-    """
+    """Write bin/roundhouse, and the path file that lets it import this repository."""
     packages = next((environment / "lib").glob("python3.*")) / "site-packages"
     script = environment / "bin" / "roundhouse"
     _write(packages / "roundhouse.pth", f"{root}\n")
@@ -50,7 +48,7 @@ def install_command(root: Path, environment: Path) -> Path:
 
 
 def _write(file: Path, text: str) -> bool:
-    """Whether the file had to be written."""
+    """Return whether the file had to be written."""
     if file.is_file() and file.read_text(encoding="utf-8") == text:
         return False
     file.write_text(text, encoding="utf-8")
@@ -59,16 +57,19 @@ def _write(file: Path, text: str) -> bool:
 
 AT_ONCE = 3
 NETWORK_WORDS = (
-    "dns error", "name resolution", "name or service not known", "enotfound", "etimedout", "econnrefused", "eai_again",
-    "connection refused", "connection reset", "failed to establish a new connection", "timed out", "error sending request",
+    "dns error", "name resolution", "name or service not known", "enotfound",
+    "etimedout", "econnrefused", "eai_again",
+    "connection refused", "connection reset", "failed to establish a new connection", "timed out",
+    "error sending request",
     "client error (connect)", "network is unreachable",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Where environments are made, from which interpreter, by which runner; `stop` ends whatever
-    that runs.
+    """Where environments are made, from which interpreter, by which runner.
+
+    `stop` ends whatever that runs.
     """
 
     root: Path
@@ -78,11 +79,11 @@ class Workshop:
     stop: Callable[[], None] = lambda: None
 
     def missing(self, recipe: Recipe) -> bool:
-        """Whether an environment has to be made."""
+        """Return whether an environment has to be made."""
         return _stamp(self.root / recipe.folder / STAMP) != recipe.digest(self.root, self.python)
 
     def missing_dev(self, recipe: Recipe) -> bool:
-        """Whether its additions for tests and checks have to be made."""
+        """Return whether its additions for tests and checks have to be made."""
         return recipe.dev is not None and _stamp(
             self.root / recipe.folder / DEV_STAMP
         ) != recipe.dev_digest(self.root)
@@ -91,7 +92,7 @@ class Workshop:
 def prepare(
     workshop: Workshop, chosen: Sequence[Recipe] = RECIPES, *, dev: bool = False
 ) -> tuple[str, ...]:
-    """Makes whatever is missing and returns its names.
+    """Make whatever is missing and returns its names.
 
     Raises NotReadyError with the first fault; what was made whole stays.
     """
@@ -134,7 +135,7 @@ def _timed(workshop: Workshop, recipe: Recipe, *, dev: bool) -> None:
 
 
 def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
-    """Makes one environment, and its additions when asked. Raises NotReadyError."""
+    """Make one environment, and its additions when asked. Raises NotReadyError."""
     folder = workshop.root / recipe.folder
     if workshop.missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +163,10 @@ def _reason(recipe: Recipe, command: Command, outcome: Outcome) -> str:
         if network
         else outcome.last_lines()
     )
-    return f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: {advice}; then run the same command again."
+    return (
+        f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
+        f"{advice}; then run the same command again."
+    )
 
 
 def _stamp(path: Path) -> str | None:

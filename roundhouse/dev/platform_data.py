@@ -1,5 +1,6 @@
-"""Compares our platform data with the SageMaker SDK's image tables: `make platform-data` runs it in
-an environment of its own.
+"""Compares our platform data with the SageMaker SDK's image tables.
+
+`make platform-data` runs it in an environment of its own.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ DEV_STAMP = ".roundhouse-dev-stamp"
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One environment: its folder, and the locked files it is made from; `dev` is what tests and
-    checks add.
+    """One environment: its folder, and the locked files it is made from.
+
+    `dev` is what tests and checks add.
     """
 
     name: str
@@ -121,7 +122,8 @@ def adding_dev(recipe: Recipe, root: Path) -> tuple[Command, ...]:
 def locking(names: Sequence[str], root: Path) -> tuple[Command, ...]:
     """The commands that write requirements/<name>.txt from requirements/<name>.in."""
     compile_command = (
-        str(_uv(root)), "pip", "compile", "--quiet", "--generate-hashes", "--upgrade", "--python-version", "3.11",
+        str(_uv(root)), "pip", "compile", "--quiet", "--generate-hashes", "--upgrade",
+        "--python-version", "3.11",
         "--excludes", "excludes.txt", "--custom-compile-command", "make lock",
     )  # fmt: skip
     return tuple(

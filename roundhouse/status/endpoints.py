@@ -1,5 +1,6 @@
-"""What an environment's files and locks make of each endpoint: instances, capacity, scaling, cost,
-memory. Asks no cloud.
+"""What an environment's files and locks make of each endpoint.
+
+Instances, capacity, scaling, cost, memory. Asks no cloud.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from stacks.scaling.targets import (
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """USD an hour of a variant's instances at its lowest and its highest count; None where a price
-    is not known.
+    """USD an hour of a variant's instances at its lowest and its highest count.
+
+    None where a price is not known.
     """
 
     least: float | None
@@ -58,8 +60,9 @@ class VariantState:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryState:
-    """How the models of a multi-model endpoint share one instance type, MiB and seconds; `change`
-    is YAML, None where all fit.
+    """How the models of a multi-model endpoint share one instance type, MiB and seconds.
+
+    `change` is YAML, None where all fit.
     """
 
     instance_type: str
@@ -123,7 +126,10 @@ def _variant(deployment: Deployment, variant: Variant) -> VariantState:
 
 def _floor(floor: ScheduledFloorSpec) -> str:
     most_then = "" if floor.max is None else f" to {floor.max}"
-    return f"{floor.schedule} {'UTC' if floor.timezone is None else floor.timezone}: from {floor.min}{most_then}"
+    return (
+        f"{floor.schedule} {'UTC' if floor.timezone is None else floor.timezone}: from "
+        f"{floor.min}{most_then}"
+    )
 
 
 def _cost(variant: Variant) -> Cost:

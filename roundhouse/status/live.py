@@ -1,5 +1,6 @@
-"""What an account runs: endpoint configs, engines, images, instances, alarms; and how it differs
-from the files.
+"""What an account runs: endpoint configs, engines, images, instances, alarms.
+
+And how it differs from the files.
 """
 
 from __future__ import annotations

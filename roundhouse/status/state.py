@@ -120,7 +120,7 @@ def current_image_tags(paths: Paths, platform: str) -> dict[str, str]:
 
 @dataclass(kw_only=True)
 class Looking:
-    """Asks the account, and keeps why it could not; `clients` None: nobody can be asked.
+    """Ask the account, and keeps why it could not; `clients` None: nobody can be asked.
 
     A service that cannot be reached is not asked again.
     """

@@ -1,5 +1,6 @@
-"""The tables of `roundhouse status` on endpoints: one row a variant, and the derivation of every
-number below.
+"""The tables of `roundhouse status` on endpoints.
+
+One row a variant, and the derivation of every number below.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def unknown_lines(state: State) -> Iterator[str]:
 
 
 def endpoints_table(endpoints: Sequence[EndpointState]) -> Table:
-    """One row per variant: where it runs, what one instance answers, when there is one more, what
-    it costs.
+    """One row per variant.
+
+    Where it runs, what one instance answers, when there is one more, what it costs.
     """
     table = Table(title="Endpoints by their files and locks", title_justify="left")
     for column in COLUMNS:

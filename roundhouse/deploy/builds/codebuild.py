@@ -44,8 +44,9 @@ def job_text(clients: Clients, group: str, job: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line of the build's own words; CodeBuild's `[Container]` lines and commands stand
-    around them.
+    """The last line of the build's own words.
+
+    CodeBuild's `[Container]` lines and commands stand around them.
     """
     lines = [line.strip() for line in text.splitlines()]
     return next(
@@ -86,7 +87,7 @@ class Follower:
 
 
 def start(codebuild: Client, request: BuildRequest) -> str:
-    """Starts a build and returns its id. Raises NotReadyError."""
+    """Start a build and returns its id. Raises NotReadyError."""
     with calling(f"Starting a build in {request.project}"):
         answer = codebuild.start_build(
             projectName=request.project,
@@ -102,13 +103,13 @@ def start(codebuild: Client, request: BuildRequest) -> str:
 
 
 def stop(codebuild: Client, build_id: str) -> None:
-    """Stops a build that runs; one that has ended is left as it is."""
+    """Stop a build that runs; one that has ended is left as it is."""
     with calling(f"Stopping build {build_id}"):
         codebuild.stop_build(id=build_id)
 
 
 def stop_all(codebuild: Client, project: str, variable: tuple[str, str]) -> None:
-    """Stops the running builds of a project that carry a variable of this value."""
+    """Stop the running builds of a project that carry a variable of this value."""
     with calling(f"Looking for running builds of {project}"):
         ids = codebuild.list_builds_for_project(projectName=project, sortOrder="DESCENDING")["ids"][
             :LISTED
@@ -124,7 +125,7 @@ def stop_all(codebuild: Client, project: str, variable: tuple[str, str]) -> None
 
 
 def follow(clients: Clients, build_id: str, follower: Follower) -> None:
-    """Waits until a build has ended. Raises BuildFailedError with its reason."""
+    """Wait until a build has ended. Raises BuildFailedError with its reason."""
     build = _until_ended(clients("codebuild"), build_id, follower)
     if build["buildStatus"] != SUCCEEDED:
         raise BuildFailedError(_reason(clients, build))
@@ -175,7 +176,10 @@ def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
         ended = ENDED.get(build["buildStatus"], "ended as " + str(build["buildStatus"]))
         detail = f" ({message.strip()})" if message else ""
         why = f"the build {ended}{detail}; the last line of its log: {line or 'none'}"
-    return f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: {log_location(build)}"
+    return (
+        f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: "
+        f"{log_location(build)}"
+    )
 
 
 def _local_log(build: Mapping[str, Any]) -> str:

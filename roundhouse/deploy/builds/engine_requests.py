@@ -65,9 +65,15 @@ def _message(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
     others = f" {len(built)} engines beside it are built and in their locks." if built else ""
     if len(failures) == 1:
         (only,) = failures
-        return f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they were.{others} Log: {only.log}"
+        return (
+            f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they "
+            f"were.{others} Log: {only.log}"
+        )
     others = f" The other {len(built)} are built and in their locks." if built else ""
-    head = f"{len(failures)} of {len(built) + len(failures)} engines were not built; their locks and endpoints are as they were."
+    head = (
+        f"{len(failures)} of {len(built) + len(failures)} engines were not built; their "
+        "locks and endpoints are as they were."
+    )
     return "\n".join(
         [
             head + others,

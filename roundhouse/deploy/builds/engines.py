@@ -1,6 +1,4 @@
-"""Builds the engines an environment lacks, all in one execution of its build machine, and records
-each in its lock.
-"""
+"""The engines that an environment lacks, built in one execution of its state machine."""
 
 from __future__ import annotations
 
@@ -36,8 +34,9 @@ text of four bytes a letter.
 
 
 def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[EngineRequest, ...]:
-    """Engines with no lock entry, and those whose archive is gone from S3, each once; of `models`
-    only, when any are named.
+    """Engines with no lock entry, and those whose archive is gone from S3, each once.
+
+    Of `models` only, when any are named.
     """
     pairs = [
         (deployment, target)
@@ -48,7 +47,8 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
     if unknown:
         known = choices(unknown[0], dict.fromkeys(target.model.name for _, target in pairs))
         raise RoundhouseError(
-            f"--model {unknown[0]}: no such model in environment {session.environment.name}; {known}"
+            f"--model {unknown[0]}: no such model in environment {session.environment.name}; "
+            f"{known}"
         )
     chosen = {
         target.engine_key: (d, target)
@@ -92,8 +92,9 @@ def build_all(
     *,
     allow_dirty: bool = False,
 ) -> tuple[LockEntry, ...]:
-    """Builds every request and writes each lock as soon as its engine is published; Ctrl-C stops
-    everything that was started.
+    """Build every request and writes each lock as soon as its engine is published.
+
+    Ctrl-C stops everything that was started.
 
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """

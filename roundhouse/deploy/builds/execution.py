@@ -25,8 +25,9 @@ VARIABLE = "ROUNDHOUSE_EXECUTION"
 
 @dataclass(frozen=True, kw_only=True)
 class EngineState:
-    """What an execution knows of an engine: its newest job, and when it has ended, its record, or
-    None where it left none.
+    """What an execution knows of an engine.
+
+    Its newest job, and when it has ended, its record, or None where it left none.
     """
 
     is_running: bool
@@ -50,7 +51,7 @@ class Execution:
     _keys: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Brings everything up to date. Raises NotReadyError."""
+        """Bring everything up to date. Raises NotReadyError."""
         states = self.clients("stepfunctions")
         with calling(f"Following {self.arn}"):
             found = states.describe_execution(executionArn=self.arn)
@@ -59,7 +60,7 @@ class Execution:
             self.status, self.cause = found["status"], str(found.get("cause") or "")
 
     def stop(self, settle: Callable[[], object] = lambda: time.sleep(1.0)) -> None:
-        """Stops the execution, then what it has started.
+        """Stop the execution, then what it has started.
 
         Twice: what was being started at that moment is there after `settle`.
         """
@@ -115,7 +116,7 @@ class Execution:
 
 
 def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, Any]) -> Execution:
-    """Starts an execution. Raises NotReadyError."""
+    """Start an execution. Raises NotReadyError."""
     from botocore.exceptions import ClientError
 
     name = names.build_machine(environment)
@@ -132,7 +133,8 @@ def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, An
                 raise
             command = f"`roundhouse deploy --env {environment.name}`"
             raise NotReadyError(
-                f"{name}: is not there yet; {command} makes it, then builds and deploys what is missing."
+                f"{name}: is not there yet; {command} makes it, then builds and deploys what "
+                "is missing."
             ) from error
         return Execution(arn=answer["executionArn"], environment=environment, clients=clients)
 

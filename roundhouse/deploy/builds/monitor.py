@@ -40,8 +40,9 @@ class Line:
 
 @dataclass(kw_only=True)
 class Lines:
-    """The builds under way: in place on a terminal; elsewhere a line when one says something new,
-    seldom.
+    """The builds under way: in place on a terminal.
+
+    Elsewhere a line when one says something new, seldom.
     """
 
     report: Report
@@ -49,7 +50,7 @@ class Lines:
     _lines: dict[str, Line] = field(default_factory=dict)
 
     def update(self, key: str, title: str, text: str) -> None:
-        """Shows where a build is; the first time, that it has begun."""
+        """Show where a build is; the first time, that it has begun."""
         line = self._lines.get(key)
         if line is None:
             line = self._begun(key, title)
@@ -63,7 +64,7 @@ class Lines:
             self._print(f"    … {line.seconds:5.1f} s  {escape(title)}: {escape(short)}")
 
     def done(self, key: str, title: str, detail: str) -> None:
-        """Leaves what a build came to, and remembers how long it took."""
+        """Leave what a build came to, and remembers how long it took."""
         line = self._ended(key, title)
         self.report.times.append((title, line.seconds))
         self._print(
@@ -71,7 +72,7 @@ class Lines:
         )
 
     def failed(self, key: str, title: str, reason: str) -> None:
-        """Leaves why a build failed."""
+        """Leave why a build failed."""
         line = self._ended(key, title)
         self._print(
             f"[red]✗[/red] {escape(title)}: {escape(reason)}  [dim]{line.seconds:.1f} s[/dim]"
@@ -114,8 +115,9 @@ PATIENCE_SECONDS = 300.0
 
 @dataclass(kw_only=True)
 class BuildMonitor:
-    """The engines of one execution, and what has come of them so far; `sleep` waits between two
-    looks.
+    """The engines of one execution, and what has come of them so far.
+
+    `sleep` waits between two looks.
     """
 
     session: Session
@@ -126,12 +128,13 @@ class BuildMonitor:
     _left: set[str] = field(default_factory=set)
 
     def follow(self, execution: Execution) -> None:
-        """Follows until every engine has ended; on Ctrl-C, stops the execution and what it has
-        started.
+        """Follow until every engine has ended.
 
-        AWS may not answer for a while, once it has answered at all: hours of builds are not lost to
-        a network that was away.
-        Raises NotReadyError when it stays away; the builds go on.
+        On Ctrl-C, stops the execution and what it has started.
+
+        AWS may not answer for a while, once it has answered at all: hours of builds are not
+        lost to a network that was away. Raises NotReadyError when it stays away; the builds
+        go on.
         """
         self._left = set(self.requests)
         every = self._every
@@ -158,7 +161,7 @@ class BuildMonitor:
         return LOCAL_EVERY_SECONDS if self.session.is_local else EVERY_SECONDS
 
     def _look(self, execution: Execution, lines: Lines) -> bool:
-        """Whether the execution has ended, and all that it came to is taken."""
+        """Return whether the execution has ended, and all that it came to is taken."""
         execution.look()
         self._take(execution, lines)
         return execution.status != RUNNING
@@ -186,7 +189,7 @@ class BuildMonitor:
                 self._end(key, state, lines)
 
     def _end(self, key: str, state: EngineState, lines: Lines) -> None:
-        """Takes an engine's record, or the want of one, for its end."""
+        """Take an engine's record, or the want of one, for its end."""
         record = state.record
         if record is None:
             return
@@ -238,7 +241,7 @@ class BuildMonitor:
 
 
 def record_engine(session: Session, request: EngineRequest) -> LockEntry:
-    """Reads what a build published about its engine and writes it into the model's lock.
+    """Read what a build published about its engine and writes it into the model's lock.
 
     Raises BuildFailedError.
     """

@@ -81,7 +81,8 @@ def require_committed_sources(session: Session, *, allow_dirty: bool) -> tuple[s
     if changed and not session.is_local and not allow_dirty:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise RoundhouseError(
-            f"Refused before building: {', '.join(changed[:3])}{more} of the build's sources differ "
+            f"Refused before building: {', '.join(changed[:3])}{more} of the build's sources "
+            "differ "
             f"from commit {commit[:REVISION_DIGITS]}, so nobody could build the same engine again. "
             "Commit the files, or add --allow-dirty: the engine's manifest then names the commit "
             "as dirty."
@@ -112,9 +113,7 @@ def _git(session: Session, folder: Path, *arguments: str) -> Outcome:
 
 
 def source_zip(code: Path, tree: Path, extra_files: Iterable[str] = ()) -> bytes:
-    """Return the zip of the code's folders, the tree's folders, and `extra_files` of the tree (paths
-    relative to it).
-    """
+    """Return the zip of the folders that build, and of `extra_files`, relative to the tree."""
     files = dict(_files(code, CODE_FOLDERS)) | dict(_files(tree, TREE_FOLDERS))
     files |= {name: tree / name for name in extra_files if (tree / name).is_file()}
     return zipped({name: path.read_bytes() for name, path in files.items()})

@@ -1,5 +1,6 @@
-"""`roundhouse prune`: marks engines and networks that no lock names, for the bucket's lifecycle to
-delete in time.
+"""`roundhouse prune`.
+
+Marks engines and networks that no lock names, for the bucket's lifecycle to delete in time.
 """
 
 from __future__ import annotations
@@ -71,8 +72,7 @@ def prune(
     dry_run: bool,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Pruned:
-    """Marks what nothing names and is older than so many days, and takes the mark off what is named
-    again.
+    """Mark what nothing names and is old enough; take the mark off what is named again.
 
     Raises FaultsError when the tree has faults or a lock cannot be read: what cannot be read may
     name any engine.
@@ -81,7 +81,8 @@ def prune(
     locked = named_by_tree(session)
     if not bucket_exists(s3, bucket):
         raise NotReadyError(
-            f"s3://{bucket}: is not there yet; `roundhouse deploy --env {session.environment.name}` makes it."
+            f"s3://{bucket}: is not there yet; `roundhouse deploy --env "
+            f"{session.environment.name}` makes it."
         )
     with session.report.step(
         f"Comparing s3://{bucket} with every lock and every deployed stack"
@@ -94,7 +95,8 @@ def prune(
             for each in stored(kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix)))
         ]
         step.done(
-            f"{len(found)} engines and networks, {len(named.by_locks)} keys named, {len(named.deployed)} deployed"
+            f"{len(found)} engines and networks, {len(named.by_locks)} keys named, "
+            f"{len(named.deployed)} deployed"
         )
     if not dry_run:
         _act(session, bucket, found)
@@ -113,8 +115,9 @@ def prune(
 
 
 def named_by_tree(session: Session) -> frozenset[str]:
-    """Keys of engines and networks that this tree needs: of every lock of every environment, and of
-    what is still to be built.
+    """Keys of engines and networks that this tree needs.
+
+    Of every lock of every environment, and of what is still to be built.
     """
     tree = valid_tree(session.paths)
     targets = [target for deployment in session.deployments() for target in deployment.targets]
@@ -125,8 +128,7 @@ def named_by_tree(session: Session) -> frozenset[str]:
 
 
 def deployed_keys(session: Session) -> frozenset[str]:
-    """Keys of engines in the templates of the endpoint stacks that are there, whatever branch
-    deployed them.
+    """Return the keys of engines in the templates of deployed endpoint stacks, of any branch.
 
     An endpoint fetches its engine again whenever it starts an instance.
     """
@@ -155,7 +157,7 @@ def _template(formation: Client, stack: str) -> str:
 
 
 def _locks(tree: Tree) -> Iterator[Lock]:
-    """Every lock file of every environment's folder, of models that are no longer in the tree too."""
+    """Return every lock of every environment, of models that are no longer in the tree too."""
     faults = []
     for folder in sorted({environment.locks for environment in tree.environments.values()}):
         for path in sorted((tree.root / folder).glob(f"*{LOCK_SUFFIX}")):
@@ -188,8 +190,9 @@ def _act(session: Session, bucket: str, found: list[Found]) -> None:
 
 
 def _model(s3: Client, bucket: str, found: Found) -> str | None:
-    """The model's name by the engine's own record; None when there is none, or of a network, which
-    many models may share.
+    """The model's name by the engine's own record.
+
+    None when there is none, or of a network, which many models may share.
     """
     data = (
         object_bytes(s3, bucket, engine_record_path(found.stored.key))

@@ -1,5 +1,6 @@
-"""The mark on objects of the artifact bucket that no lock names: set by a copy in place, taken off
-by an untag.
+"""The mark on objects of the artifact bucket that no lock names.
+
+Set by a copy in place, taken off by an untag.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def with_marks(
 
 
 def mark(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
-    """Marks those that are not marked; how many.
+    """Mark those that are not marked; how many.
 
     S3 counts an expiration from the day an object was made, not from its tag: a tag alone would
     delete an old engine by the next
@@ -61,14 +62,14 @@ def mark(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
 
 
 def take_off(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
-    """Takes the mark off those that bear it, leaving any other tag; how many."""
+    """Take the mark off those that bear it, leaving any other tag; how many."""
     marked = [each for each in objects if each.is_marked]
     _at_once(lambda each: _untag(s3, bucket, each.name), marked)
     return len(marked)
 
 
 def keep(s3: Client, bucket: str, prefixes: Iterable[str]) -> int:
-    """Takes the mark off everything under these prefixes; how many objects bore it."""
+    """Take the mark off everything under these prefixes; how many objects bore it."""
     objects = [each for prefix in prefixes for each in objects_under(s3, bucket, prefix)]
     return take_off(s3, bucket, with_marks(s3, bucket, objects))
 

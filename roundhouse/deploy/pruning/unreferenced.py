@@ -1,6 +1,4 @@
-"""Which engines and networks of a bucket nobody needs any more, decided from what locks name and
-what is deployed. Pure.
-"""
+"""Engines and networks that nobody needs, decided from locks and deployed stacks. Pure."""
 
 from __future__ import annotations
 
@@ -62,19 +60,21 @@ class Stored:
 
     @property
     def is_marked(self) -> bool:
-        """Whether every object is; a mark that was broken off is finished by the next."""
+        """Return whether every object is; a mark that was broken off is finished by the next."""
         return all(each.is_marked for each in self.objects)
 
     @property
     def bears_a_mark(self) -> bool:
-        """Whether any object does."""
+        """Return whether any object does."""
         return any(each.is_marked for each in self.objects)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """Keys that must stay: `by_locks` and by what this tree wants built, and `deployed` by a stack,
-    whatever branch it is of.
+    """Keys that must stay.
+
+    `by_locks` and by what this tree wants built, and `deployed` by a stack, whatever branch it
+    is of.
     """
 
     by_locks: frozenset[str]

@@ -86,7 +86,8 @@ def _answers(
         for answer in answers:
             require_sound(answer)
         step.done(
-            f"{len(answers)} models, {len(TEXTS)} texts each, every vector as PyTorch's within its budget"
+            f"{len(answers)} models, {len(TEXTS)} texts each, every vector as PyTorch's "
+            "within its budget"
         )
     return answers
 

@@ -1,9 +1,9 @@
-"""Embeds texts with the source model, by transformers alone; it shares no code with the export that
-it judges.
+"""Embeds texts with the source model, by transformers alone.
+
+It shares no code with the export that it judges.
 
 The builder's environment runs it. Standard input: {"source": ..., "texts": [...]}; standard output:
-one marked line with the
-vectors as JSON. Argument: a folder for the source.
+one marked line with the vectors as JSON. Argument: a folder for the source.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ REGION = "us-east-1"
 
 
 def vectors(folder: Path, texts: list[str]) -> list[list[float]]:
-    """Mean of the last hidden states over the attention mask, normalised: what
-    sentence-transformers computes.
+    """Mean of the last hidden states over the attention mask, normalised.
+
+    What sentence-transformers computes.
     """
     import torch
     import transformers
@@ -44,7 +45,7 @@ def vectors(folder: Path, texts: list[str]) -> list[list[float]]:
 
 
 def main() -> int:
-    """Reads, fetches, embeds, writes."""
+    """Read, fetches, embeds, writes."""
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner

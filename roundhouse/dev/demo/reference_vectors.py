@@ -1,5 +1,6 @@
-"""PyTorch's own vectors of some texts: computed in the builder's environment, kept by what they
-depend on.
+"""PyTorch's own vectors of some texts.
+
+Computed in the builder's environment, kept by what they depend on.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Reference = dict[str, tuple[Vector, ...]]
 def reference_vectors(
     session: Session, texts: Sequence[str], stop: Callable[[], None]
 ) -> Iterator[Callable[[], Reference]]:
-    """Computes beside whatever the body does; the call it gives waits for the vectors, by model
-    name, and reports once.
+    """Compute beside whatever the body does.
+
+    The call it gives waits for the vectors, by model name, and reports once.
 
     An error of the body, Ctrl-C among them, calls `stop`, which ends the process that computes.
     """

@@ -10,7 +10,8 @@ from onboarding.manifest import Manifest
 from roundhouse.dev.demo.answers import QUESTIONS, SENTENCES, Answer, hits
 
 COLUMNS = (
-    "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms", "Rows/s", "Endpoint", "15 texts\nms",
+    "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms",
+    "Rows/s", "Endpoint", "15 texts\nms",
     "Worst vs\nPyTorch",
 )  # fmt: skip
 
@@ -82,9 +83,7 @@ def _accuracy(manifest: Manifest) -> str:
 
 
 def _speed(manifest: Manifest) -> tuple[str, str]:
-    """Median latency of one row, and the best throughput of any shape, of the precision that was
-    chosen.
-    """
+    """Return the median latency of one row and the best throughput, of the chosen precision."""
     own = [record for record in manifest.benchmark if record.precision == manifest.precision]
     if not own:
         return "-", "-"

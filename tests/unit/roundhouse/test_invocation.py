@@ -173,7 +173,8 @@ def test_compressed_bodies_say_so_through_boto3(limit):
     """A real boto3 client, to a server on loopback: the header is there, and signed."""
     with serve(lambda number: Answer()) as server:
         runtime = boto3.client(
-            "sagemaker-runtime", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b",
+            "sagemaker-runtime", region_name="eu-west-1", aws_access_key_id="a",
+            aws_secret_access_key="b",
             endpoint_url=f"http://127.0.0.1:{server.port}",
         )  # fmt: skip
         found = EndpointClient(
@@ -189,7 +190,9 @@ def test_compressed_bodies_say_so_through_boto3(limit):
 ARRAYS_MODEL = """
 name: signal
 task: tensors
-source: {onnx: models/data/signal.onnx, sha256: abababababababababababababababababababababababababababababababab}
+source:
+  onnx: models/data/signal.onnx
+  sha256: abababababababababababababababababababababababababababababababab
 engine: {precision: fp32, optimization_profiles: [{batch: [1, 8, 32]}]}
 accuracy: {dataset: models/data/signal.npz}
 endpoint: {instance_type: ml.c7i.large}
@@ -230,7 +233,7 @@ def arrays_tree(tmp_path_factory):
 
 
 def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
-    """The exit code of `roundhouse invoke`, and what it says, before an endpoint that answers so."""
+    """Return the exit code of `roundhouse invoke` and what it prints, for such an answer."""
     with serve(lambda number: answer) as server:
         for name, value in {
             "ACCESS_KEY_ID": "a",

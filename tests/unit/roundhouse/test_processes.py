@@ -55,7 +55,10 @@ def test_refuses_a_program_that_is_not_there():
 
 
 def test_an_interrupt_ends_the_whole_group():
-    spawn = "import subprocess, sys, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
+    spawn = (
+        "import subprocess, sys, time; p = subprocess.Popen(['sleep', '60']); "
+        "print(p.pid, flush=True); time.sleep(60)"
+    )
     pids = []
 
     def interrupt(line: str) -> None:

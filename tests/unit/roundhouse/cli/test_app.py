@@ -64,7 +64,10 @@ def test_every_verb_teaches_by_an_example(verb):
 
 
 def test_help_loads_nothing_heavy():
-    code = "import sys, roundhouse.cli.app; print([n for n in ('boto3', 'pydantic', 'yaml', 'aws_cdk') if n in sys.modules])"
+    code = (
+        "import sys, roundhouse.cli.app; print([n for n in ('boto3', 'pydantic', 'yaml', "
+        "'aws_cdk') if n in sys.modules])"
+    )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
     ).stdout
@@ -245,7 +248,8 @@ def test_a_full_disk_behind_standard_output_is_said(form):
     assert done.returncode == 5
     assert (
         done.stderr
-        == "No space left on device, while the command wrote its output or a file; free some, then try again.\n"
+        == "No space left on device, while the command wrote its output or a file; free "
+        "some, then try again.\n"
     )
 
 

@@ -24,7 +24,8 @@ CHANGED = (
 )
 FAILED = (
     " ✅  local/Foundation (no changes)\n"
-    "❌  local/Endpoint-a failed: ToolkitError: The stack failed to deploy: UPDATE_ROLLBACK_COMPLETE: never healthy.\n"
+    "❌  local/Endpoint-a failed: ToolkitError: The stack failed to deploy: "
+    "UPDATE_ROLLBACK_COMPLETE: never healthy.\n"
 )
 
 
@@ -105,8 +106,10 @@ def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(session
 
 def test_refuses_with_what_the_resource_itself_said():
     said = (
-        "x | 3:13:43 AM | UPDATE_FAILED | AWS::IAM::Role | local/A/Role (Role) Resource update cancelled\n"
-        "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint (Endpoint) never healthy.\n"
+        "x | 3:13:43 AM | UPDATE_FAILED | AWS::IAM::Role | local/A/Role (Role) Resource "
+        "update cancelled\n"
+        "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint "
+        "(Endpoint) never healthy.\n"
         "❌  roundhouse-local-endpoint-a failed to deploy\n"
     )
     expected = (
@@ -116,7 +119,10 @@ def test_refuses_with_what_the_resource_itself_said():
 
 
 def test_refuses_an_endpoint_without_an_engine_with_synths_own_words():
-    said = "[Error at /local/Endpoint-a] no engine: run `roundhouse build --env local --model a`\nFound errors\n"
+    said = (
+        "[Error at /local/Endpoint-a] no engine: run `roundhouse build --env local "
+        "--model a`\nFound errors\n"
+    )
     assert cdk.failure_reason(said) == said.splitlines()[0]
 
 

@@ -67,7 +67,8 @@ def test_refuses_a_lock_whose_archive_is_gone_and_deploys_no_endpoint(session):
 def test_refuses_templates_with_errors_before_anything_changes(session, tmp_path):
     template = {"Resources": {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {
         "ProductionVariants": [
-            {"ModelName": "m", "VariantName": "a", "InstanceType": "ml.g5.wrong", "InitialInstanceCount": 1},
+            {"ModelName": "m", "VariantName": "a", "InstanceType": "ml.g5.wrong",
+             "InitialInstanceCount": 1},
         ],
     }}}}  # fmt: skip
     properties = {"templateFile": "a.template.json", "stackName": "roundhouse-dev-foundation"}
@@ -97,7 +98,7 @@ def test_refuses_templates_with_errors_before_anything_changes(session, tmp_path
 @pytest.mark.parametrize(
     ("status", "way_out"),
     [
-        ("UPDATE_ROLLBACK_FAILED", "aws cloudformation continue-update-rollback --stack-name roundhouse-dev-images"),
+        ("UPDATE_ROLLBACK_FAILED", "continue-update-rollback --stack-name roundhouse-dev-images"),
         ("ROLLBACK_FAILED", "aws cloudformation delete-stack --stack-name roundhouse-dev-images"),
         ("CREATE_FAILED", "aws cloudformation delete-stack --stack-name roundhouse-dev-images"),
         ("DELETE_FAILED", "--retain-resources"),

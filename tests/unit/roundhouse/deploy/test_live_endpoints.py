@@ -9,6 +9,7 @@ from roundhouse.errors import DeployFailedError
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 
 DIMENSIONS = [{"Name": "EndpointName", "Value": "local-a"}]
+OWN = {"Dimensions": DIMENSIONS}
 
 
 class Account:
@@ -18,7 +19,7 @@ class Account:
         self.live, self.deployed, self.reason = live, deployed, reason
         self.alarms = [
             {"AlarmName": "own", "Dimensions": DIMENSIONS},
-            {"AlarmName": "math", "Metrics": [{"MetricStat": {"Metric": {"Dimensions": DIMENSIONS}}}]},
+            {"AlarmName": "math", "Metrics": [{"MetricStat": {"Metric": OWN}}]},
             {"AlarmName": "of-another", "Dimensions": []},
         ]  # fmt: skip
 

@@ -43,7 +43,11 @@ DOCUMENT = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Principal": "*"
         (role("s3:GetObject"), role("s3:GetObject", "s3:PutObject"), "s3:PutObject"),
         (role("s3:GetObject"), role("s3:GetObject", arns=["AdministratorAccess"]), "Administrator"),
         (role("s3:GetObject", effect="Deny"), role("s3:PutObject", effect="Deny"), "- AWS::IAM"),
-        (resource("AWS::S3::BucketPolicy"), resource("AWS::S3::BucketPolicy", PolicyDocument=DOCUMENT), "s3:*"),
+        (
+            resource("AWS::S3::BucketPolicy"),
+            resource("AWS::S3::BucketPolicy", PolicyDocument=DOCUMENT),
+            "s3:*",
+        ),
         (resource("AWS::KMS::Key"), resource("AWS::KMS::Key", KeyPolicy=DOCUMENT), "s3:*"),
         (
             resource("AWS::EC2::SecurityGroup"),

@@ -1,4 +1,4 @@
-"""A session of `dev` with an account in memory: every engine in its lock and in S3, no image in ECR."""
+"""A session of `dev` with an account in memory: every engine is there, and no image."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def test_refuses_another_account_and_a_missing_region():
 def test_refuses_an_image_the_sdk_does_not_know():
     found = differences(SDK, REGISTRIES, {**IMAGES, "triton-27.01": "triton:27.01-py3"})
     assert found == [
-        "triton-27.01: the SDK knows no image triton:27.01-py3; it knows triton:25.09-py3, triton:26.05-py3."
+        "triton-27.01: the SDK knows no image triton:27.01-py3; it knows triton:25.09-py3, "
+        "triton:26.05-py3."
     ]
 
 

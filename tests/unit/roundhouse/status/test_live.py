@@ -94,7 +94,8 @@ def test_an_endpoint_that_runs_as_its_files_say_has_no_drift(deployment):
     [
         ("live", "config-0", "serves endpoint config config-0, its stack deployed config-1"),
         ("engine", "f" * 20, f"serves engine {'f' * 20}, the files give"),
-        ("image", "111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/triton:old", "runs image roundhouse-local/triton:old, the files give new"),
+        ("image", "registry.example/roundhouse-local/triton:old",
+         "runs image roundhouse-local/triton:old, the files give new"),
         ("instances", 99, "wants 99 instances, the files give"),
         ("instance_type", "ml.p5.48xlarge", "runs on ml.p5.48xlarge, the files give"),
         ("variant", "other", "is in the files, and does not run"),

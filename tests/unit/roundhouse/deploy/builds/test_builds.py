@@ -224,7 +224,8 @@ def test_refuses_several_failed_engines_each_with_its_reason_and_log(session):
         build(session)
     head, *lines = str(error.value).splitlines()
     assert head.startswith(
-        "2 of 3 engines were not built; their locks and endpoints are as they were. The other 1 are built"
+        "2 of 3 engines were not built; their locks and endpoints are as they were. The "
+        "other 1 are built"
     )
     assert sorted(lines) == [
         "  sentence-embedder-fp32: too wrong. Log: /a log.txt",

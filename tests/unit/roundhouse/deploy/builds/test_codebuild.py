@@ -68,7 +68,10 @@ def test_refuses_a_failed_build_with_the_last_own_line_of_its_log(tmp_path):
     ("build", "said"),
     [
         ({"buildStatus": "FAILED"}, "the build failed, and its log is empty."),
-        ({"buildStatus": "TIMED_OUT"}, "the build reached its time limit; the last line of its log: none."),
+        (
+            {"buildStatus": "TIMED_OUT"},
+            "the build reached its time limit; the last line of its log: none.",
+        ),
         ({"buildStatus": "STOPPED"}, "the build was stopped; the last line of its log: none."),
     ],
 )
@@ -83,12 +86,14 @@ def test_refuses_a_build_that_left_no_word(build, said):
         (
             "TIMED_OUT",
             "Build has timed out. ",
-            "the build reached its time limit (Build has timed out.); the last line of its log: step 9 of 12",
+            "the build reached its time limit (Build has timed out.); the last line of its "
+            "log: step 9 of 12",
         ),
         (
             "FAILED",
             "Error while executing command: python3 images.py. Reason: exit status 137",
-            "the build was killed (exit status 137), as when memory runs out; the last line of its log: step 9 of 12",
+            "the build was killed (exit status 137), as when memory runs out; the last line "
+            "of its log: step 9 of 12",
         ),
     ],
 )
@@ -104,7 +109,9 @@ def test_the_last_words_of_a_build_that_was_ended_are_not_its_reason(
 
 
 def test_the_log_of_a_build_in_aws_is_a_link_or_a_stream():
-    assert log_location({"logs": {"deepLink": "https://logs.example/x"}}) == "https://logs.example/x"
+    assert (
+        log_location({"logs": {"deepLink": "https://logs.example/x"}}) == "https://logs.example/x"
+    )
     assert log_location({"logs": {"groupName": "/g", "streamName": "s"}}) == "CloudWatch /g/s"
 
 

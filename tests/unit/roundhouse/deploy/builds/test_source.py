@@ -25,9 +25,11 @@ from roundhouse.processes import Outcome, Processes
 @pytest.fixture
 def code(tmp_path):
     files = {
-        "onboarding/a.py": "a", "engine_build/b.py": "b", "container/triton/c.py": "c", "stacks/no.py": "no",
+        "onboarding/a.py": "a", "engine_build/b.py": "b", "container/triton/c.py": "c",
+        "stacks/no.py": "no",
         "models/m.yaml": "m",
-        "models/m.lock.yaml": "lock", "models/data/s.txt": "s", "environments/e.yaml": "e", "data/x.txt": "x",
+        "models/m.lock.yaml": "lock", "models/data/s.txt": "s", "environments/e.yaml": "e",
+        "data/x.txt": "x",
         "onboarding/__pycache__/a.pyc": "junk",
     }  # fmt: skip
     for name, text in files.items():
@@ -42,8 +44,8 @@ def _names(data: bytes) -> list[str]:
 
 def test_the_zip_holds_what_a_build_needs_and_no_lock(code):
     assert _names(source_zip(code, code)) == [
-        "container/triton/c.py", "engine_build/b.py", "environments/e.yaml", "models/data/s.txt", "models/m.yaml",
-        "onboarding/a.py",
+        "container/triton/c.py", "engine_build/b.py", "environments/e.yaml",
+        "models/data/s.txt", "models/m.yaml", "onboarding/a.py",
     ]  # fmt: skip
 
 

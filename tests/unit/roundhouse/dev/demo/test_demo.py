@@ -41,7 +41,8 @@ def pair(tmp_path_factory):
 def answer(pair):
     vectors = _vectors()
     return Answer(
-        model="m", endpoint="local-m", server="Triton", manifest=entry_for(*pair).manifest, vectors=vectors,
+        model="m", endpoint="local-m", server="Triton", manifest=entry_for(*pair).manifest,
+        vectors=vectors,
         milliseconds=12.0, worst=worst_cosine(vectors, vectors), least=0.9999,
     )  # fmt: skip
 
