@@ -8,7 +8,7 @@ EXAMPLE = "roundhouse status --env dev --format json"
 
 
 def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> None:
-    """Show the local cloud, engines, locks, endpoints, and drift.
+    """Show engines, locks, what runs, and drift.
 
     What runs: endpoint configs, engines, images, instances, alarms, and how they differ from the
     files.
