@@ -102,7 +102,7 @@ class EndpointClient:
         answer = self._invoked(self._arguments(*request))
         try:
             body = answer["Body"].read()
-        except Exception as fault:  # whatever the connection breaks with: the work is done, and nothing asks for it twice
+        except Exception as fault:  # the request is answered, so it is not sent again
             raise EndpointFault(
                 f"Endpoint {self.endpoint} broke off its answer: {format_fault(fault)}"
             ) from fault

@@ -8,7 +8,8 @@ or run the plan └── NoBindings this Python lacks TensorRT's or CUDA's bind
 from __future__ import annotations
 
 SHORT_OF_MEMORY = (
-    "out of memory", "outofmemory", "out_of_memory", "insufficient memory", "failed to allocate memory", "bad_alloc",
+    "out of memory", "outofmemory", "out_of_memory", "insufficient memory",
+    "failed to allocate memory", "bad_alloc",
 )  # fmt: skip
 """In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.
 """

@@ -1,7 +1,8 @@
 """Runs an engine in ONNX Runtime on the CPU inside Triton, on texts or on tensors.
 
-Engine archives carry this file as `<model>/1/model.py`, with `manifest_check.py` beside it; Triton's
-python backend runs both with no other code of this repository.
+Engine archives carry this file as `<model>/1/model.py`,
+with `manifest_check.py` beside it;
+Triton's python backend runs both with no other code of this repository.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Texts:
         longest: int | None,
         truncates: bool,
     ) -> None:
-        """Load the packaged tokenizer without its padding; a text over `longest` is cut or refused."""
+        """Load the packaged tokenizer; a text over `longest` tokens is cut or refused."""
         self._tokenizer = Tokenizer.from_file(str(path))
         padding = self._tokenizer.padding
         self._pad_id = 0 if padding is None else int(padding["pad_id"])

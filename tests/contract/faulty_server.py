@@ -199,7 +199,8 @@ def start(
     faults.mkdir(parents=True, exist_ok=True)
     port = free_port() if port is None else port
     environment = {
-        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), "SAGEMAKER_BIND_TO_PORT": str(port),
+        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "FAULTS": str(faults), "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     command = (*limit.split(), str(PYTHON), "-W", "error", "-m", module, "serve")

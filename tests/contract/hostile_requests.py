@@ -30,10 +30,14 @@ DEEP: Any = 0
 for _ in range(900):
     DEEP = [DEEP]
 VALUES: tuple[Any, ...] = (
-    None, True, False, -1, 0, 1, 2, 7, 2**31, 2**62, 2**63, 2**64, -(2**63), 2**200, 0.5, -0.0, 1e38, 1e39, 1e308, float("nan"),
-    float("inf"), -float("inf"), "", "a", "NaN", "x" * 5000, "\u0000", "\ud800", [], {}, [[]], [{}], [None], [[1], [2]],
-    [True, 1], [1, "a"], [0, 2**62, 4], [2**62, 4], [-1, -1], [1, 2, 0], [32, 2, 0], ["a"] * 2000, [0.1] * 5000, {"a": {}}, DEEP,
-    "BYTES", "FP32", "INT64", "BOOL", "text", "signal", "gain", "scaled", {"binary_data_size": 4}, {"timeout": -1},
+    None, True, False, -1, 0, 1, 2, 7, 2**31, 2**62, 2**63, 2**64, -(2**63), 2**200, 0.5, -0.0,
+    1e38, 1e39, 1e308, float("nan"),
+    float("inf"), -float("inf"), "", "a", "NaN", "x" * 5000, "\u0000", "\ud800", [], {}, [[]], [{}],
+    [None], [[1], [2]],
+    [True, 1], [1, "a"], [0, 2**62, 4], [2**62, 4], [-1, -1], [1, 2, 0], [32, 2, 0], ["a"] * 2000,
+    [0.1] * 5000, {"a": {}}, DEEP,
+    "BYTES", "FP32", "INT64", "BOOL", "text", "signal", "gain", "scaled", {"binary_data_size": 4},
+    {"timeout": -1},
     {"timeout": 1},
     {"binary_data": True}, [{"name": "scaled"}] * 500, [{"name": "embedding"}] * 500,
 )  # fmt: skip
@@ -185,11 +189,16 @@ VALID = (
 )
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 FRAMINGS = (
-    "Content-Length: 4\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 4",
-    "Content-Length: 0\r\nContent-Length: 44", "Content-Length: 0, 44", "Content-Length: +4", "Content-Length: 0x4",
-    "Content-Length: -1", "Content-Length: 4 4", "Content-Length : 4", "Content-Length: 99999999999999999999999",
-    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", "Transfer-Encoding: xchunked", "Transfer-Encoding : chunked",
-    "Transfer-Encoding: gzip, chunked", "Transfer-Encoding:\tchunked, x", "X: a\r\n b", "X: a\x00b", "X\x00: a",
+    "Content-Length: 4\r\nTransfer-Encoding: chunked",
+    "Transfer-Encoding: chunked\r\nContent-Length: 4",
+    "Content-Length: 0\r\nContent-Length: 44", "Content-Length: 0, 44", "Content-Length: +4",
+    "Content-Length: 0x4",
+    "Content-Length: -1", "Content-Length: 4 4", "Content-Length : 4",
+    "Content-Length: 99999999999999999999999",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", "Transfer-Encoding: xchunked",
+    "Transfer-Encoding : chunked",
+    "Transfer-Encoding: gzip, chunked", "Transfer-Encoding:\tchunked, x", "X: a\r\n b", "X: a\x00b",
+    "X\x00: a",
     ": a", "X", "X: a\rb",
 )  # fmt: skip
 """Headers that two servers could read differently: each is refused, and nothing after it is read.

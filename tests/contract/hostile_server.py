@@ -107,8 +107,10 @@ def start(
     """
     port = free_port()
     environment = {
-        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive), "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "4", "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
+        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "4",
+        "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
         "ROUNDHOUSE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
     }  # fmt: skip
     command = (str(PYTHON), "-W", "error", "-m", "container.server", "serve")

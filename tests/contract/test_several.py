@@ -34,7 +34,9 @@ TRITONS = ("triton-sme", "triton-mme")
 DRIVER = """
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 75 ? %s : %s; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 75 ? %s : %s; return 0;
+}
 """
 
 

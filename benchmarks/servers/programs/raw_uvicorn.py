@@ -38,6 +38,7 @@ async def application(
 
 if __name__ == "__main__":
     uvicorn.run(
-        application, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools", lifespan="off", access_log=False,
+        application, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools",
+        lifespan="off", access_log=False,
         log_level="warning", server_header=False, date_header=False, ws="none",
     )  # fmt: skip

@@ -27,7 +27,8 @@ CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 UNRECORDABLE = ("have not been partitioned", "graph capture feature", "CUDA Graph feature")
 """What ONNX Runtime says of a network whose nodes are not all on the GPU, or that branches."""
 TYPES = {
-    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(bool)": np.bool_,
+    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
+    "tensor(bool)": np.bool_,
     **{f"tensor(int{bits})": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)},
     **{f"tensor(uint{bits})": np.dtype(f"uint{bits}").type for bits in (8, 16, 32, 64)},
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The HTTP applications of a server by its settings, with metrics and the failure log behind them."""
+"""The HTTP applications of a server by its settings, with metrics and the failure log."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ def test_libraries_are_spared_before_they_are_imported():
 from container.server.settings import limit_libraries
 limit_libraries()
 import numpy, pydantic, re, sys
-print(re.search("Threads:.([0-9]+)", open("/proc/self/status").read())[1], "importlib.metadata" in sys.modules)
+status = open("/proc/self/status").read()
+print(re.search("Threads:.([0-9]+)", status)[1], "importlib.metadata" in sys.modules)
 """
     root = Path(__file__).parents[3]
     found = subprocess.run(

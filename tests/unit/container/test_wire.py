@@ -45,7 +45,8 @@ def test_texts_arrive_as_they_were_sent(sent, binary):
 @pytest.mark.parametrize("binary", [True, False])
 def test_arrays_arrive_as_they_were_sent_and_come_back(binary):
     sent = {
-        "signal": np.arange(12, dtype=np.float32).reshape(2, 3, 2), "gain": np.array([5, -7]), "on": np.array([[True], [False]]),
+        "signal": np.arange(12, dtype=np.float32).reshape(2, 3, 2), "gain": np.array([5, -7]),
+        "on": np.array([[True], [False]]),
         "half": np.array([[0.5], [2.0]], np.float16),
     }  # fmt: skip
     taken = signature(

@@ -17,7 +17,7 @@ PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
     3: "9521e858329ea087c44f8682943a5ed359167cef202741b3fd40676bdcf7485e",
-    4: "a5b4e22d338a4d9f50169010d891eae0a3dfb28d6f495fbb62f9f0c6169edf78",
+    4: "0adea30835e7e296a08adf81b22a9356ccfca57067ff04c2aeef5c5a82e0150d",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 

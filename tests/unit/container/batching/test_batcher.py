@@ -79,7 +79,7 @@ async def test_one_batch_is_in_hand_though_a_batch_lands_in_the_turn_in_which_ot
 
 
 @scenario
-async def test_batch_that_no_newcomer_could_join_waits_behind_the_running_one_though_it_is_not_full():
+async def test_batch_that_no_new_row_could_join_is_prefetched_though_it_is_not_full():
     bench = Bench(max_tokens=9000)  # rows within a reach of twelve
     await bench.asked(0, [3])
     for number, length in enumerate([3, 3, *[300] * 8], start=1):

@@ -138,10 +138,7 @@ def test_request_says_which_outputs_it_wants():
     assert decode_request(body(), "", signature()).wanted == ((0, False), (1, False))
     assert decode_request(
         body(parameters={"binary_data_output": True}), "", signature()
-    ).wanted == (
-        (0, True),
-        (1, True),
-    )
+    ).wanted == ((0, True), (1, True))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ def test_gpu_machine_says_what_it_lacks():
     [
         (
             on(None),
-            r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform",
+            r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); "
+            r"build it for this platform",
         ),
         (
             on(H200, bindings=absent),

@@ -101,10 +101,13 @@ async def test_refuses_a_header_that_never_ends_however_it_comes():
     assert statuses(talk) == [431]
 
 
-WISH = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+UPGRADE_HEADERS = (
+    b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n"
+    b"http2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+)
 """As Java's HttpClient has it in every first request."""
-SIZED = b"POST /a HTTP/1.1\r\n" + WISH + b"content-length: 3\r\n\r\n"
-IN_CHUNKS = b"POST /a HTTP/1.1\r\n" + WISH + b"transfer-encoding: chunked\r\n\r\n"
+SIZED = b"POST /a HTTP/1.1\r\n" + UPGRADE_HEADERS + b"content-length: 3\r\n\r\n"
+IN_CHUNKS = b"POST /a HTTP/1.1\r\n" + UPGRADE_HEADERS + b"transfer-encoding: chunked\r\n\r\n"
 CHUNKS = b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"
 
 

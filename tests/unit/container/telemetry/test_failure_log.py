@@ -47,7 +47,8 @@ def test_line_says_what_failed_where():
     (line,) = written.lines()
     assert line.pop("time").endswith("Z")
     assert line == {
-        "level": "error", "model": "m", "event": "engine_failed", "status": 503, "request_id": "7", "stage": "engine",
+        "level": "error", "model": "m", "event": "engine_failed", "status": 503, "request_id": "7",
+        "stage": "engine",
         "exception": "RuntimeError", "message": "CUDA error", "rows": 4,
     }  # fmt: skip
 

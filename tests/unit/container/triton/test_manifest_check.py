@@ -182,7 +182,7 @@ def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
 
 
 def write_multi_architecture(root):
-    """An archive with an engine for each of two compute capabilities, as far as the check reads it."""
+    """An archive with engines for two compute capabilities, as far as the check reads it."""
     manifest = json.loads(
         write_archive(
             root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")
