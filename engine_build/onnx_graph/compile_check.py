@@ -9,11 +9,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.refusal import Fault, explained
+from engine_build.onnx_graph.operators import TENSORRT_ONLY
+from engine_build.onnx_graph.refusal import Fault, explained, refused_operators
 from engine_build.runner import Command, Ended, Runner
 from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -68,12 +70,34 @@ def compile_checks(
             f"{record.version})"
         )
         if record.verdict == "fail":
+            lacking = _operators_of_tensorrt_alone(network, ended)
+            if lacking:
+                log.line(
+                    f"  warning: {TOOL} lacks {', '.join(sorted(lacking))}, which TensorRT itself "
+                    f"supports; the {network.precision} network was NOT checked"
+                )
+                continue
             raise NetworkRefused(
                 f"TensorRT-RTX {record.version} refuses the {record.network} network: "
                 f"{record.reason}."
             )
         records.append(record)
     return tuple(records)
+
+
+def _operators_of_tensorrt_alone(network: Network, ended: Ended) -> frozenset[str]:
+    """Return the refused operators if TensorRT supports all of them; none otherwise."""
+    faults = [Fault(**fault) for fault in _child_result(ended).get("faults", ())]
+    operators = refused_operators(network.path, faults)
+    return operators if operators <= TENSORRT_ONLY else frozenset()
+
+
+def _child_result(ended: Ended) -> dict[str, Any]:
+    try:
+        result = json.loads(ended.output.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        return {}
+    return result if isinstance(result, dict) else {}
 
 
 def record_of(network: Network, ended: Ended) -> CompileCheckRecord:

@@ -16,6 +16,7 @@ from engine_build.errors import SourceFault
 from onboarding.manifest import TensorRecord
 
 LARGEST_ONNX_BYTES = 2**31 - 1
+QDQ = ("QuantizeLinear", "DequantizeLinear")
 DATATYPES = {
     "FLOAT": "FP32",
     "FLOAT16": "FP16",
@@ -83,6 +84,11 @@ def opset(model: onnx.ModelProto) -> int:
     return next(
         (int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0
     )
+
+
+def qdq_node_count(model: onnx.ModelProto) -> int:
+    """Return the number of QuantizeLinear and DequantizeLinear nodes."""
+    return sum(node.op_type in QDQ for node in model.graph.node)
 
 
 def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:

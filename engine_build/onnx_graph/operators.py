@@ -15,6 +15,8 @@ PLUGIN = (
     "or replace it in the ONNX file by standard ones (onnx-graphsurgeon); plugins are not loaded"
 )
 ONNX_DOMAINS = ("", "ai.onnx")
+TENSORRT_ONLY = frozenset(("NonZero", "NonMaxSuppression", "RoiAlign", "DeformConv"))
+"""Operators that TensorRT supports (onnx-tensorrt's docs/operators.md) and TensorRT-RTX lacks."""
 RUNTIME_DOMAIN = "com.microsoft"
 """Operators that ONNX Runtime adds; TensorRT knows some of them by name."""
 

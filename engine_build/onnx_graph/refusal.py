@@ -42,6 +42,16 @@ def explained(path: Path, faults: Sequence[Fault]) -> str:
     return "; ".join(told) + more
 
 
+def refused_operators(path: Path, faults: Sequence[Fault]) -> frozenset[str]:
+    """Return the operators of all faults; "" stands for a fault that no node is known for."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:
+        return frozenset(("",))
+    nodes = [_place(model, fault)[0] for fault in faults]
+    return frozenset("" if node is None else str(node.op_type) for node in nodes)
+
+
 def refuse_foreign_operators(model: onnx.ModelProto) -> None:
     """Operators that no runtime here knows, before anything runs them. Raises NetworkRefused."""
     domains = foreign_domains(

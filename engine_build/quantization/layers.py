@@ -34,7 +34,6 @@ NOT_COUNTED = frozenset(
     ]
 )
 """Operators that multiply and accumulate too, or hold operators that do; they stay in float."""
-QDQ = ("QuantizeLinear", "DequantizeLinear")
 ACTIVATIONS = frozenset(
     [
         "Erf",
@@ -130,11 +129,6 @@ def quantizable_layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
 def node_name(node: onnx.NodeProto) -> str:
     """Return a node's name, or its first output's where it has none."""
     return str(node.name if node.name else node.output[0])
-
-
-def qdq_node_count(model: onnx.ModelProto) -> int:
-    """Return the number of QuantizeLinear and DequantizeLinear nodes of a network."""
-    return sum(node.op_type in QDQ for node in model.graph.node)
 
 
 def not_counted(model: onnx.ModelProto) -> tuple[str, ...]:

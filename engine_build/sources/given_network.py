@@ -22,6 +22,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.observed import observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
+    qdq_node_count,
     read_model,
     refuse_broken_weights,
     tensor_records,
@@ -61,6 +62,8 @@ def network_of(source: OnnxFile, request: BuildRequest, folder: Path) -> Network
         "nodes": len(model.graph.node),
         **_beside(source, is_text),
     }
+    if qdq_nodes := qdq_node_count(model):
+        facts["qdq_nodes"] = qdq_nodes
     del model
     return Network(
         precision="float",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine_build.context import BuildContext
-from engine_build.errors import InputRefused
+from engine_build.errors import InputRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
 from engine_build.quantization.calibration_cache import check_calibration
+from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.steps.step import BuildState, Step
@@ -72,11 +72,19 @@ def check_machine(
 
 
 def compiled(context: BuildContext, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
-    """Every candidate of an order, the plainest first. Raises InputRefused and NetworkRefused."""
+    """Return every candidate of a request, the plainest first. Raises BuildError."""
     wanted = tried(context.request, networks)
-    if context.request.is_cpu:
-        return compile_cpu(wanted, networks, context.work.scratch("engines"))
-    return _plans(context, networks, wanted)
+    if not context.request.is_cpu:
+        return _plans(context, networks, wanted)
+    folder, candidates = context.work.scratch("engines"), []
+    for precision in wanted:
+        try:
+            candidates.append(_cpu_candidate(precision, networks["float"], folder))
+        except NothingForInt8 as error:
+            if context.request.model.engine.precision != "auto":
+                raise
+            context.log.line(f"  int8 is not tried: {error}")
+    return tuple(candidates)
 
 
 def tried(request: BuildRequest, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
@@ -94,13 +102,6 @@ def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidat
     if context.request.is_cpu or context.request.model.engine.precision != "auto":
         return None
     return _plans(context, networks, ("fp32",))[0]
-
-
-def compile_cpu(
-    wanted: Sequence[Precision], networks: Mapping[str, Network], folder: Path
-) -> tuple[Candidate, ...]:
-    """ONNX Runtime engines: the float network itself, and its dynamic quantization."""
-    return tuple(_cpu_candidate(precision, networks["float"], folder) for precision in wanted)
 
 
 def _plans(
@@ -124,16 +125,8 @@ def _cpu_candidate(precision: Precision, network: Network, folder: Path) -> Cand
     if precision == "fp32":
         shutil.copyfile(network.path, path)
     else:
-        _quantize_dynamic(network.path, path)
+        quantize_dynamically(network.path, path)
     return Candidate(precision=precision, path=path)
-
-
-def _quantize_dynamic(network: Path, path: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    # Its advice to pre-process comes as a bare warning of the root logger.
-    logging.getLogger().setLevel(logging.ERROR)
-    quantize_dynamic(str(network), str(path), weight_type=QuantType.QInt8, per_channel=True)
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine_build.context import BuildContext
+from engine_build.errors import InputRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.opsets import refuse_opset
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
@@ -25,11 +26,24 @@ def run(context: BuildContext, state: BuildState) -> None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
         refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
+    refuse_quantized_network(network, request.model.engine.precision)
     state.networks["float"] = network
     state.encoder = encoder_of(network, request.longest_sequence)
     check_samples(request, network, state.encoder, context.log)
     if request.may_be_int8:
         check_calibration_classes(request, network, state.encoder)
+
+
+def refuse_quantized_network(network: Network, precision: str) -> None:
+    """Refuse a Q/DQ network unless its own types are kept. Raises InputRefused."""
+    nodes = network.facts.get("qdq_nodes", 0)
+    if nodes and precision != "fp32":
+        raise InputRefused(
+            f"the source network has {nodes} QuantizeLinear and DequantizeLinear nodes, so it "
+            f"computes in INT8 already and is no network of precision {precision}; allowed: fp32, "
+            "which keeps the network's own types, or name the float network, which the build "
+            "quantizes itself."
+        )
 
 
 def _given(context: BuildContext, source: OnnxFile, known: Network | None) -> Network:

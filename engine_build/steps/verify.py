@@ -43,9 +43,10 @@ class Verification:
     @property
     def findings(self) -> Findings:
         """All results so far."""
-        return Findings(
-            accuracy=self._accuracy, broken=self._broken, without_int8=self._prepared.without_int8
-        )
+        without_int8 = self._prepared.without_int8
+        if without_int8 is None and "int8" in self._prepared.networks:
+            without_int8 = "ONNX Runtime cannot quantize the network dynamically; the log says why"
+        return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=without_int8)
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself, in ONNX Runtime: a plan of it is no better.

@@ -112,17 +112,6 @@ REFUSED = {
         {},
         "plugins are not loaded",
     ),
-    "size by values": (
-        [
-            node("NonZero", "x", "places", name="/mask/NonZero"),
-            node("Transpose", "places", "t"),
-            node("GatherND", "x t", "y"),
-        ],
-        X,
-        tensor("y", "found"),
-        {},
-        "use a mask",
-    ),
     "unique values": (
         [node("Unique", "x", "y", name="/ids/Unique")],
         tensor("x", "batch"),
@@ -239,3 +228,17 @@ def test_refuses_sizes_that_do_not_fit(tmp_path):
         NetworkRefused, match=r"/positions/Add.*way out: a size is fixed in the graph"
     ):
         checked(path, ROWS)
+
+
+def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):
+    nodes = [
+        node("NonZero", "x", "places", name="/mask/NonZero"),
+        node("Transpose", "places", "t"),
+        node("GatherND", "x t", "y"),
+    ]
+    path = write_graph(tmp_path / "model.onnx", nodes, [X], [tensor("y", "found")])
+    output = io.StringIO()
+    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
+    log = Log(output)
+    assert compile_checks([network], (ROWS,), ProcessRunner(log), log) == ()
+    assert "lacks NonZero, which TensorRT itself supports" in output.getvalue()
