@@ -1,4 +1,4 @@
-"""Cases of a tree (endpoints on platforms, engines on hardware, variants) and every rule on them."""
+"""Cases of a tree (endpoints on platforms, engines on hardware, variants), and their rules."""
 
 from __future__ import annotations
 

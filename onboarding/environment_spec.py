@@ -6,6 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from onboarding.aws_limits import (
+    BUILD_MINUTES,
+    SECURITY_GROUP_COUNT,
+    SUBNET_COUNT,
+    TRAINING_VOLUME_GIB,
+)
 from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.values import Value
 
@@ -15,12 +21,14 @@ class NetworkSpec(Value):
 
     vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
     subnet_ids: tuple[str, ...] = Field(
-        min_length=1, max_length=16, description="Private subnets; SageMaker takes 16 at most"
+        min_length=1,
+        max_length=SUBNET_COUNT,
+        description=f"Private subnets; SageMaker takes {SUBNET_COUNT} at most",
     )
     security_group_ids: tuple[str, ...] = Field(
         min_length=1,
-        max_length=5,
-        description="Security groups of endpoints and builds; SageMaker takes 5 at most",
+        max_length=SECURITY_GROUP_COUNT,
+        description=f"Security groups; SageMaker takes {SECURITY_GROUP_COUNT} at most",
     )
     route_table_ids: tuple[str, ...] = Field(
         (), description="Route tables of the subnets, which the S3 endpoint is entered into"
@@ -39,14 +47,19 @@ class BuildsSpec(Value):
     capacity_retries: Annotated[int, Field(ge=0, le=20)] = Field(
         6, description="How often a build is started again that found no capacity"
     )
-    timeout_minutes: Annotated[int, Field(ge=5, le=2160)] = Field(240, description="Longest build")
+    timeout_minutes: Annotated[int, Field(ge=BUILD_MINUTES.least, le=BUILD_MINUTES.most)] = Field(
+        240, description="Longest build"
+    )
     codebuild_gpu: bool = Field(
         True,
         description="Build A10G engines in on-demand CodeBuild where the region has it; false: "
         "as those of every other GPU",
     )
-    volume_gib: Annotated[int, Field(ge=1, le=16384)] = Field(
-        100, description="Disk of a training job that builds"
+    volume_gib: Annotated[int, Field(ge=TRAINING_VOLUME_GIB.least, le=TRAINING_VOLUME_GIB.most)] = (
+        Field(
+            100,
+            description="Volume of a training job that builds; unused on types with NVMe storage",
+        )
     )
     poll_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         15,

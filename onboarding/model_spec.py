@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
+from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, CONCURRENT_INVOCATIONS
 from onboarding.values import (
     JOINED,
     OWN,
@@ -42,15 +43,11 @@ DATASET = (
 class SourceSpec(Value):
     """Where the network comes from; exactly one of the four kinds, and always pinned."""
 
-    python_package: str | None = Field(
-        None, description="PyPI package with an exact version: name==1.2.3"
-    )
+    python_package: str | None = Field(None, description="PyPI package: name==1.2.3")
     huggingface: str | None = Field(
         None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>"
     )
-    checkpoint: str | None = Field(
-        None, description="Folder of a checkpoint, relative to the onboarding root"
-    )
+    checkpoint: str | None = Field(None, description="Checkpoint folder under the onboarding root")
     onnx: str | None = Field(
         None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root"
     )
@@ -61,9 +58,8 @@ class SourceSpec(Value):
     )
     sha256: str | None = Field(
         None,
-        description="Digest of the wheel, the ONNX file or the checkpoint folder, 64 hex "
-        "digits; required for onnx and "
-        "checkpoint (`roundhouse check` says that of a checkpoint without one)",
+        description="Digest of wheel, ONNX file or checkpoint folder (`roundhouse check` shows its), "
+        "64 hex digits; required for onnx and checkpoint",
     )
 
 
@@ -71,9 +67,7 @@ class OptimizationProfileSpec(Value):
     """Input sizes one engine serves: (min, opt, max) of each dynamic axis."""
 
     batch: Sizes = Field(description="Rows of a batch: min, opt, max")
-    sequence: Sizes | None = Field(
-        None, description="Tokens of a row: min, opt, max; text tasks need it"
-    )
+    sequence: Sizes | None = Field(None, description="Tokens of a row; text tasks need it")
 
 
 class CalibrationSpec(Value):
@@ -81,9 +75,7 @@ class CalibrationSpec(Value):
 
     dataset: str = Field(description=DATASET)
     samples: PositiveInt = Field(256, description="Samples used, from the first one on")
-    method: CalibrationMethod = Field(
-        "entropy", description="How a range is chosen from the values seen"
-    )
+    method: CalibrationMethod = Field("entropy", description="How a range follows from values")
 
 
 class SensitivitySearchSpec(Value):
@@ -260,7 +252,9 @@ class DataCaptureSpec(Value):
 class AsynchronousSpec(Value):
     """Requests come as S3 objects and wait in SageMaker's queue; answers go to `answers/`."""
 
-    max_concurrent_invocations: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+    max_concurrent_invocations: (
+        Annotated[int, Field(ge=1, le=CONCURRENT_INVOCATIONS.most)] | None
+    ) = Field(
         None, description="Requests that one instance answers at once; default: SageMaker chooses"
     )
     notify: bool = Field(
@@ -274,8 +268,8 @@ class EndpointSpec(Value):
     instance_type: str = Field(
         description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge"
     )
-    latency_slo_ms: Annotated[float, Field(ge=0.001, le=3_600_000)] | None = Field(
-        None, description="Latency promised, in milliseconds; alarms watch it"
+    latency_slo_ms: Annotated[float, Field(ge=0.001, le=1000 * ASYNCHRONOUS_SECONDS)] | None = (
+        Field(None, description="Latency promised, in milliseconds; alarms watch it")
     )
     scaling: ScalingSpec = Field(ScalingSpec(), description="How many instances")
     rollout: Rollout = Field("canary", description="How a new version takes over the traffic")
@@ -333,7 +327,7 @@ class ModelSpec(Value):
         "checkpoint, onnx; always pinned"
     )
     engine: EngineSpec = Field(description="What is compiled")
-    accuracy: AccuracySpec = Field(description="How the engine's accuracy is checked")
+    accuracy: AccuracySpec = Field(description="The accuracy check")
     serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
     endpoint: Annotated[
         Annotated[EndpointSpec, Tag(OWN)]

@@ -24,7 +24,3 @@ def comma_list(words: Iterable[str], limit: int = 12) -> str:
     names = list(words)
     shown = ", ".join(names[:limit]) if names else "none"
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-listed = comma_list
-"""Former name."""

@@ -64,7 +64,3 @@ def _line_depth(text: str) -> int:
     if text.count("- ") + text.count("? ") <= LARGEST_DEPTH:
         return 0
     return max(line.count("- ") + line.count("? ") for line in text.splitlines())
-
-
-loaded, TooDeep = load_yaml, TooDeepError
-"""Former names."""
