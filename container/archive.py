@@ -15,9 +15,9 @@ from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
 CPU = "cpu"
 """The compute capability of engines that need no GPU."""
 HARDWARE_COMPATIBLE, LEAST_COMPATIBLE = "--hardwareCompatibilityLevel=ampere+", 8.0
-"""What trtexec was told for a plan that runs on this compute capability and newer ones."""
+"""trtexec's option for a plan that runs on this compute capability and newer ones."""
 VERSION_COMPATIBLE = "--versionCompatible"
-"""What trtexec was told for a plan that carries code for the host."""
+"""trtexec's option for a plan that carries host code."""
 
 
 class ArchiveRefused(Exception):

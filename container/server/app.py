@@ -190,7 +190,7 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 def _print_line(sentence: str) -> None:
-    with suppress(OSError):  # nobody reads it, and the server serves all the same
+    with suppress(OSError):  # stdout is closed, which does not stop the server
         print(sentence, flush=True)
 
 

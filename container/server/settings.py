@@ -27,7 +27,7 @@ class Settings:
     address: str = "0.0.0.0"
     port: int = 8080
     multi_model: bool = False
-    """SageMaker's multi-model mode: starts empty and is told by requests what to load."""
+    """SageMaker's multi-model mode: it starts empty, and requests load models."""
     manifest_sha256: str | None = None
     max_body_bytes: int = 6_291_456
     """InvokeEndpoint's own limit."""

@@ -1,4 +1,4 @@
 """TensorRT's runtime and CUDA's as Roundhouse uses them.
 
-What judges a plan and what serves it run the same lines.
+The builder measures a plan with the code that serves it.
 """

@@ -82,7 +82,7 @@ class Loaded:
         return index
 
 
-class Lane:
+class ContextRunner:
     """One execution context of a plan with its own CUDA graph.
 
     TensorRT forbids changing a context from which a graph was captured. The contexts of one device

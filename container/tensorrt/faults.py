@@ -1,4 +1,4 @@
-"""Why the GPU does not do what it is told.
+"""Faults of CUDA and TensorRT.
 
 Each message is one sentence in CUDA's or TensorRT's own words. DeviceFault ├── DeviceOutOfMemory it
 does not fit the GPU's memory, or the host's page-locked one ├── PlanRefused TensorRT does not load

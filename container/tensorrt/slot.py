@@ -1,13 +1,13 @@
 """One place where batches run one after the other.
 
-A queue, page-locked memory, and a lane for every declared shape.
+A queue, page-locked memory, and an execution context for every declared shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from container.tensorrt.context import Lane, Loaded
+from container.tensorrt.context import ContextRunner, Loaded
 from container.tensorrt.device import Array, Device
 from container.tensorrt.plan import Shapes
 from container.tensorrt.surface import CudaRuntime
@@ -37,11 +37,11 @@ class Slot:
         """
         self._loaded, self._warn, self._records = loaded, warn, records
         self._device = Device(cuda)
-        self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {
+        self._contexts: dict[tuple[tuple[int, ...], ...], ContextRunner | None] = {
             _key(shapes): None for shapes in declared
         }
         try:
-            self._other = Lane(loaded, self._device, name=OTHER, records=False)
+            self._other = ContextRunner(loaded, self._device, name=OTHER, records=False)
             self._reserve(declared)
         except BaseException:
             self._device.close()
@@ -50,15 +50,15 @@ class Slot:
     def run(self, feed: Mapping[str, Array | None], shapes: Shapes, rows: int) -> dict[str, Array]:
         """The first `rows` rows of every output. Raises DeviceFault."""
         key = _key(shapes)
-        if key not in self._lanes:
+        if key not in self._contexts:
             return self._other.run(feed, shapes, rows)
-        lane = self._lanes[key]
-        if lane is None:
-            lane = self._lanes[key] = Lane(
+        context = self._contexts[key]
+        if context is None:
+            context = self._contexts[key] = ContextRunner(
                 self._loaded, self._device, name=DECLARED, records=self._records
             )
-        found = lane.run(feed, shapes, rows)
-        if lane.failed_to_record and self._records:
+        found = context.run(feed, shapes, rows)
+        if context.failed_to_record and self._records:
             self._records = False
             self._warn(UNRECORDABLE)
         return found
@@ -66,11 +66,11 @@ class Slot:
     def close(self) -> None:
         """Gives graphs, contexts and memory back."""
         try:
-            for lane in (self._other, *self._lanes.values()):
-                if lane is not None:
-                    lane.close()
+            for context in (self._other, *self._contexts.values()):
+                if context is not None:
+                    context.close()
         finally:
-            self._lanes.clear()
+            self._contexts.clear()
             self._device.close()
 
     def _reserve(self, declared: Sequence[Shapes]) -> None:

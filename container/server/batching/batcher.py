@@ -58,9 +58,7 @@ class Limits:
     max_tokens: int
     queue_rows: int
     run_seconds: float = math.inf
-    """How long an engine may run one batch before it counts as broken: it hangs, and nobody waits
-    any more.
-    """
+    """Seconds that one batch may run before the engine counts as broken, because it hangs."""
 
 
 class Batcher:
@@ -116,9 +114,7 @@ class Batcher:
         self._prefetched = False
         self._dispatching = False
         self._prefetch_from_rows: float = math.inf
-        """Rows that must wait before another look whether they make a full batch; infinite while
-        one is in hand.
-        """
+        """Rows that must be queued before the next attempt to prefetch; infinite while one is."""
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._drainers: list[asyncio.Future[None]] = []

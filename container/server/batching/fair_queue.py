@@ -23,7 +23,7 @@ from container.server.batching.batch import Job, QueuedRow
 from container.server.batching.selection import BatchLimits, Pick
 
 UNIT = 4
-"""Virtual time of one batchful: newcomers are told apart by so many steps of it."""
+"""Virtual time of one full batch, in steps."""
 _second = itemgetter(1)
 
 
@@ -57,11 +57,9 @@ class FairQueue:
         self._padded = () if buckets is None else _padded_lengths(buckets)
         self._kinds: dict[Hashable, LengthQueues] = {}
         self._heads: list[QueueHead] = []
-        """A heap that holds the first row of every lane: whose turn it is takes no look at all
-        lanes, which are many of tensors.
+        """A heap of the first row of every length's queue, so that finding the next row is cheap.
 
-        It also holds rows that were first and ran in the company of others, until their own turn
-        would have come.
+        It also holds rows that were first and ran in another row's batch, until they come up.
         """
         self._virtual_time = 0
         self.live = 0
@@ -204,7 +202,7 @@ class FairQueue:
             queues.sweep()
         self._kinds = {kind: queues for kind, queues in self._kinds.items() if queues.queues}
         self.dead = 0
-        self._heads[:] = [front for queues in self._kinds.values() for front in queues.heads()]
+        self._heads[:] = [head for queues in self._kinds.values() for head in queues.heads()]
         heapify(self._heads)
 
     def _all_queues(self) -> Iterator[list[QueuedRow]]:
@@ -221,7 +219,7 @@ def _padded_lengths(buckets: Sequence[int]) -> tuple[int, ...]:
 
 
 QueueHead = tuple[int, int, int, "LengthQueues"]
-"""Where the first row of a lane is or was: its tag, its number, the lane's length, the shelf."""
+"""A queue's first row, now or earlier: its tag, its number, its length, its kind's queues."""
 
 
 class LengthQueues:

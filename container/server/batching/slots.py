@@ -90,9 +90,7 @@ def runs_inline(seconds: float, *, request_parts: bool) -> bool:
 
 
 Outcome = Arrays | Exception | None
-"""What became of some rows: their answers, the engine's fault, or nothing, because nobody waited
-any more.
-"""
+"""The outcome of a run: answers, the engine's fault, or None when every request had ended."""
 RunEnded = Callable[[Outcome, float], None]
 """Called on the event loop with what became of some rows, and the seconds that the engine had them.
 """
@@ -177,9 +175,7 @@ class Slots:
         self._ended[slot] += 1
         try:
             loop.call_soon_threadsafe(ended, outcome, perf_counter() - start)
-        except (
-            RuntimeError
-        ):  # the event loop is closed: nobody waits any more, and nobody will free this slot
+        except RuntimeError:  # the event loop is closed, so no callback will free this slot
             self._threads[slot].close()
 
 

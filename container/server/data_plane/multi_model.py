@@ -20,7 +20,7 @@ from container.server.telemetry.failure_log import FailureLog
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath, first_line
 
 LAST_SECONDS = 1.0
-"""How long engines may take to end once nobody waits for them."""
+"""Seconds that engines may take to close at shutdown."""
 
 
 class ModelBackend(Backend, Protocol):

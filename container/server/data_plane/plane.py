@@ -97,7 +97,7 @@ class EncodingBudget:
 
     def _release(self, characters: int, ended: asyncio.Future[Result]) -> None:
         if not ended.cancelled():
-            ended.exception()  # nobody may be left to hear of it
+            ended.exception()  # marks a fault as retrieved: its client may have left
         self._taken -= characters
         self._admit_waiting()
 

@@ -61,7 +61,7 @@ class OnnxRunner:
         self._types = {each.name: _type(each) for each in self._session.get_outputs()}
         self.outputs = tuple(self._types)
         self._wanted = self.outputs
-        self._lanes: dict[tuple[tuple[int, ...], ...], Lane | None] = {}
+        self._graph_runners: dict[tuple[tuple[int, ...], ...], GraphRunner | None] = {}
 
     def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
         """These shapes get arrays and a graph of their own when they first run.
@@ -69,7 +69,7 @@ class OnnxRunner:
         Only these outputs are computed.
         """
         self._wanted = outputs
-        self._lanes = {tuple(each.values()): None for each in shapes}
+        self._graph_runners = {tuple(each.values()): None for each in shapes}
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """The part's own rows of the outputs.
@@ -78,25 +78,29 @@ class OnnxRunner:
         """
         key = tuple(part.shapes.values())
         with self._memory_shortage():
-            if key not in self._lanes:
+            if key not in self._graph_runners:
                 return run_unbound(
                     self._session, part, self._wanted, self._device, records=self._records
                 )
-            lane = self._lanes[key]
-            if lane is None:
-                lane = self._lanes[key] = self._lane(part)
-            return lane.run(part)
+            runner = self._graph_runners[key]
+            if runner is None:
+                runner = self._graph_runners[key] = self._graph_runner(part)
+            return runner.run(part)
 
     def close(self) -> None:
         """Forgets the session, and with it all device memory."""
-        self._lanes.clear()
+        self._graph_runners.clear()
         del self._session
 
-    def _lane(self, part: Part) -> Lane:
-        graph = list(self._lanes).index(tuple(part.shapes.values())) + 1 if self._records else None
+    def _graph_runner(self, part: Part) -> GraphRunner:
+        graph = (
+            list(self._graph_runners).index(tuple(part.shapes.values())) + 1
+            if self._records
+            else None
+        )
         outputs = {name: self._types[name] for name in self._wanted}
         types = {name: tensor.dtype for name, tensor in self.inputs.items()}
-        return Lane(
+        return GraphRunner(
             self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph
         )
 
@@ -158,7 +162,7 @@ GRAPH = "gpu_graph_id"
 UNRECORDED = -1
 
 
-class Lane:
+class GraphRunner:
     """Runs at one shape: inputs are copied to the same place each time.
 
     Outputs come from the same place.

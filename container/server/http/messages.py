@@ -66,7 +66,7 @@ class Ending(Enum):
 
     KEEP = b""
     KEEP_OLD = b"connection: keep-alive\r\n"
-    """HTTP/1.0 clients that asked for it must be told."""
+    """HTTP/1.0 clients that requested keep-alive need the header."""
     CLOSE = b"connection: close\r\n"
 
 

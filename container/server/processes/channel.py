@@ -15,15 +15,12 @@ from container.server.types import Arrays, DeadlinePassed, QueueFull, Unavailabl
 
 GONE = "The process that owns the engine ended; this server is being replaced."
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
-"""Requests that the owner has not read yet; with more of them new ones are refused."""
+"""Requests that the supervisor has not read; with more of them, new ones are refused."""
 DEFAULT_SECONDS = 60.0
 SWEEP_SECONDS = 1.0
-"""How often unanswered requests are looked at, in case the owner hangs; it keeps deadlines itself.
-"""
+"""Seconds between checks of unanswered requests, in case the supervisor hangs."""
 SILENT_SWEEPS = 5
-"""Sweeps without a word after which the owner, which says what it is every second, is taken to
-hang.
-"""
+"""Sweeps without a frame after which the supervisor, which sends one a second, is silent."""
 
 
 class _PendingRequest(asyncio.Future[Arrays]):
@@ -64,7 +61,7 @@ class EngineChannel(asyncio.Protocol):
         self.state: int | None = None
         self.lost = False
         self.state_received = asyncio.Event()
-        """Set once the owner has said what it is, or is gone."""
+        """Set once the supervisor has sent its state, or is gone."""
         self._serves = False
         self._max_rows = max_rows
         self._changed = changed

@@ -23,9 +23,9 @@ HEADER = struct.Struct("=IBBHIQd4x")
 """Bytes of the whole frame, kind, detail, parts, rows, id, number."""
 TOKENS, TENSORS, CANCEL, ANSWER, FAULT, STATE, SNAPSHOT_WANTED, SNAPSHOT = range(1, 9)
 LOADING, OPENING, READY, DRAINING, BROKEN = range(5)
-"""Details of STATE: what the engine's owner is, or, from a front, what it knows the owner to be.
+"""Details of STATE: the supervisor's state, or the state that a worker acknowledges.
 
-OPENING: requests are answered, and nobody says so before every front knows.
+OPENING: requests are answered, but no worker is ready before every worker has acknowledged it.
 """
 TYPED = 1
 """Detail of TOKENS: type ids follow the ids."""

@@ -30,13 +30,12 @@ from onboarding.manifest import MANIFEST_NAME, Manifest
 
 SUPERVISOR_GONE, ARCHIVE = 1, 3
 LAST_SECONDS = 1.0
-"""How long clients may take to read that the owner is gone."""
+"""Seconds for clients to read their answers once the supervisor is gone."""
 
 
 def main(arguments: list[str]) -> int:
     """Run one HTTP worker and return its exit code."""
-    # A terminal's Ctrl-C and a supervisor's SIGTERM reach the whole group; only the owner says when
-    # fronts drain.
+    # Ctrl-C and SIGTERM reach the whole process group, but only the supervisor drains workers.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     end, worker_socket = (socket.socket(fileno=int(number)) for number in arguments)
@@ -61,7 +60,7 @@ def _archive(settings: Settings) -> EngineArchive:
 
 
 def _no_engine() -> NoReturn:
-    raise RuntimeError("the engine is the owner's")
+    raise RuntimeError("an HTTP worker has no engine")
 
 
 async def _serve(
@@ -128,7 +127,7 @@ class HttpWorker:
         while True:
             try:
                 connection = receive_connection(worker_socket)
-            except EOFError:  # the owner is gone, as the link says too
+            except EOFError:  # the supervisor is gone; the channel reports it too
                 loop.remove_reader(worker_socket.fileno())
                 return
             except OSError as fault:

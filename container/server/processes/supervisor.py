@@ -24,7 +24,7 @@ from container.server.telemetry.metrics import GAUGES, counter, gauge
 
 WINDOW_SECONDS = 60.0
 MOST = 10
-"""Deaths within the window, of all processes together; with more the owner gives up."""
+"""Workers that may end within the window, all together, before the supervisor gives up."""
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -55,7 +55,7 @@ class RestartPolicy:
 WORKERS_DIE = 5
 """Exit code when HTTP processes die faster than they are worth replacing."""
 METRICS_SECONDS = 0.5
-"""How long a process may take to tell its metrics; then those it told last count."""
+"""Seconds for a worker to send its metrics; then its last ones count."""
 LAST_SECONDS = 3.0
 """How long a process whose link has ended may take to end itself."""
 HUNG_HEARTBEATS, HUNG_STARTING_HEARTBEATS = 5, 60
@@ -273,8 +273,8 @@ class Supervisor:
         worker_socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sockets = (child_channel.fileno(), child_socket.fileno())
         with child_channel, child_socket:
-            # A session of its own: a terminal's Ctrl-C is the owner's business, also while the
-            # process is still importing.
+            # A session of its own, so that a terminal's Ctrl-C reaches the supervisor only, also
+            # while the worker still imports.
             process = await asyncio.create_subprocess_exec(
                 *self._spec.command,
                 *map(str, sockets),

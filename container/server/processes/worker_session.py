@@ -16,7 +16,7 @@ from container.server.processes.frames import Frame, FrameSplitter, InvalidFrame
 from container.server.types import Arrays, RequestFault, TooLarge, Unavailable
 
 MAX_UNREAD_BYTES = 16 * 1024 * 1024
-"""Answers that the front has not read yet; with more of them the owner stops listening to it."""
+"""Answers that the worker has not read; with more of them, its requests are not read."""
 LOADING = "The server is still loading its engine; try again in a second."
 INTERNAL_FAULT = "The server failed on this request; try again in a second."
 
@@ -42,11 +42,11 @@ class WorkerSession(asyncio.Protocol):
         self.lost = asyncio.Event()
         """Set when the link has ended."""
         self.known: int | None = None
-        """The owner's last state that the front has heard of; `None` while it does not serve."""
+        """The last state that the worker acknowledged; `None` while it does not serve."""
         self.missed_heartbeats = 0
-        """Beats since the front last said anything."""
+        """Heartbeats since the worker last sent a frame."""
         self.metric_values = b""
-        """The front's metrics, as it last told them."""
+        """The worker's metric values, as last received."""
         self._state = state
         self._backend = backend
         self._acknowledged = acknowledged

@@ -20,9 +20,9 @@ import orjson
 from container.server.types import RequestFault
 
 LINES_PER_SECOND = 10
-"""Of one event; what is beyond is counted and told."""
+"""Of one event; further lines are counted, and the count is logged."""
 BACKLOG_LINES = 1000
-"""Lines that may wait for a slow reader of stderr; what is beyond is counted and told."""
+"""Lines that may wait for a slow reader of stderr; further lines are counted."""
 STDERR = 2
 Level = Literal["warning", "error"]
 Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "process", "http"]

@@ -33,7 +33,7 @@ SECONDS = (
 """Bounds from 10 microseconds to a request's longest time."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 STAGES = ("decode", "tokenize", "wait", "encode")
-"""As HTTP tells them; the wait is for queue, engine and the way to them."""
+"""Of an inference request; `wait` is for queue and engine."""
 INFER, HEALTH = "infer", "health"
 
 

@@ -15,7 +15,12 @@ from container.archive import EngineArchive
 from container.server.engines import onnxruntime_cuda
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.loading import cpu_engine, cuda_engine
-from container.server.engines.onnxruntime_cuda import Lane, OnnxRunner, check_rows, run_options
+from container.server.engines.onnxruntime_cuda import (
+    GraphRunner,
+    OnnxRunner,
+    check_rows,
+    run_options,
+)
 from container.server.engines.shaping import Part
 from container.server.engines.tokens import Tokens
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, HERE, write_archive
@@ -100,7 +105,10 @@ def test_each_bucket_is_a_graph_of_its_own(tmp_path):
     runner.declare([each.shapes for each in parts], outputs=runner.outputs)
     for each in (*parts, *parts):
         runner.run(each, 0)
-    graphs = [lane._options.get_run_config_entry("gpu_graph_id") for lane in runner._lanes.values()]
+    graphs = [
+        lane._options.get_run_config_entry("gpu_graph_id")
+        for lane in runner._graph_runners.values()
+    ]
     assert graphs == ["1", "2"]
 
 
@@ -195,7 +203,9 @@ def part(length, *, seed=0, **feed):
 def lane_of(runner, first):
     types = {name: tensor.dtype for name, tensor in runner.inputs.items()}
     outputs = {"sentence_embedding": np.float32}
-    return Lane(runner._session, first, inputs=types, outputs=outputs, device="cpu", graph=None)
+    return GraphRunner(
+        runner._session, first, inputs=types, outputs=outputs, device="cpu", graph=None
+    )
 
 
 def gpu_session(path):
