@@ -80,9 +80,11 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
         } == {1}
     finally:
         model.unlink()
-        session.clients("cloudformation").delete_stack(
-            StackName="roundhouse-local-endpoint-newcomer"
+        formation = session.clients("cloudformation")
+        formation.update_termination_protection(
+            StackName="roundhouse-local-endpoint-newcomer", EnableTerminationProtection=False
         )
+        formation.delete_stack(StackName="roundhouse-local-endpoint-newcomer")
         until(lambda: None if "roundhouse-local-endpoint-newcomer" in _stacks(session) else True)
         tiny.lock.with_name("newcomer.lock.yaml").unlink(missing_ok=True)
     walk(session)

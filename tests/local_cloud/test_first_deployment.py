@@ -1,0 +1,45 @@
+"""A first deployment of the foundation that failed can simply be repeated."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.synth.assembly import synthesized
+from tests.synth.deployments import environment
+
+pytestmark = pytest.mark.local_cloud
+
+STACK = "roundhouse-local-first-foundation"
+
+
+@pytest.fixture(scope="module")
+def resources(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foundation")
+    template = synthesized(folder, environment("local"), ())["Foundation"].template
+    return template["Resources"]
+
+
+def broken(resources):
+    """The foundation, and a model without a role, which SageMaker refuses once the rest is there."""
+    refused = {"Type": "AWS::SageMaker::Model", "DependsOn": sorted(resources), "Properties": {}}
+    return {**resources, "Refused": refused}
+
+
+def test_failed_first_deployment_leaves_nothing_and_can_be_repeated(cloud, resources):
+    status, reason = cloud.deploy(STACK, broken(resources))
+    assert status == "ROLLBACK_COMPLETE", reason
+    names = json.dumps(cloud.client("s3").list_buckets()["Buckets"], default=str)
+    assert "roundhouse-local" not in names
+    assert cloud.client("ecr").describe_repositories()["repositories"] == []
+    # The cdk command line deletes a stack in this state before it creates it again.
+    cloud.destroy(STACK)
+    status, reason = cloud.deploy(STACK, resources)
+    assert status == "CREATE_COMPLETE", reason
+    cloud.destroy(STACK)
+    kept = [
+        repository["repositoryName"]
+        for repository in cloud.client("ecr").describe_repositories()["repositories"]
+    ]
+    assert len(kept) == 5
