@@ -37,7 +37,8 @@ def main() -> int:
     if len(sys.argv) > 1:
         given = " ".join(sys.argv[1:])
         return _refuse(
-            f"app.py takes no argument, given {given}; context goes through cdk: npx cdk synth -c env=dev."
+            f"app.py takes no argument, given {given}; context goes through cdk: npx cdk synth -c"
+            " env=dev."
         )
     missing = _missing()
     if missing is not None:
@@ -76,9 +77,11 @@ def _asked(app: App) -> Asked:
     return Asked(
         root=REPOSITORY if root is None else Path(str(root)).resolve(),
         environment=None if environment is None else str(environment).strip(),
-        endpoints=()
-        if endpoints is None
-        else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(","))),
+        endpoints=(
+            ()
+            if endpoints is None
+            else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(",")))
+        ),
     )
 
 
@@ -108,7 +111,10 @@ def _root_faults(app: App) -> Iterator[Fault]:
 
     root = app.node.try_get_context("root")
     if root is not None and (not str(root).strip() or not Path(str(root)).is_dir()):
-        way_out = "name the folder that holds models/ and environments/, or leave it out for this repository"
+        way_out = (
+            "name the folder that holds models/ and environments/, or leave it out for this"
+            " repository"
+        )
         yield Fault(
             file="context key root",
             what="is no folder",
@@ -168,7 +174,10 @@ def _missing() -> str | None:
     """What this computer lacks, in one sentence."""
     packages = [name for name in NEEDED_PACKAGES if importlib.util.find_spec(name) is None]
     if packages:
-        return f"app.py needs {', '.join(packages)}; run `make environments`, or `pip install -r requirements.txt`."
+        return (
+            f"app.py needs {', '.join(packages)}; run `make environments`, or `pip install -r"
+            " requirements.txt`."
+        )
     if shutil.which("node") is None:
         return "app.py needs Node.js, which is not on PATH; install version 20 or later."
     return None

@@ -56,7 +56,10 @@ class FoundationStack(Stack):
 
     def _key(self, environment: EnvironmentSpec) -> kms.IKey:
         if environment.kms_key_arn is not None:
-            sentence = f"its policy must let {CLOUDWATCH} use it, or no alarm arrives: docs/security.md has the statement"
+            sentence = (
+                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives: docs/security.md"
+                " has the statement"
+            )
             Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
             return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)
         key = kms.Key(

@@ -79,8 +79,11 @@ def _hits(deployment: Deployment, variant: Variant) -> Alarm:
         condition=Condition(
             threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
         ),
-        told=f"fewer than {percent(expected / 2)} of the requests find their model in memory: half of the {percent(expected)} of "
-        "the models that fit, whichever they are, by what the locks measured",
+        told=(
+            f"fewer than {percent(expected / 2)} of the requests find their model in memory: half"
+            f" of the {percent(expected)} of the models that fit, whichever they are, by what the"
+            " locks measured"
+        ),
     )
 
 
@@ -94,7 +97,10 @@ def _waiting(deployment: Deployment, variant: Variant, slowest: float) -> Alarm:
         condition=Condition(
             threshold=limit * MICROSECONDS_A_SECOND, points=LASTING, periods=LASTING
         ),
-        told=f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest takes, {slowest:.3g} s",
+        told=(
+            f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest"
+            f" takes, {slowest:.3g} s"
+        ),
     )
 
 

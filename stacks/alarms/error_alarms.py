@@ -90,7 +90,10 @@ def _errors(
         if metric == mixed_metric(deployment)
         else ""
     )
-    told = f"{metric} is over {percent(share)} of the requests, {LEAST_FAILED} or more in a minute, or all of them{mixed}"
+    told = (
+        f"{metric} is over {percent(share)} of the requests, {LEAST_FAILED} or more in a minute, or"
+        f" all of them{mixed}"
+    )
     return Alarm(
         part=part,
         kind=kind,
@@ -134,8 +137,10 @@ def _lost_in_queue(deployment: Deployment, variant: Variant) -> Alarm:
     watched = Computed(
         # Whether what failed counts as processed too, AWS does not say: with both below the line
         # the share is never too high.
-        expression=f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
-        "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)",
+        expression=(
+            f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
+            "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)"
+        ),
         label="requests without an answer, share",
         metrics={
             "failed": _metric(deployment, variant, FAILURES, "Sum"),

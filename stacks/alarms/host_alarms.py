@@ -50,7 +50,10 @@ def _no_instances(deployment: Deployment, variant: Variant) -> Alarm:
         condition=Condition(
             threshold=1, comparison=UNDER, points=5, periods=5, missing="breaching"
         ),
-        told="no instance has reported its memory for five minutes, which each in service does every minute",
+        told=(
+            "no instance has reported its memory for five minutes, which each in service does every"
+            " minute"
+        ),
     )
 
 

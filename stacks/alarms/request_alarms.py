@@ -36,7 +36,10 @@ def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             variant=variant,
             watched=_against_slo(deployment, variant),
             condition=Condition(threshold=slo * MICROSECONDS_A_MILLISECOND),
-            told=f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than {FEW_REQUESTS} requests",
+            told=(
+                f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than"
+                f" {FEW_REQUESTS} requests"
+            ),
             rolls_back=variant.role != "shadow",
         )
     if limit is not None:
@@ -87,7 +90,10 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             condition=Condition(
                 threshold=measured_per_minute(capacity.requests_per_second), points=10, periods=15
             ),
-            told=f"an instance has more requests than were measured within the SLO: {capacity.derivation} x {SECONDS_A_MINUTE} s",
+            told=(
+                "an instance has more requests than were measured within the SLO:"
+                f" {capacity.derivation} x {SECONDS_A_MINUTE} s"
+            ),
         )
     target = invocations_target(deployment, variant)
     if target is not None and variant in scaled_variants(deployment):
@@ -118,8 +124,10 @@ def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
         variant=variant,
         watched=watched,
         condition=Condition(threshold=count, comparison=AT_LEAST, points=10, periods=15),
-        told=f"all {count} instances that it may have are there, each with over the {target:.10g} requests a minute that scaling "
-        "aims at: raise scaling.max",
+        told=(
+            f"all {count} instances that it may have are there, each with over the {target:.10g}"
+            " requests a minute that scaling aims at: raise scaling.max"
+        ),
     )
 
 
@@ -156,8 +164,11 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
             statistic="Maximum",
         ),
         condition=Condition(threshold=limit),
-        told=f"the oldest request has waited over {limit} s: one more instance takes {ready_seconds(deployment, deployment.own)} s at most, "
-        f"and scaling {SCALING_SECONDS} s to ask for it",
+        told=(
+            f"the oldest request has waited over {limit} s: one more instance takes"
+            f" {ready_seconds(deployment, deployment.own)} s at most, and scaling {SCALING_SECONDS}"
+            " s to ask for it"
+        ),
     )
 
 

@@ -29,8 +29,8 @@ VARIABLES = {
 }
 """Variables of one build, beside those of its project."""
 QUEUED = (
-    "the build never began: CodeBuild had no machine for it while it waited in its queue; deploy again later, or ask for a "
-    "higher quota in AWS Service Quotas"
+    "the build never began: CodeBuild had no machine for it while it waited in its queue; deploy"
+    " again later, or ask for a higher quota in AWS Service Quotas"
 )
 """What is said of a build that reached the time limit of CodeBuild's queue."""
 

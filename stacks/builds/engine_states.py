@@ -37,7 +37,10 @@ def engine_states(
         '$states.input.engine.route = "training-job"': "StartTrainingJob",
     }
     allowed = literal(", ".join((*projects, "training-job")))
-    no_route = f'"environment {environment.name} has no route " & $string($states.input.engine.route) & "; allowed: " & {allowed}'
+    no_route = (
+        f'"environment {environment.name} has no route " & $string($states.input.engine.route) & ";'
+        f' allowed: " & {allowed}'
+    )
     try_again = (
         f"$states.input.retriable and $states.input.attempt < {environment.builds.capacity_retries}"
     )
@@ -83,8 +86,9 @@ def _again(environment: EnvironmentSpec) -> str:
 
 def _tell_failure(environment: EnvironmentSpec) -> State:
     message = (
-        '$states.input.engine.model & ", engine " & $states.input.engine.engineKey & ", was not built: " & $states.input.reason'
-        ' & "\\nLog: " & $states.input.log & "\\nLocks and endpoints are as they were."'
+        '$states.input.engine.model & ", engine " & $states.input.engine.engineKey & ", was not'
+        ' built: " & $states.input.reason & "\\nLog: " & $states.input.log & "\\nLocks and'
+        ' endpoints are as they were."'
     )
     subject = title(environment, '$states.input.engine.model & " was not built"')
     return publication(

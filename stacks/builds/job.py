@@ -14,8 +14,9 @@ NO_QUOTA = r"is 0 Instances|more than 0 builds"
 KILLED = r"exit (status|code):? 137"
 """What CodeBuild and SageMaker say of a program that a SIGKILL ended."""
 KILLED_SENTENCE = (
-    "the build was killed (exit code 137), as when the machine has no memory left; its log shows in which step, and smaller "
-    "optimization profiles, or a larger instance type, need less or give more"
+    "the build was killed (exit code 137), as when the machine has no memory left; its log shows in"
+    " which step, and smaller optimization profiles, or a larger instance type, need less or give"
+    " more"
 )
 
 
@@ -37,16 +38,27 @@ def hints_of(environment: EnvironmentSpec) -> tuple[tuple[str, str], ...]:
         (NO_QUOTA, "the account has no quota for this machine: ask for one in AWS Service Quotas"),
         (
             "LimitExceeded|account-level service limit|Cannot have more than",
-            f"the quota stayed in use for {tries} tries: lower builds.at_once, ask for more in AWS Service Quotas, or run "
-            f"{deploy} later",
+            (
+                f"the quota stayed in use for {tries} tries: lower builds.at_once, ask for more in"
+                f" AWS Service Quotas, or run {deploy} later"
+            ),
         ),
         (
             "CapacityError|Insufficient ?(Instance)?Capacity",
-            f"AWS had no such machine in {tries} tries: run {deploy} later, or name another instance type",
+            (
+                f"AWS had no such machine in {tries} tries: run {deploy} later, or name another"
+                " instance type"
+            ),
         ),
         (
-            "CannotPullContainer|UNABLE_TO_PULL|Cannot find repository|Requested image .* not found",
-            f"{deploy} builds and pushes images that are missing; the role and the network must let it be pulled",
+            (
+                "CannotPullContainer|UNABLE_TO_PULL|Cannot find repository|Requested image .* not"
+                " found"
+            ),
+            (
+                f"{deploy} builds and pushes images that are missing; the role and the network must"
+                " let it be pulled"
+            ),
         ),
     )
 
@@ -54,8 +66,8 @@ def hints_of(environment: EnvironmentSpec) -> tuple[tuple[str, str], ...]:
 def overrun(environment: EnvironmentSpec) -> str:
     """What is said of a build that reached its time limit."""
     return (
-        f"the build took longer than the {environment.builds.timeout_minutes} minutes of builds.timeout_minutes; raise it in "
-        f"environments/{environment.name}.yaml"
+        f"the build took longer than the {environment.builds.timeout_minutes} minutes of"
+        f" builds.timeout_minutes; raise it in environments/{environment.name}.yaml"
     )
 
 
@@ -64,7 +76,8 @@ LOOKED_AT_AFTER = 50
 build is a few hundred looks,
 far from the 25,000 events that a history holds."""
 PASSING = (
-    r"CapacityError|Insufficient ?(Instance)?Capacity|LimitExceeded|Cannot have more than|Throttl|Rate exceeded|TooManyRequests"
+    r"CapacityError|Insufficient ?(Instance)?Capacity|LimitExceeded|Cannot have more"
+    r" than|Throttl|Rate exceeded|TooManyRequests"
     r"|ServiceUnavailable|Internal[ _]?(Server|Service)?[ _]?(Error|Failure)"
 )
 """Want of capacity, a quota that others use up, a service's own fault: what another try may find
@@ -91,7 +104,10 @@ def first_wait(environment: EnvironmentSpec) -> dict[str, str]:
 
 def next_wait(environment: EnvironmentSpec) -> dict[str, str]:
     """The same fields after a look: the longer a job has taken, the longer it is left alone."""
-    seconds = f"$max([{environment.builds.poll_seconds}, $floor($states.input.waited / {LOOKED_AT_AFTER})])"
+    seconds = (
+        f"$max([{environment.builds.poll_seconds}, $floor($states.input.waited /"
+        f" {LOOKED_AT_AFTER})])"
+    )
     return {"seconds": seconds, "waited": f"$states.input.waited + {seconds}"}
 
 

@@ -23,7 +23,10 @@ from stacks.builds.language import State, choice, jsonata, publication, title
 
 CAUSE_CHARACTERS = 30_000
 """The cause of a Fail state may have 32,768."""
-FAILURES = '$join([$states.input.failed.(model & ", engine " & engineKey & ": " & reason & " Log: " & log)], "\\n")'
+FAILURES = (
+    '$join([$states.input.failed.(model & ", engine " & engineKey & ": " & reason & " Log: " &'
+    ' log)], "\\n")'
+)
 
 
 def build_machine(
@@ -35,7 +38,10 @@ def build_machine(
     `${JobRole}` in it stands for the ARN of the training jobs' role.
     """
     return {
-        "Comment": f"Builds engines of {environment.name}: each that can be built, whatever becomes of the others",
+        "Comment": (
+            f"Builds engines of {environment.name}: each that can be built, whatever becomes of the"
+            " others"
+        ),
         "StartAt": "Waves",
         "States": {
             "Waves": _waves(
@@ -134,7 +140,10 @@ def _tell_summary(environment: EnvironmentSpec) -> State:
         '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
     )
     built = '$join([$states.input.built.(model & ", engine " & engineKey)], "\\n")'
-    message = f'"Built:\\n" & {built} & "\\n\\nNot built:\\n" & {FAILURES} & "\\n\\n" & $states.context.Execution.Id'
+    message = (
+        f'"Built:\\n" & {built} & "\\n\\nNot built:\\n" & {FAILURES} & "\\n\\n" &'
+        " $states.context.Execution.Id"
+    )
     return publication(
         environment,
         event="builds-ended",

@@ -142,7 +142,10 @@ def _network(environment: EnvironmentSpec) -> dict[str, Any]:
 def _name(environment: EnvironmentSpec) -> str:
     """At most 16 + 20 + 8 + 2 characters beside 15 of ours: SageMaker takes 63."""
     prefix = literal(names.training_job_prefix(environment))
-    return f'{prefix} & $states.input.engine.engineKey & "-" & {EXECUTION_TAG} & "-" & $states.input.attempt'
+    return (
+        f'{prefix} & $states.input.engine.engineKey & "-" & {EXECUTION_TAG} & "-" &'
+        " $states.input.attempt"
+    )
 
 
 def _looked_at(environment: EnvironmentSpec) -> str:

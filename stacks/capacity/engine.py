@@ -59,8 +59,9 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
         return f"the lock of model '{model}' has no benchmark of its own engine; build it again"
     if not was_measured_on(manifest.builder.gpu, instance):
         return (
-            f"the engine of model '{model}' was measured on {manifest.builder.gpu}, and {instance.name} has {instance.gpu}; "
-            f"measure it there (`roundhouse bench {deployment.name} --record`)"
+            f"the engine of model '{model}' was measured on {manifest.builder.gpu}, and"
+            f" {instance.name} has {instance.gpu}; measure it there (`roundhouse bench"
+            f" {deployment.name} --record`)"
         )
     kept = [each for each in records if keeps_slo(deployment, target, each)]
     if not kept:
@@ -161,7 +162,10 @@ def _derivation(
         parts.append("no latency SLO")
     else:
         shared = "" if several == 1 else f" for each of {several} copies that share the GPU"
-        busy = f"{latency_ms(deployment, target, record.p99_ms):g} ms behind the batch under way{shared}"
+        busy = (
+            f"{latency_ms(deployment, target, record.p99_ms):g} ms behind the batch under"
+            f" way{shared}"
+        )
         parts += [busy, f"{'within' if within_slo else 'OVER'} the SLO of {slo:g} ms"]
     if not target.instance_type.is_gpu and target.lock_entry is not None:
         # A CPU has no name to compare, and the machine that built may have other cores than the one
@@ -170,7 +174,10 @@ def _derivation(
     engine = f"the engine alone: {record.runtime} {record.precision}, {', '.join(parts)}"
     times = f" x {gpus} GPUs" if gpus > 1 else ""
     counted = _counted(deployment, target, record)
-    return f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured ({engine}){times}{counted}"
+    return (
+        f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured"
+        f" ({engine}){times}{counted}"
+    )
 
 
 def _counted(deployment: Deployment, target: Target, record: BenchmarkRecord) -> str:

@@ -68,9 +68,15 @@ def target_capacities(deployment: Deployment, variant: Variant) -> tuple[TargetC
 def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
     """What is not known or not kept, one sentence each, with the way out."""
     for each in target_capacities(deployment, variant):
-        where = f"Endpoint '{deployment.name}', variant {variant.name}, on {each.pool.instance_type.name}"
+        where = (
+            f"Endpoint '{deployment.name}', variant {variant.name}, on"
+            f" {each.pool.instance_type.name}"
+        )
         if each.rate is None:
-            yield f"{where}: {each.unknown}, so its capacity is not known and nothing scales on its requests."
+            yield (
+                f"{where}: {each.unknown}, so its capacity is not known and nothing scales on its"
+                " requests."
+            )
         elif not each.rate.within_slo:
             yield f"{where} cannot keep its latency SLO: {each.rate.derivation}."
 
@@ -84,7 +90,10 @@ def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> Targ
         rate = EngineRate(
             requests_per_second=measured.requests_per_second,
             within_slo=True,
-            derivation=f"{target.model.name}: {measured.requests_per_second:.10g} requests/s served ({measured.told})",
+            derivation=(
+                f"{target.model.name}: {measured.requests_per_second:.10g} requests/s served"
+                f" ({measured.told})"
+            ),
         )
         return TargetCapacity(pool=pool, target=target, rate=rate)
     found = engine_rate(deployment, target)
@@ -219,5 +228,8 @@ def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None
     shape = f"batch {record.batch}" + (
         "" if record.sequence is None else f" of {record.sequence} tokens"
     )
-    told = f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind the batch under way"
+    told = (
+        f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind"
+        " the batch under way"
+    )
     return ExpectedLatency(milliseconds=expected, derivation=told)

@@ -122,7 +122,10 @@ def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
     ]
     return (
         rows,
-        f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')}, REPEAT)",
+        (
+            f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')},"
+            " REPEAT)"
+        ),
     )
 
 

@@ -68,13 +68,15 @@ def _told(deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str
     ]
     if not drawn:
         lines.append(
-            "So many endpoints' lines would flatten every graph, so none are drawn: graphs *against* something follow the "
-            "selector, and an endpoint with `dashboard: true` has lines of its own. "
-            f"`roundhouse status --env {environment}` tells every endpoint's SLO, capacity, target and cost."
+            "So many endpoints' lines would flatten every graph, so none are drawn: graphs"
+            " *against* something follow the selector, and an endpoint with `dashboard: true` has"
+            f" lines of its own. `roundhouse status --env {environment}` tells every endpoint's"
+            " SLO, capacity, target and cost."
         )
     if left_out:
         lines.append(
-            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's are below."
+            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's"
+            " are below."
         )
     return "\n\n".join([*lines, *([promises(deployments)] if drawn else [])])
 
@@ -121,20 +123,24 @@ def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
         _role(variant),
         ", ".join(pool.instance_type.name for pool in variant.pools),
         "none" if slo is None else f"{slo:g}",
-        "not measured"
-        if capacity is None
-        else f"{measured_per_minute(capacity.requests_per_second):,.10g}",
-        "nothing"
-        if aim is None or variant not in scaled_variants(deployment)
-        else f"{aim.value:,.10g}{word}",
+        (
+            "not measured"
+            if capacity is None
+            else f"{measured_per_minute(capacity.requests_per_second):,.10g}"
+        ),
+        (
+            "nothing"
+            if aim is None or variant not in scaled_variants(deployment)
+            else f"{aim.value:,.10g}{word}"
+        ),
         "not known" if prices is None else _range(prices.least, prices.most, ".2f"),
     )
 
 
 def _counts(variant: Variant) -> tuple[str, ...]:
     low, high, prices = fewest(variant), most(variant), instance_prices(variant)
-    return _range(low, high), "not known" if prices is None else _range(
-        low * prices.least, high * prices.most, ".2f"
+    return _range(low, high), (
+        "not known" if prices is None else _range(low * prices.least, high * prices.most, ".2f")
     )
 
 
@@ -164,9 +170,11 @@ def _engine(
         "not built" if manifest is None else manifest.precision,
         pool.instance_type.name,
         target.engine_key[:KEY_DIGITS],
-        "not measured there"
-        if isinstance(record, str)
-        else f"{record.p99_ms:g} ms, batch {record.batch}",
+        (
+            "not measured there"
+            if isinstance(record, str)
+            else f"{record.p99_ms:g} ms, batch {record.batch}"
+        ),
         "" if manifest is None else manifest.builder.built_at,
     )
 

@@ -48,12 +48,18 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     steps: list[UpdateStep] = []
     held = _held_variants(before, after)
     if held:
-        reason = f"the instance type of {_listed(held)} changes, which SageMaker refuses while auto scaling holds the count"
+        reason = (
+            f"the instance type of {_listed(held)} changes, which SageMaker refuses while auto"
+            " scaling holds the count"
+        )
         steps.append(UpdateStep(template=_without_scaling(before, held), reason=reason))
     changed = sorted(_variants(before).keys() ^ _variants(after).keys())
     if changed and _rolls_out(after):
         verb = "come or go" if len(changed) > 1 else "comes or goes"
-        reason = f"{_listed(changed)} {verb}, and SageMaker shifts traffic in steps between the same variants only"
+        reason = (
+            f"{_listed(changed)} {verb}, and SageMaker shifts traffic in steps between the same"
+            " variants only"
+        )
         steps.append(UpdateStep(template=_all_at_once(after), reason=reason))
     return (*steps, UpdateStep(template=after))
 
@@ -139,9 +145,11 @@ def _all_at_once(template: Template) -> Template:
     SageMaker takes the rollout of the last update with another endpoint config only.
     """
     resources = {
-        logical_id: {**resource, "Properties": _first_properties(resource)}
-        if resource["Type"] in (CONFIG, ENDPOINT)
-        else resource
+        logical_id: (
+            {**resource, "Properties": _first_properties(resource)}
+            if resource["Type"] in (CONFIG, ENDPOINT)
+            else resource
+        )
         for logical_id, resource in template["Resources"].items()
     }
     return {**template, "Resources": resources}

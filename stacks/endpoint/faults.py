@@ -24,12 +24,18 @@ def _target_faults(deployment: Deployment, target: Target) -> Iterator[str]:
     model = target.model.name
     command = f"roundhouse build --env {deployment.environment.name} --model {model}"
     if target.lock_entry is None:
-        yield f"No lock has engine {target.engine_key} of model '{model}' for endpoint '{deployment.name}'; run: {command}"
+        yield (
+            f"No lock has engine {target.engine_key} of model '{model}' for endpoint"
+            f" '{deployment.name}'; run: {command}"
+        )
         return
     needs = f"and endpoint '{deployment.name}' needs"
     for what, locked, needed in _comparisons(deployment, target, target.lock_entry):
         if locked != needed:
-            yield f"The locked engine of model '{model}' has {what} {locked}, {needs} {needed}; run: {command}"
+            yield (
+                f"The locked engine of model '{model}' has {what} {locked}, {needs} {needed}; run:"
+                f" {command}"
+            )
 
 
 def _comparisons(
@@ -73,8 +79,9 @@ def _faults(own: Target, joined: Target) -> Iterator[str]:
     ):
         if not _are_alike(expected, given):
             yield (
-                f"Model '{joined.model.name}' answers beside '{own.model.name}', and its {what} are {_listed(given)}, not "
-                f"{_listed(expected)}; make them alike, or describe an endpoint of its own."
+                f"Model '{joined.model.name}' answers beside '{own.model.name}', and its {what} are"
+                f" {_listed(given)}, not {_listed(expected)}; make them alike, or describe an"
+                " endpoint of its own."
             )
 
 

@@ -67,9 +67,9 @@ def variant_properties(
         "ModelName": models[0].name,
         **_instances(variant, models),
         "InitialInstanceCount": max(1, variant.scaling.min),
-        "InitialVariantWeight": int(variant.weight)
-        if variant.weight.is_integer()
-        else variant.weight,
+        "InitialVariantWeight": (
+            int(variant.weight) if variant.weight.is_integer() else variant.weight
+        ),
         "ModelDataDownloadTimeoutInSeconds": download,
         "ContainerStartupHealthCheckTimeoutInSeconds": start_up,
     }
@@ -132,7 +132,9 @@ def _data_capture(deployment: Deployment, percent: int) -> Properties:
     return {
         "EnableCapture": True,
         "InitialSamplingPercentage": percent,
-        "DestinationS3Uri": f"s3://{names.artifact_bucket(deployment.environment)}/{names.CAPTURES_PREFIX}",
+        "DestinationS3Uri": (
+            f"s3://{names.artifact_bucket(deployment.environment)}/{names.CAPTURES_PREFIX}"
+        ),
         "KmsKeyId": _key_id(deployment),
         "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
         "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
@@ -236,7 +238,9 @@ def _single_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[st
     return {
         "Image": image_uri,
         "Mode": "SingleModel",
-        "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}",
+        "ModelDataUrl": (
+            f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}"
+        ),
         "Environment": {**pinned, **_environment(deployment, pool, target.model.name)},
     }
 
@@ -245,7 +249,9 @@ def _multi_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[str
     return {
         "Image": image_uri,
         "Mode": "MultiModel",
-        "ModelDataUrl": f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/",
+        "ModelDataUrl": (
+            f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/"
+        ),
         "Environment": _environment(deployment, pool, None),
     }
 

@@ -67,8 +67,8 @@ def _isolation(deployment: Deployment) -> Iterator[str]:
             else "what the VPC's routes reach"
         )
         yield (
-            f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation is false; "
-            "no server of ours needs that."
+            f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation"
+            " is false; no server of ours needs that."
         )
 
 
@@ -77,8 +77,8 @@ def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[
     if len(alarms) > ROLLBACK_ALARM_COUNT:
         left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
         yield (
-            f"Endpoint '{deployment.name}' has {len(alarms)} alarms that would take a rollout back, and SageMaker watches "
-            f"{ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
+            f"Endpoint '{deployment.name}' has {len(alarms)} alarms that would take a rollout back,"
+            f" and SageMaker watches {ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
         )
 
 
@@ -90,8 +90,9 @@ def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
         if variant.role == "shadow":
             count = max(1, variant.scaling.min)
             yield (
-                f"Endpoint '{deployment.name}': shadow {variant.name} begins with {count} instance{'s' if count > 1 else ''} and "
-                "keeps that count; to change it, take the shadow out for one deployment."
+                f"Endpoint '{deployment.name}': shadow {variant.name} begins with {count}"
+                f" instance{'s' if count > 1 else ''} and keeps that count; to change it, take the"
+                " shadow out for one deployment."
             )
 
 
@@ -115,17 +116,19 @@ def _raised_for_good(deployment: Deployment) -> Iterator[str]:
             continue
         if deployment.endpoint.asynchronous is not None and fewest(variant) == 0:
             yield (
-                f"Endpoint '{deployment.name}', variant {variant.name}: the first request brings one instance, and nothing takes "
-                "it back to 0 or adds another, since no policy follows the queue; measure the capacity."
+                f"Endpoint '{deployment.name}', variant {variant.name}: the first request brings"
+                " one instance, and nothing takes it back to 0 or adds another, since no policy"
+                " follows the queue; measure the capacity."
             )
         floors = variant.scaling.schedule
         highest = max((each.min for each in floors), default=0)
         ceilings = [variant.scaling.max if each.max is None else each.max for each in floors]
         if any(each.min < highest for each in floors) and min(ceilings) >= highest:
             yield (
-                f"Endpoint '{deployment.name}', variant {variant.name}: its schedule raises the count to {highest}, and nothing "
-                "takes it back: a lower min removes no instance, and no policy follows the load; give the schedule with the "
-                "lower min a max too, or measure the capacity."
+                f"Endpoint '{deployment.name}', variant {variant.name}: its schedule raises the"
+                f" count to {highest}, and nothing takes it back: a lower min removes no instance,"
+                " and no policy follows the load; give the schedule with the lower min a max too,"
+                " or measure the capacity."
             )
 
 

@@ -67,7 +67,10 @@ def _scaled(capacity: Capacity, safety: float, what: str) -> TargetValue:
     share = float(exact.quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
     value = max(LEAST_TARGET, share)
     raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
-    told = f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g} {what}{raised}"
+    told = (
+        f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g}"
+        f" {what}{raised}"
+    )
     return TargetValue(value=value, derivation=told)
 
 
@@ -98,9 +101,10 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
     least = min(measured, key=lambda each: each.gpu_utilization_percent or 0.0)
     percent = least.gpu_utilization_percent or 0.0
     if percent < LOWEST_GPU_PERCENT:
-        return float(
-            variant.scaling.gpu_utilization_percent
-        ), f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}"
+        return (
+            float(variant.scaling.gpu_utilization_percent),
+            f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}",
+        )
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
     return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.told}"
 

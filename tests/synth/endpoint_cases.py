@@ -16,7 +16,9 @@ from tests.unit.onboarding.trees import Change, tree_root
 
 MODEL, CLOUD, BESIDE = "models/example.yaml", "environments/cloud.yaml", "models/beside.yaml"
 IMAGES = {
-    image: f"111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-cloud/{image}:0123456789abcdef0123"
+    image: (
+        f"111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-cloud/{image}:0123456789abcdef0123"
+    )
     for image in ("triton", "python-server", "python-server-gpu")
 }
 POOLS = "instance_pools: [{instance_type: ml.g6.xlarge}, {instance_type: ml.g4dn.xlarge}]"

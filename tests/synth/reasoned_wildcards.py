@@ -74,12 +74,18 @@ REASONED = (
         actions=frozenset(f"ec2:Describe{noun}" for noun in DESCRIBED),
     ),
     Reasoned(
-        why="a network interface has no name before it is made; subnets and security groups of the same statement are named",
+        why=(
+            "a network interface has no name before it is made; subnets and security groups of the"
+            " same statement are named"
+        ),
         resource=ARN.format(service="ec2") + r"network-interface/\*",
         actions=frozenset(INTERFACES),
     ),
     Reasoned(
-        why="the key's id is known only after its creation; its alias and the one service that may use it narrow it",
+        why=(
+            "the key's id is known only after its creation; its alias and the one service that may"
+            " use it narrow it"
+        ),
         resource=ARN.format(service="kms") + r"key/\*",
         actions=KEY_USE,
         conditions=frozenset({"kms:ResourceAliases", "kms:ViaService"}),
@@ -97,12 +103,18 @@ REASONED = (
         conditions=frozenset({"kms:ResourceAliases"}),
     ),
     Reasoned(
-        why="objects under one prefix of the artifact bucket: what is read or built has no name before it is there",
+        why=(
+            "objects under one prefix of the artifact bucket: what is read or built has no name"
+            " before it is there"
+        ),
         resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/[a-z-]+/([A-Za-z0-9-]+/)*\*",
         actions=OBJECTS,
     ),
     Reasoned(
-        why="a log group, in the form that IAM knows it by, and its streams, each named by its service when it begins",
+        why=(
+            "a log group, in the form that IAM knows it by, and its streams, each named by its"
+            " service when it begins"
+        ),
         resource=ARN.format(service="logs")
         + r"log-group:/aws/[A-Za-z0-9/-]+:(log-stream:([A-Za-z0-9-]+)?)?\*",
         actions=STREAMS,
@@ -120,27 +132,39 @@ REASONED = (
         ),
     ),
     Reasoned(
-        why="a key's own policy is about that key alone, and without its account nobody could ever manage it",
+        why=(
+            "a key's own policy is about that key alone, and without its account nobody could ever"
+            " manage it"
+        ),
         resource=r"\*",
         actions=frozenset({"kms:*"}),
         only_in=frozenset({"AWS::KMS::Key"}),
     ),
     Reasoned(
-        why="a key's own policy is about that key alone; AWS's documented statement for alarms to an encrypted topic",
+        why=(
+            "a key's own policy is about that key alone; AWS's documented statement for alarms to"
+            " an encrypted topic"
+        ),
         resource=r"\*",
         actions=frozenset({"kms:Decrypt", "kms:GenerateDataKey*"}),
         conditions=frozenset({"aws:SourceAccount", "aws:SourceArn"}),
         only_in=frozenset({"AWS::KMS::Key"}),
     ),
     Reasoned(
-        why="an endpoint's policy only narrows what the roles that use it may do, to this account's principals",
+        why=(
+            "an endpoint's policy only narrows what the roles that use it may do, to this account's"
+            " principals"
+        ),
         resource=r"\*",
         actions=frozenset({"*"}),
         conditions=frozenset({"aws:PrincipalAccount"}),
         only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
     ),
     Reasoned(
-        why="the way into the VPC opens the artifact bucket's objects, which the roles' own statements narrow",
+        why=(
+            "the way into the VPC opens the artifact bucket's objects, which the roles' own"
+            " statements narrow"
+        ),
         resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/\*",
         actions=frozenset({*OBJECTS, "s3:GetBucketLocation", "s3:ListBucket"}),
         conditions=frozenset({"aws:PrincipalAccount"}),
@@ -153,7 +177,10 @@ REASONED = (
         only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
     ),
     Reasoned(
-        why="a build in the VPC fetches CodeBuild's agent from CodeBuild's own bucket, under names that CodeBuild alone knows",
+        why=(
+            "a build in the VPC fetches CodeBuild's agent from CodeBuild's own bucket, under names"
+            " that CodeBuild alone knows"
+        ),
         resource=r"arn:aws:s3:::codefactory-[a-z0-9-]+-prod-default-build-agent-executor/\*",
         actions=frozenset({"s3:GetObject"}),
         only_in=frozenset({"AWS::EC2::VPCEndpoint"}),

@@ -35,14 +35,18 @@ KINDS = ("everything", "queue", "volume")
 """Endpoints that have different statements."""
 
 WHY = {
-    "AttachToNetwork": "in a VPC: the network interfaces of the environment's subnets and security groups",
+    "AttachToNetwork": (
+        "in a VPC: the network interfaces of the environment's subnets and security groups"
+    ),
     "DescribeNetwork": "in a VPC: EC2's describe actions know no resource, and read only",
     "EncryptOutput": "SageMaker asks it of the role itself where a job's output names a key",
     "FindJobLog": "SageMaker makes one log group for all training jobs",
     "FollowEngines": "an engine's build is an execution of the same machine",
     "GrantKey": "the volume of an instance; for a resource of AWS alone",
     "ListBucket": "a missing object is answered as missing, not as denied",
-    "LookAtAlarms": "SageMaker looks at the alarms that take a version back, in the name of this role",
+    "LookAtAlarms": (
+        "SageMaker looks at the alarms that take a version back, in the name of this role"
+    ),
     "LogInToRegistry": "the log-in knows no resource; it opens only what the other statements name",
     "PassRole": "training jobs run under their own role, which goes to SageMaker alone",
     "PublishHostMetrics": "metrics know no resource; the namespace narrows it",
@@ -50,7 +54,9 @@ WHY = {
     "PullBaseImage": "AWS's own Triton image, which ours start from, in AWS's account",
     "PullImage": "its own image, no other",
     "PushImages": "the environment's five repositories; a tag that is there is never pushed again",
-    "ReadEngines": "the archives that this version serves; a multi-model endpoint's are among ReadObjects",
+    "ReadEngines": (
+        "the archives that this version serves; a multi-model endpoint's are among ReadObjects"
+    ),
     "ReadObjects": "what it works on, no more",
     "ReadKey": "SageMaker looks at the key of the volume",
     "RunBuilds": "the environment's CodeBuild projects",

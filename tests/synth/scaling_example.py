@@ -27,7 +27,8 @@ def examples() -> dict[str, str]:
     (target,) = embedder.targets
     assert target.lock_entry is not None
     records = [
-        f"batch {each.batch:>2} of {each.sequence} tokens: p99 {each.p99_ms:g} ms, {each.rows_per_second:.1f} rows/s"
+        f"batch {each.batch:>2} of {each.sequence} tokens: p99 {each.p99_ms:g} ms,"
+        f" {each.rows_per_second:.1f} rows/s"
         for each in target.lock_entry.manifest.benchmark
     ]
     policy = scaling_resources(embedder)["InvocationsPolicy"]

@@ -140,8 +140,10 @@ def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(run_app, 
 def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(run_app, many, outdir):
     result = run_app(env="dev", root=str(many.root), endpoint="model-01")
     assert result.returncode == 1
-    assert result.stderr == (
-        "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did you mean 'model-001'?\n"
+    assert (
+        result.stderr
+        == "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did"
+        " you mean 'model-001'?\n"
     )
     assert list(outdir.iterdir()) == []
 
@@ -167,7 +169,10 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
         ),
         (
             {"environment": "dev"},
-            "context key environment: is not read here; allowed: env, endpoint, root; did you mean 'env'?",
+            (
+                "context key environment: is not read here; allowed: env, endpoint, root; did you"
+                " mean 'env'?"
+            ),
         ),
         ({"endpoints": "text-shared"}, "did you mean 'endpoint'?"),
         (

@@ -161,11 +161,23 @@ def may_pass(reason: str) -> bool:
 @pytest.mark.parametrize(
     "reason",
     [
-        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type.",
-        "SageMaker.ResourceLimitExceededException: The account-level service limit 'ml.g6.xlarge for training job usage' is 2 "
-        "Instances, with current utilization of 2 Instances and a request delta of 1 Instances.",
-        "CodeBuild.AccountLimitExceededException: Cannot have more than 1 builds in queue for the account",
-        "SageMaker.SageMakerException: Rate exceeded (Service: SageMaker, Status Code: 400, Request ID: 1)",
+        (
+            "CapacityError: Unable to provision requested ML compute capacity. Please retry using a"
+            " different ML instance type."
+        ),
+        (
+            "SageMaker.ResourceLimitExceededException: The account-level service limit"
+            " 'ml.g6.xlarge for training job usage' is 2 Instances, with current utilization of 2"
+            " Instances and a request delta of 1 Instances."
+        ),
+        (
+            "CodeBuild.AccountLimitExceededException: Cannot have more than 1 builds in queue for"
+            " the account"
+        ),
+        (
+            "SageMaker.SageMakerException: Rate exceeded (Service: SageMaker, Status Code: 400,"
+            " Request ID: 1)"
+        ),
         "CodeBuild.CodeBuildException: ThrottlingException",
         "We have insufficient capacity of this type; please try again",
         "InsufficientInstanceCapacity",
@@ -180,13 +192,22 @@ def test_want_of_capacity_may_pass(reason):
 @pytest.mark.parametrize(
     "reason",
     [
-        "SageMaker.ResourceLimitExceededException: The account-level service limit 'ml.p5.48xlarge for training job usage' is 0 "
-        "Instances, with current utilization of 0 Instances and a request delta of 1 Instances.",
-        "CodeBuild.AccountLimitExceededException: Cannot have more than 0 builds in queue for the account",
+        (
+            "SageMaker.ResourceLimitExceededException: The account-level service limit"
+            " 'ml.p5.48xlarge for training job usage' is 0 Instances, with current utilization of 0"
+            " Instances and a request delta of 1 Instances."
+        ),
+        (
+            "CodeBuild.AccountLimitExceededException: Cannot have more than 0 builds in queue for"
+            " the account"
+        ),
         "the engine is for compute capability 8.6, and this machine has 7.5",
         "CodeBuild.ResourceNotFoundException: Project cannot be found",
         "accuracy budget missed: mean cosine 0.91",
-        "SageMaker.SageMakerException: 1 validation error detected: Value 'ml.g5.tiny' at 'resourceConfig.instanceType'",
+        (
+            "SageMaker.SageMakerException: 1 validation error detected: Value 'ml.g5.tiny' at"
+            " 'resourceConfig.instanceType'"
+        ),
     ],
 )
 def test_what_no_wait_helps_does_not_pass(reason):

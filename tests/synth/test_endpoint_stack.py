@@ -266,11 +266,15 @@ def test_refuses_a_foreign_engine(tmp_path, field, value, said):
 def test_vpc_boundary_and_key_of_the_environment_are_used(tmp_path):
     network = {"vpc_id": "vpc-0a", "subnet_ids": ("subnet-0a",), "security_group_ids": ("sg-0a",)}
     fields = {
-        "network": environment("dev")
-        .model_validate({**environment("dev").model_dump(), "network": network})
-        .network,
+        "network": (
+            environment("dev")
+            .model_validate({**environment("dev").model_dump(), "network": network})
+            .network
+        ),
         "permissions_boundary_arn": "arn:aws:iam::111122223333:policy/boundary",
-        "kms_key_arn": "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000",
+        "kms_key_arn": (
+            "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000"
+        ),
     }
     secured = environment("dev").model_copy(update=fields)
     stacks = synthesized(

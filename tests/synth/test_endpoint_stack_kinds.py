@@ -35,7 +35,10 @@ NETWORK = """network:
   subnet_ids: [subnet-0123456789abcdef0, subnet-0123456789abcdef1]
   security_group_ids: [sg-0123456789abcdef0]"""
 SCHEDULE = {
-    "    max: 2": "    max: 2\n    schedule: [{schedule: 'cron(0 6 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}]"
+    "    max: 2": (
+        "    max: 2\n    schedule: [{schedule: 'cron(0 6 ? * MON-FRI *)', min: 2, timezone:"
+        " Europe/Berlin}]"
+    )
 }
 KINDS = {
     "plain": {},

@@ -194,7 +194,8 @@ def test_unchanged_deployment_has_the_same_template(tmp_path):
         (
             wishes(POOLS),
             wishes(
-                "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type: ml.g4dn.xlarge}]"
+                "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type:"
+                " ml.g4dn.xlarge}]"
             ),
         ),
         (wishes("weight: 2"), wishes("weight: 3")),
@@ -254,8 +255,8 @@ def test_refuses_variants_that_answer_otherwise(tmp_path):
     assert endpoint_faults(deployment) == ()
     (fault,) = endpoint_faults(deployment.with_targets(with_output))
     assert (
-        "'beside' answers beside 'example', and its outputs are EMBEDDING FP32 [-1, 768], not EMBEDDING FP32 [-1, 384]"
-        in fault
+        "'beside' answers beside 'example', and its outputs are EMBEDDING FP32 [-1, 768], not"
+        " EMBEDDING FP32 [-1, 384]" in fault
     )
     assert fault.endswith("describe an endpoint of its own.")
 
