@@ -58,8 +58,8 @@ class SourceSpec(Value):
     )
     sha256: str | None = Field(
         None,
-        description="Digest of wheel, ONNX file or checkpoint folder (`roundhouse check` shows its), "
-        "64 hex digits; required for onnx and checkpoint",
+        description="SHA-256 of the wheel, ONNX file or checkpoint folder (`roundhouse check` "
+        "shows a folder's); required for onnx and checkpoint",
     )
 
 
@@ -265,9 +265,7 @@ class AsynchronousSpec(Value):
 class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
-    instance_type: str = Field(
-        description="A row of onboarding/data/instance_types.yaml, such as ml.g5.xlarge"
-    )
+    instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
     latency_slo_ms: Annotated[float, Field(ge=0.001, le=1000 * ASYNCHRONOUS_SECONDS)] | None = (
         Field(None, description="Latency promised, in milliseconds; alarms watch it")
     )

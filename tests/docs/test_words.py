@@ -34,7 +34,6 @@ PENDING = {
     "template_rules",
     "roundhouse",
     "local_cloud",
-    "benchmarks",
     "tests",
 }
 """Packages whose names still hold such words; a package leaves this set for good."""
