@@ -167,7 +167,7 @@ def is_retried(fault: Exception) -> bool:
         return True
     status, words = response.get("OriginalStatusCode"), str(response.get("OriginalMessage"))
     if status == RETRIED_STATUS:
-        return not any(each in words for each in OUT_OF_TIME)
+        return not any(sentence in words for sentence in OUT_OF_TIME)
     return status == 400 and TRITON_QUEUE_FULL in words
 
 

@@ -17,7 +17,7 @@ SHORT_OF_MEMORY = (
 
 def mentions_memory_shortage(words: str) -> bool:
     """True when a runtime's message is about too little memory."""
-    return any(each in words.lower() for each in SHORT_OF_MEMORY)
+    return any(phrase in words.lower() for phrase in SHORT_OF_MEMORY)
 
 
 class DeviceFault(Exception):

@@ -61,8 +61,8 @@ def allowed(profiles: Sequence[Profile]) -> str:
     """Format the ranges of profiles."""
     return "; ".join(
         ", ".join(
-            f"{name} {times(each.smallest)} to {times(each.largest)}"
-            for name, each in profile.items()
+            f"{name} {times(sizes.smallest)} to {times(sizes.largest)}"
+            for name, sizes in profile.items()
         )
         for profile in profiles
     )

@@ -118,7 +118,7 @@ def signature(answers: Arrays) -> Signature:
 def _mismatch(one: Signature, other: Signature) -> str:
     """Return why two batches' answers cannot be joined into one request's."""
     written = [
-        ", ".join([f"{dtype} {list(shape)}" for shape, dtype in each]) for each in (one, other)
+        ", ".join([f"{dtype} {list(shape)}" for shape, dtype in row]) for row in (one, other)
     ]
     return (
         f"The engine's answers to the rows of this request do not fit together: {written[0]} for "

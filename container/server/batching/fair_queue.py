@@ -101,8 +101,8 @@ class FairQueue:
                 self._drop_dead(queues, length)
             heappop(self._heads)
         if self.dead:
-            for each in list(queues.lengths):
-                self._drop_dead(queues, each)
+            for other in list(queues.lengths):
+                self._drop_dead(queues, other)
         return Head(queues, bisect_left(queues.lengths, length), rows_waiting[0])
 
     def count(self, queues: LengthQueues, length: int, before: float = math.inf) -> int:

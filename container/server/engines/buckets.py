@@ -1,6 +1,6 @@
 """The sizes that a GPU engine runs at.
 
-Batches are filled up to one of them, so that each can be a recorded graph. Pure.
+Batches are filled up to one of them, so that each can be a recorded CUDA graph. Pure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Buckets:
         """Raises ValueError when there is none."""
         self.sizes = tuple(
             sorted(
-                set(sizes), key=lambda each: (each.rows, -1 if each.tokens is None else each.tokens)
+                set(sizes),
+                key=lambda bucket: (bucket.rows, -1 if bucket.tokens is None else bucket.tokens),
             )
         )
         if not self.sizes:
@@ -56,13 +57,14 @@ class Buckets:
     @property
     def max_rows(self) -> int:
         """Rows of the largest batch."""
-        return max(each.rows for each in self.sizes)
+        return max(bucket.rows for bucket in self.sizes)
 
     @property
     def sequences(self) -> tuple[int, ...] | None:
         """Lengths, ascending; `None` where rows have none."""
         return (
-            tuple(sorted({each.tokens for each in self.sizes if each.tokens is not None})) or None
+            tuple(sorted({bucket.tokens for bucket in self.sizes if bucket.tokens is not None}))
+            or None
         )
 
     def only(self, runs: Callable[[Bucket], bool]) -> Buckets:
@@ -87,7 +89,7 @@ class Buckets:
         """
         exact = self._exact.get(tokens)
         if exact is None:
-            batches = {each.rows for each in self.sizes}
+            batches = {bucket.rows for bucket in self.sizes}
             sizes = [
                 Bucket(rows=batch, tokens=tokens)
                 for batch in batches
@@ -102,13 +104,13 @@ class Buckets:
         return exact.parts(rows, tokens)
 
     def _parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
-        long_enough = [each for each in self.sizes if each.takes(1, tokens)]
+        long_enough = [bucket for bucket in self.sizes if bucket.takes(1, tokens)]
         if not long_enough:
             raise ValueError(
                 f"no optimization profile takes {tokens} tokens; allowed: "
                 f"{_lengths(self._profiles)}"
             )
-        most = max(each.rows for each in long_enough)
+        most = max(bucket.rows for bucket in long_enough)
         counts = [min(most, rows - begin) for begin in range(0, rows, most)]
         return tuple((count, _smallest(long_enough, count, tokens)) for count in counts)
 
@@ -125,7 +127,7 @@ def ladder(profiles: Sequence[ProfileRecord], *, max_rows: int) -> Buckets:
 
 def bucket_costs(buckets: Buckets, seconds: Mapping[Bucket, float]) -> BucketCosts:
     """Return the cost of any batch from each bucket's seconds; several runs cost their sum."""
-    rows = tuple(sorted({each.rows for each in buckets.sizes}))
+    rows = tuple(sorted({bucket.rows for bucket in buckets.sizes}))
     lengths = buckets.sequences
     measured = {
         (count, 1 if length is None else length): sum(
@@ -181,22 +183,22 @@ def _within(sizes: Range, rungs: tuple[int, ...]) -> set[int]:
 
 def _smallest(sizes: Sequence[Bucket], rows: int, tokens: int | None) -> Bucket:
     return min(
-        (each for each in sizes if each.takes(rows, tokens)),
-        key=lambda each: (each.cells, each.rows),
+        (bucket for bucket in sizes if bucket.takes(rows, tokens)),
+        key=lambda bucket: (bucket.cells, bucket.rows),
     )
 
 
 def _is_taken(profiles: Sequence[ProfileRecord], rows: int, tokens: int) -> bool:
     return any(
-        each.batch[0] <= rows <= each.batch[2]
-        and (each.sequence is None or each.sequence[0] <= tokens <= each.sequence[2])
-        for each in profiles
+        profile.batch[0] <= rows <= profile.batch[2]
+        and (profile.sequence is None or profile.sequence[0] <= tokens <= profile.sequence[2])
+        for profile in profiles
     )
 
 
 def _lengths(profiles: Sequence[ProfileRecord]) -> str:
     return ", ".join(
-        f"{each.sequence[0]} to {each.sequence[2]}"
-        for each in profiles
-        if each.sequence is not None
+        f"{profile.sequence[0]} to {profile.sequence[2]}"
+        for profile in profiles
+        if profile.sequence is not None
     )

@@ -55,10 +55,10 @@ class OnnxRunner:
         with self._memory_shortage():
             self._session, self._records = self._opened(warn)
         self.inputs = {
-            each.name: Tensor(dtype=_type(each), rank=len(each.shape))
-            for each in self._session.get_inputs()
+            tensor.name: Tensor(dtype=_type(tensor), rank=len(tensor.shape))
+            for tensor in self._session.get_inputs()
         }
-        self._types = {each.name: _type(each) for each in self._session.get_outputs()}
+        self._types = {tensor.name: _type(tensor) for tensor in self._session.get_outputs()}
         self.outputs = tuple(self._types)
         self._wanted = self.outputs
         self._graph_runners: dict[tuple[tuple[int, ...], ...], GraphRunner | None] = {}
@@ -69,7 +69,7 @@ class OnnxRunner:
         Only these outputs are computed.
         """
         self._wanted = outputs
-        self._graph_runners = {tuple(each.values()): None for each in shapes}
+        self._graph_runners = {tuple(shape.values()): None for shape in shapes}
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """The part's own rows of the outputs.

@@ -47,7 +47,9 @@ class TextEncoder:
             self._tokenizer.no_truncation()
         elif max_tokens is not None:
             self._tokenizer.enable_truncation(max_length=max_tokens)
-        self._typed = any(any(each.type_ids) for each in self._tokenizer.encode_batch([PROBE]))
+        self._typed = any(
+            any(encoding.type_ids) for encoding in self._tokenizer.encode_batch([PROBE])
+        )
         """Whether this tokenizer gives a single text's tokens types other than 0."""
         limit = self._tokenizer.truncation
         self._whole_characters = CHARACTERS_AT_ONCE
@@ -89,7 +91,11 @@ class TextEncoder:
         The overflow is read only where a row is full, since reading copies it.
         """
         most = self._max_tokens
-        return sum(1 for each in found if (most is None or len(each) == most) and each.overflowing)
+        return sum(
+            1
+            for encoding in found
+            if (most is None or len(encoding) == most) and encoding.overflowing
+        )
 
     def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
         """Return the texts in order, in groups of a bounded number of characters."""
@@ -148,7 +154,7 @@ class TextEncoder:
         sentence = (
             None
             if self._max_tokens is None
-            else over_long_texts([len(each) for each in found], self._max_tokens)
+            else over_long_texts([len(encoding) for encoding in found], self._max_tokens)
         )
         if sentence is not None:
             raise RequestFault(sentence)

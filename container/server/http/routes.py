@@ -111,8 +111,8 @@ def model_metadata(signature: Signature | TensorSignature, platform: str) -> Res
     """
     if isinstance(signature, TensorSignature):
         inputs, outputs = (
-            [_tensor(each) for each in signature.inputs],
-            [_tensor(each) for each in signature.outputs],
+            [_tensor(record) for record in signature.inputs],
+            [_tensor(record) for record in signature.outputs],
         )
     else:
         inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]

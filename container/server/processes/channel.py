@@ -249,7 +249,7 @@ class EngineChannel(asyncio.Protocol):
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS
-        for asked in [each for each in self._pending.values() if each.deadline < late]:
+        for asked in [request for request in self._pending.values() if request.deadline < late]:
             self._forget(asked)
             asked.set_exception(
                 DeadlinePassed(

@@ -179,7 +179,7 @@ def _token_rows(frame: Frame) -> list[Tokens]:
     total = lengths[0] if count == 1 else sum(lengths)
     ids = np.frombuffer(data, _INT32, total, begin)
     if not frame.detail & TYPED:
-        return [Tokens(ids)] if count == 1 else [Tokens(each) for each in _cut(ids, lengths)]
+        return [Tokens(ids)] if count == 1 else [Tokens(piece) for piece in _cut(ids, lengths)]
     types = np.frombuffer(data, _INT32, total, begin + 4 * total)
     return [Tokens(*pair) for pair in zip(_cut(ids, lengths), _cut(types, lengths), strict=True)]
 

@@ -105,9 +105,9 @@ class FailureLog:
                 ended = line is None
             except queue.Empty:
                 line = None
-            for each in (*([] if line is None else [line]), *self._suppressed(everything=ended)):
+            for text in (*([] if line is None else [line]), *self._suppressed(everything=ended)):
                 try:
-                    self._write(each)
+                    self._write(text)
                 except (OSError, ValueError):
                     return
 

@@ -93,9 +93,9 @@ class MetricValues:
     def snapshot(self) -> bytes:
         """Every sample now, as `sum_snapshots` reads it."""
         rows: list[tuple[str, tuple[str, ...], Values]] = [
-            (*key, each.values()) for key, each in self._counters.items()
+            (*key, metric.values()) for key, metric in self._counters.items()
         ]
-        rows += [(*key, each.values()) for key, each in self._histograms.items()]
+        rows += [(*key, metric.values()) for key, metric in self._histograms.items()]
         rows += [(*key, [value()]) for key, value in self._gauges.items()]
         data: bytes = orjson.dumps(rows)
         return data
