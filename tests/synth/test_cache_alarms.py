@@ -16,7 +16,6 @@ def test_cache_hits_collapse_at_half_of_the_models_that_fit_whichever_they_are()
     alarm = alarms(with_models(sizes))["CacheHits"]
     assert alarm["Threshold"] == 1 / 4 / 2
     assert (
-        "half of the 25 % of the models that fit, fewest_resident they are"
-        in alarm["AlarmDescription"]
+        "half of the 25 % of the models that fit, whichever they are" in alarm["AlarmDescription"]
     )
     assert alarms(with_models(dict.fromkeys("abcd", ROOM / 4)))["CacheHits"]["Threshold"] == 0.5
