@@ -1,6 +1,4 @@
-"""Networks in ONNX Runtime on the CPU.
-
-A network in ONNX Runtime with its inputs and outputs bound to a device.
+"""Networks in ONNX Runtime: on the CPU, and with inputs and outputs bound to a device.
 
 On CUDA never executed where this repository was made; on the CPU the same lines run in the tests.
 """
@@ -26,9 +24,7 @@ class OrtNetwork:
     """A network, loaded."""
 
     def __init__(self, network: Path | bytes, *, as_served: bool = False) -> None:
-        """`as_served` keeps the servers' busy waiting within a run; without it the machine's other
-        work suffers less.
-        """
+        """`as_served` keeps the servers' busy waiting, which slows other work on the machine."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         options.inter_op_num_threads = 1
@@ -93,17 +89,15 @@ PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROV
 
 
 class BoundNetwork:
-    """A network, loaded on a device; what the provider has no kernel for runs on the CPU, as it
-    would for a user.
-    """
+    """A network, loaded on a device; the CPU runs what the provider has no kernel for."""
 
     def __init__(self, network: Path, *, device: Device = "cuda") -> None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        wanted = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
+        providers = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
         try:
             self._session: Any = onnxruntime.InferenceSession(
-                str(network), options, providers=wanted
+                str(network), options, providers=providers
             )
         except Exception as error:
             raise SourceFault(

@@ -1,9 +1,8 @@
-"""Prints a search's frontier again, judged on the validation split: `python -m
-engine_build.validated_frontier`.
+"""Prints a search's frontier with the scores of the validation split.
 
-It takes the arguments of `python -m engine_build` and a work folder where a build with a
-sensitivity_search has been; what is
-there is not made again. The engine never depends on it: it is for documents and doubts.
+`python -m engine_build.validated_frontier` takes the arguments of `python -m engine_build` and a
+work folder where a build with a sensitivity_search has been; what is there is not made again. No
+engine depends on it: it is for documents.
 """
 
 from __future__ import annotations

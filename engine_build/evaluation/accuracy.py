@@ -221,7 +221,7 @@ def samples_needed(record: AccuracyRecord) -> int | None:
 def _furthest_output(
     subject: str, rows: Array, standard: Standard
 ) -> tuple[AccuracyRecord, _Scored]:
-    """Score each output by itself; return the one with the worst verdict and the largest shortfall."""
+    """Score each output by itself; return the worst verdict, then the largest shortfall."""
     results = [
         _record(name, part, part_standard)
         for name, part, part_standard in _outputs(subject, rows, standard)

@@ -1,3 +1,1 @@
-"""How long a model's real texts are, what padding them costs, and which profiles and buckets would
-cost less.
-"""
+"""Lengths of a model's real texts, the cost of padding them, and cheaper profiles and buckets."""

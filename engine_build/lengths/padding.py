@@ -21,11 +21,10 @@ SAME = -1
 
 
 def best_edges(lengths: Array, count: int, *, multiple: int = 8) -> tuple[int, ...]:
-    """At most `count` edges, multiples of `multiple`, with the fewest padded tokens that so many
-    edges allow.
+    """Return at most `count` edges, multiples of `multiple`, with the fewest padded tokens.
 
     Dynamic programming over the last text of each bucket: an edge between two lengths that occur
-    pads for nobody.
+    saves no padding.
     """
     edges, texts = np.unique(_rounded(lengths, multiple), return_counts=True)
     below = np.concatenate([[0], np.cumsum(texts)])
@@ -56,9 +55,7 @@ def _rounded(lengths: Array, multiple: int) -> Array:
 
 
 def _one_more(cost: Array, edges: Array, below: Array) -> tuple[Array, Array]:
-    """The least cost of the texts up to each edge with one bucket more, and where its last bucket
-    begins.
-    """
+    """Return the least cost of the texts up to each edge, and where the last bucket begins."""
     better: Array = cost.copy()
     split: Array = np.full(len(edges), SAME, dtype=np.int64)
     for place in range(1, len(edges)):
@@ -70,7 +67,7 @@ def _one_more(cost: Array, edges: Array, below: Array) -> tuple[Array, Array]:
 
 
 def _edges_of(edges: Array, last: Array) -> tuple[int, ...]:
-    """Walks back from the longest text."""
+    """Collect the edges backwards from the longest text."""
     place, found = len(edges), []
     for row in reversed(last):
         if place > 0 and row[place - 1] != SAME:
@@ -158,9 +155,11 @@ def useful_at_shapes(records: Sequence[BenchmarkRecord], lengths: Array) -> tupl
 
 
 def row_seconds(records: Sequence[BenchmarkRecord]) -> Callable[[Array], Array] | None:
-    """Seconds of a row by its length: the best measured at each length, a straight line between
-    two, and beyond the longest in
-    proportion. None when nothing was measured."""
+    """Return seconds of a row by its length; None when nothing was measured.
+
+    The best measured at each length, a straight line between two, and beyond the longest in
+    proportion.
+    """
     best: dict[int, float] = {}
     for record in records:
         if record.sequence is not None:

@@ -98,11 +98,10 @@ def proposal(
 def proposed_profiles(
     edges: tuple[int, ...], present: Sequence[OptimizationProfileSpec]
 ) -> tuple[OptimizationProfileSpec, ...]:
-    """One profile per bucket, tuned for its edge; each opt batch has about the tokens that the
-    present one has.
+    """Return one profile per bucket, tuned for its edge.
 
-    The last goes up to the longest sequence of today, so that nothing that is served now is
-    refused.
+    Each opt batch has about the tokens of the present one. The last profile goes up to today's
+    longest sequence, so that nothing that is served now is refused.
     """
     sequences = [profile.sequence for profile in present if profile.sequence is not None]
     shortest, longest = (
@@ -170,8 +169,8 @@ def _ways(ways: Sequence[dict[str, Any]]) -> str:
     rows = [("way of batching", "tokens a text", "padding", "useful tokens/s (estimated)")]
     for way in ways:
         rate = way["estimated_useful_tokens_per_second"]
-        told = "" if rate is None else f"{rate:.0f}"
-        rows.append((way["name"], f"{way['tokens_of_a_text']:.1f}", f"{way['wasted']:.1%}", told))
+        cell = "" if rate is None else f"{rate:.0f}"
+        rows.append((way["name"], f"{way['tokens_of_a_text']:.1f}", f"{way['wasted']:.1%}", cell))
     return format_table(rows, text_columns=1)
 
 

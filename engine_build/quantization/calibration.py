@@ -29,7 +29,7 @@ LARGEST = 127
 TINIEST = 1e-12
 """A range below it counts as empty: a scale of 0 would divide by zero."""
 BINS = 2048
-"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels, which always gives the maximum."""
+"""ONNX Runtime's own entropy calibration has 128 bins for 128 levels: always the maximum."""
 PERCENTILE = 99.99
 LEVELS = 128
 ENTROPY_STRIDE = 8

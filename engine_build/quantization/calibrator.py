@@ -1,8 +1,8 @@
 """INT8 calibration by TensorRT 10, in a process of its own.
 
-`python -m engine_build.quantization.calibrator NETWORK FEEDS CACHE` prints one JSON line. FEEDS is a
-folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so a
-plan is built, with as little tuning as there is, and thrown away.
+`python -m engine_build.quantization.calibrator NETWORK FEEDS CACHE` prints one JSON line. FEEDS is
+a folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so
+a plan is built, with as little tuning as there is, and thrown away.
 
 Never executed where this repository was made: no TensorRT there. Every name of TensorRT that it
 touches is in surface.py.

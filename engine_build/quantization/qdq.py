@@ -45,7 +45,7 @@ class Part:
 
 
 class SwitchableNetwork:
-    """The float and the Q/DQ network in one, loaded once: every layer is an If with its own gate."""
+    """The float and the Q/DQ network in one: every layer is an If with its own gate."""
 
     def __init__(
         self,

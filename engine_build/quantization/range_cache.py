@@ -1,6 +1,4 @@
-"""Measured ranges by the digest of all that decides them, so that a search or another run does not
-calibrate again.
-"""
+"""Calibrated ranges by the digest of all that decides them: no run calibrates again."""
 
 from __future__ import annotations
 
@@ -40,23 +38,23 @@ class RangeCache:
         self._folder = folder
 
     def find(self, digest: str) -> dict[str, Range] | None:
-        """None when no store has them whole."""
+        """Return ranges; None when no store has them whole."""
         for store in self._stores:
             data = store.read(_name(digest))
-            found = None if data is None else _read(data)
-            if found is not None:
-                return found
+            ranges = None if data is None else _read(data)
+            if ranges is not None:
+                return ranges
         return None
 
     def keep(self, digest: str, ranges: Mapping[str, Range]) -> None:
-        """Writes an .npz archive."""
+        """Write an .npz archive to the nearest store."""
         path = self._folder / f"{digest}.npz"
         np.savez(path, **_arrays(ranges))
         self._stores[0].upload(path, _name(digest))
 
 
 def ranges_digest(network: Path, samples: tuple[Sample, ...], method: CalibrationMethod) -> str:
-    """Of the float network's bytes, the samples in order, the method and this code's recipe."""
+    """Return a digest of the float network, the samples in order, the method and this recipe."""
     seen = hashlib.sha256(f"{sha256_of(network)} {method} {RECIPE!r}".encode())
     for sample in samples:
         seen.update(hashlib.sha256(repr(identity(sample)).encode()).digest())

@@ -4,7 +4,8 @@ It runs on the search split, which calibration never saw and the verify step nev
 runs alone in INT8; then, from everything in INT8, layers leave in the order of cost per share of
 the work until the accuracy budget holds. The cost is the output's drift, half the squared relative
 distance from the float network's (1 - cosine for unit vectors), whatever the metric: 128 answers
-that are right or wrong cannot tell two layers apart. The points themselves are scored by the metric.
+that are right or wrong cannot tell two layers apart. The points themselves are scored by the
+metric.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Search:
     score: Score
 
     def run(self, progress: Callable[[str], None]) -> Sensitivity:
-        """Measure costs and points, and choose: one pass over the split per layer, and some 18 more."""
+        """Measure costs and points, and choose: a pass per layer, and some 18 more."""
         costs: list[LayerCost] = []
         for layer in self.layers:
             progress(f"{len(costs)} of {len(self.layers)} layers measured")
@@ -179,7 +180,7 @@ class Search:
 
 
 def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Search:
-    """Return a search that loads one network for all mixtures and runs samples in order of length."""
+    """Return a search that loads one network for all mixtures."""
     order = by_length(encoder, split.samples)
     feeds = list(encoder.feeds([split.samples[place] for place in order], BATCH))
     switchable = SwitchableNetwork(network.model, network.layers, network.ranges)

@@ -39,8 +39,9 @@ class GpuHost:
 def check_host(
     request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
 ) -> GpuHost:
-    """Refuses, before anything is fetched, a machine whose GPU, driver or TensorRT is not the
-    request's. Raises InputRefused.
+    """Refuse a machine whose GPU, driver or TensorRT is not the request's.
+
+    It runs before anything is fetched. Raises InputRefused.
 
     `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may
     then be older.

@@ -1,12 +1,9 @@
-"""What TensorRT's engine inspector says of a plan, from the JSON that trtexec --exportLayerInfo
-writes; both majors.
+"""Reads TensorRT's engine inspector: the JSON that trtexec --exportLayerInfo writes, both majors.
 
 TensorRT 10 lists the names of inputs and outputs under `Bindings`; a second and further
-optimization profile repeat them as
-"name [profile 1]". TensorRT 11 lists them as objects under `I/O Tensors`, with mode, type and the
-profiles' shapes. Layers are
-objects when the plan was built with detailed verbosity, else bare names. Sources: NVIDIA's
-migration page of IEngineInspector for
+optimization profile repeat them as "name [profile 1]". TensorRT 11 lists them as objects under
+`I/O Tensors`, with mode, type and the profiles' shapes. Layers are objects when the plan was built
+with detailed verbosity, else bare names. Sources: NVIDIA's migration page of IEngineInspector for
 10 to 11, and the inspector files of trt-engine-explorer at v10.16. No file of these two releases
 was seen whole.
 """
@@ -92,11 +89,11 @@ def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
 
 
 def _counted(layers: list[Any]) -> dict[str, int]:
-    told = [layer for layer in layers if isinstance(layer, dict)]
+    detailed = [layer for layer in layers if isinstance(layer, dict)]
     return {
         "layers": len(layers),
-        "int8_layers": sum(map(_is_int8, told)),
-        "opaque_layers": sum(map(_is_opaque, told)),
+        "int8_layers": sum(map(_is_int8, detailed)),
+        "opaque_layers": sum(map(_is_opaque, detailed)),
     }
 
 

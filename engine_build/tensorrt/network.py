@@ -89,9 +89,9 @@ def fill_feed(feed: Feed, profiles: Sequence[Profile]) -> Feed:
     ]
     fitting = [each for each in grown if taking(_shapes(each), profiles)]
     if not fitting:
-        told = ", ".join(f"{name} {times(values.shape)}" for name, values in feed.items())
+        shapes = ", ".join(f"{name} {times(values.shape)}" for name, values in feed.items())
         raise InputRefused(
-            f"no optimization profile of the plan takes {told}; allowed: {allowed(profiles)}."
+            f"no optimization profile of the plan takes {shapes}; allowed: {allowed(profiles)}."
         )
     return min(fitting, key=lambda each: sum(values.size for values in each.values()))
 
@@ -233,9 +233,7 @@ class TensorrtNetwork:
         self._shapes = shapes
 
     def _execute(self) -> None:
-        """Runs kernel by kernel at first, as a CUDA graph from the second run at the same shapes
-        on, as a server does.
-        """
+        """Run kernel by kernel first, and as a CUDA graph from the second run of a shape on."""
         self._runs += 1
         if self._runs == 2:
             self._graph = self._device.recorded(self._queue)

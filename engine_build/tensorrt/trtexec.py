@@ -1,13 +1,11 @@
-"""Command lines of trtexec, as pure functions: dialect 10 and dialect 11 are told apart, and what
-one lacks is refused by name.
+"""Command lines of trtexec, as pure functions, for dialect 10 and dialect 11.
 
-Flags follow the public option parser, samples/common/sampleOptions.cpp, at v10.16 and v11.1; a test
-holds every flag made here
-against the names that parser reads. Never executed where this repository was made.
+A flag that a dialect lacks is refused by name. Flags follow the public option parser,
+samples/common/sampleOptions.cpp, at v10.16 and v11.1; a test compares every flag with the names
+that parser reads. Never executed where this repository was made.
 
 Every network is strongly typed in dialect 11. In dialect 10 it is so by choice; only a calibration
-cache, and bf16, are left to
-trtexec's own precision flags, which are the ones that dialect 11 has lost.
+cache, and bf16, are left to trtexec's own precision flags, which dialect 11 has lost.
 """
 
 from __future__ import annotations
@@ -95,9 +93,8 @@ class RunOptions:
     """Lets a version-compatible plan run the code inside it, without which it does not load."""
     cuda_graph: bool = True
     """False: kernel by kernel. Before it records a graph, trtexec 10 runs once, and only then sends
-    the inputs: a network that
-    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the
-    inputs come first)."""
+    the inputs: a network that looks up its inputs may read beyond its tables (sampleInference.cpp
+    at v10.16; at v11.1 the inputs come first)."""
     inputs: tuple[tuple[str, Path], ...] = ()
     """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
     warm_up_ms: int = 200
@@ -146,12 +143,10 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
 
 
 def run_command(options: RunOptions, dialect: Dialect) -> Command:
-    """The command that runs a plan: no copies in or out, a CUDA graph if wanted, and no sleeping
-    wait.
+    """Return the command that runs a plan: no copies, no sleeping wait, a CUDA graph if wanted.
 
     The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by
-    default, reads them with a
-    warning and has no other effect, so that numbers of both compare.
+    default and reads them with a warning, so that numbers of both compare.
     """
     shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in options.shapes)
     inputs = ",".join(f"{name}:{_readable(path)}" for name, path in options.inputs)
@@ -212,8 +207,8 @@ def _memory_pools(options: CompileOptions) -> Sequence[str]:
         "workspace": (options.workspace_mib, "M"),
         "tacticSharedMem": (options.tactic_shared_memory_kib, "K"),
     }
-    told = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
-    return [f"--memPoolSize={','.join(told)}"] if told else []
+    sizes = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
+    return [f"--memPoolSize={','.join(sizes)}"] if sizes else []
 
 
 def _portability(options: CompileOptions) -> Sequence[str]:
@@ -254,9 +249,9 @@ def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
 
 
 def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, place: int) -> Sizes:
-    wanted = {0: spec.batch[place], 1: None if spec.sequence is None else spec.sequence[place]}
+    limits = {0: spec.batch[place], 1: None if spec.sequence is None else spec.sequence[place]}
     sizes = tuple(
-        wanted.get(axis) if size == -1 else size for axis, size in enumerate(record.shape)
+        limits.get(axis) if size == -1 else size for axis, size in enumerate(record.shape)
     )
     if None in sizes:
         axis = sizes.index(None)

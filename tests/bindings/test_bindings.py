@@ -169,13 +169,15 @@ assert (tensorrt(), cuda_runtime()) == (trt, runtime)
 cache = Path(sys.argv[1])
 made = entropy_calibrator(trt, DeviceBatches(None, []), cache)
 logger = error_logger(trt)
-for severity in (trt.ILogger.Severity.INFO, trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
+severities = trt.ILogger.Severity
+for severity in (severities.INFO, severities.ERROR, severities.INTERNAL_ERROR):
     logger.log(severity, f"said  as {severity.name}")
 before = made.read_calibration_cache()
 made.write_calibration_cache(memoryview(b"scales"))
 print(json.dumps({
-    "is": isinstance(made, trt.IInt8EntropyCalibrator2), "algorithm": made.get_algorithm().name, "batch": made.get_batch(["x"]),
-    "size": made.get_batch_size(), "before": before, "after": made.read_calibration_cache().decode(), "errors": logger.errors,
+    "is": isinstance(made, trt.IInt8EntropyCalibrator2), "algorithm": made.get_algorithm().name,
+    "batch": made.get_batch(["x"]), "size": made.get_batch_size(), "before": before,
+    "after": made.read_calibration_cache().decode(), "errors": logger.errors,
 }))
 """
 
