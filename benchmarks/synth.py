@@ -20,8 +20,8 @@ from roundhouse.processes import Command, Processes
 COUNTS = (1, 10, 100, 500)
 ENVIRONMENT, CHANGED = "dev", "model-250"
 COMMAND = "make bench BENCH=synth: python app.py, built-in validation off; fastest of the rounds"
-BARS = {"s": 10.0, "MB": 350.0}
-ONE_BAR = 2.5
+BARS = {"s": 25.0, "MB": 450.0}
+ONE_BAR = 3.0
 LINEAR_BAR = 1.5
 """A further endpoint's cost among 500 against that among 100; 1 is a straight line."""
 
