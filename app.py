@@ -58,7 +58,7 @@ def main() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the context asks for; `environment` None is every one, no `endpoints` are all of them."""
+    """What the context asks for; `environment` None: every one, no `endpoints`: all of them."""
 
     root: Path
     environment: str | None

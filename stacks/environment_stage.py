@@ -1,4 +1,4 @@
-"""One environment: foundation, images, builds, a stack for every endpoint, and what watches them."""
+"""One environment: foundation, images, builds, a stack for every endpoint, observability."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from onboarding.values import Rollout
 from stacks.template import Properties
 
 WAIT_SECONDS = 300
-"""Between two steps: as long as the alarms look back, so that each can trip before the next step."""
+"""Between two steps: as long as alarms look back, so that each can trip before the next."""
 TERMINATION_SECONDS = WAIT_SECONDS
 """The old fleet stays this long after the last step.
 
@@ -137,7 +137,7 @@ def _blue_green_policy(deployment: Deployment, rollout: Rollout) -> Properties:
 
 
 def _rolling_policy(deployment: Deployment) -> Properties:
-    """Return batches of one size both ways: by default a rollback replaces all instances at once."""
+    """Return batches of one size both ways; by default a rollback replaces all at once."""
     steps = _step_count(deployment)
     batch = {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)}
     return {

@@ -116,7 +116,9 @@ def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
     (aws-codebuild-docker-images, issue
     254); no page of AWS names it.
     """
-    bucket = f"arn:{aws_partition(environment.region)}:s3:::codefactory-{environment.region}-prod-default-build-agent-executor"
+    partition = aws_partition(environment.region)
+    name = f"codefactory-{environment.region}-prod-default-build-agent-executor"
+    bucket = f"arn:{partition}:s3:::{name}"
     return {
         "Sid": "BuildAgent",
         "Effect": "Allow",

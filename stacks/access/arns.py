@@ -11,7 +11,8 @@ from onboarding.platform import aws_partition
 
 def arn(environment: EnvironmentSpec, service: str, resource: str) -> str:
     """A resource in the environment's account and region."""
-    return f"arn:{aws_partition(environment.region)}:{service}:{environment.region}:{environment.account}:{resource}"
+    partition, region = aws_partition(environment.region), environment.region
+    return f"arn:{partition}:{service}:{region}:{environment.account}:{resource}"
 
 
 def bucket(environment: EnvironmentSpec) -> str:

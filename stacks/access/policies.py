@@ -45,7 +45,7 @@ def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Sta
 
 
 def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
-    """Pull from one repository of another account; the registry's log-in is a statement of its own."""
+    """Pull from one repository of another account; see `registry_log_in`."""
     actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
     return (_allow("PullBaseImage", actions, [repository_arn]),)
 

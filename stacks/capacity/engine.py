@@ -78,7 +78,7 @@ def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -
 
 
 def share_of(deployment: Deployment, target: Target, record: BenchmarkRecord) -> float:
-    """The share of a record's rate that counts, above 0 to 1; all of it where no SLO is promised."""
+    """The share of a record's rate that counts, above 0 to 1; 1 where no SLO is promised."""
     slo = deployment.endpoint.latency_slo_ms
     if slo is None:
         return 1.0
@@ -89,7 +89,7 @@ def share_of(deployment: Deployment, target: Target, record: BenchmarkRecord) ->
 
 
 def gpus_used(deployment: Deployment, instance: InstanceType) -> int:
-    """Triton places a model's instances on every GPU; the Python server answers on the first alone."""
+    """GPUs that the server uses: all with Triton, the first alone with the Python server."""
     return instance.gpu_count if deployment.server == "triton" else min(1, instance.gpu_count)
 
 

@@ -1,1 +1,1 @@
-"""Dashboards as plain data: the graphs, the lines in them, and how they lie on CloudWatch's grid."""
+"""Dashboards as plain data: graphs, the lines in them, and their places on the grid."""

@@ -32,7 +32,7 @@ HEAD_HEIGHT = 6
 
 
 def endpoint_dashboard(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """The `AWS::CloudWatch::Dashboard` by its logical id; empty unless the endpoint asks for one."""
+    """The `AWS::CloudWatch::Dashboard` by its logical id; empty unless the endpoint has one."""
     if not deployment.endpoint.dashboard:
         return {}
     body = json.dumps(endpoint_dashboard_body(deployment), sort_keys=True)

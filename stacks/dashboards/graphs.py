@@ -20,7 +20,7 @@ its failures itself.
 
 
 def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) -> Graph:
-    """Model latency, and SageMaker's own time around it, of which CloudWatch keeps no percentiles."""
+    """Model latency, and SageMaker's overhead, of which CloudWatch keeps no percentiles."""
     rows: list[Row] = []
     for percentile in PERCENTILES:
         names = (f"{percentile}_us", percentile)

@@ -81,7 +81,7 @@ def gpu_memory(shown: Shown, gpu_counts: Sequence[int], lines: Sequence[Line] = 
 
 
 def cpu(shown: Shown, vcpus: int | None = None) -> Graph:
-    """Of one core; where the cores are not known, the metric as it is, which counts 100 for each."""
+    """Of one core; where the cores are not known, the metric itself, which counts 100 for each."""
     if vcpus is None:
         row = shown.host("CPUUtilization", "Average", label=shown.label("average"))
         return Graph(title="CPU, % (100 for each core)", rows=[row], unit="%")

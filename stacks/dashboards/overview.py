@@ -18,8 +18,9 @@ from stacks.scaling.targets import backlog_target, fewest, invocations_target, m
 MOST_LISTED = 500
 """Alarms of all endpoints, in widgets of a hundred."""
 GRAVEST = (
-    "no-instances", "server-errors", "latency", "no-answers", "client-errors", "gpu-memory", "host-memory", "disk",
-    "oldest-request", "saturation", "drift", "cache-hits", "loading-wait", "early-5xx", "early-4xx", "ceiling",
+    "no-instances", "server-errors", "latency", "no-answers", "client-errors", "gpu-memory", "host-memory",
+    "disk", "oldest-request", "saturation", "drift", "cache-hits", "loading-wait", "early-5xx",
+    "early-4xx", "ceiling",
 )  # fmt: skip
 """Kinds of alarms, the gravest first."""
 LEAST_HEIGHT, MOST_HEIGHT, ROWS_A_UNIT = 4, 10, 2

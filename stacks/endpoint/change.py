@@ -190,7 +190,7 @@ def _of(template: Template, resource_type: str) -> dict[str, Any]:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """Every resource of the template that this one depends on, refers to, or takes an attribute of."""
+    """Every resource of the template that this one depends on or refers to."""
     if isinstance(value, Mapping):
         depends = value.get("DependsOn", ())
         yield from (depends,) if isinstance(depends, str) else depends

@@ -144,7 +144,8 @@ def _data_capture(deployment: Deployment, percent: int) -> Properties:
 def _asynchronous(deployment: Deployment) -> Properties:
     environment, asynchronous = deployment.environment, deployment.endpoint.asynchronous
     assert asynchronous is not None
-    answers = f"s3://{names.artifact_bucket(environment)}/{names.answers_prefix(environment, deployment.name)}"
+    prefix = names.answers_prefix(environment, deployment.name)
+    answers = f"s3://{names.artifact_bucket(environment)}/{prefix}"
     output: Properties = {
         "S3OutputPath": f"{answers}/answered",
         "S3FailurePath": f"{answers}/failed",
@@ -223,7 +224,7 @@ def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> 
 
 
 def _logical_id(variant: Variant, pool: Pool) -> str:
-    """The first pool's never changes; that of a further pool says its instance type, not its place."""
+    """The first pool's never changes; that of a further pool holds its instance type."""
     if pool is variant.pools[0]:
         return variant_id(variant, OWN_MODEL)
     family, size = pool.instance_type.name.removeprefix("ml.").split(".")

@@ -87,7 +87,7 @@ def version_statements(deployment: Deployment) -> tuple[Statement, ...]:
 
 
 def version_policy(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """The `AWS::IAM::Policy` of this version, by its logical id: other statements, another policy."""
+    """The `AWS::IAM::Policy` of this version, by a logical id of its statements."""
     document = {"Version": "2012-10-17", "Statement": list(version_statements(deployment))}
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
     properties = {
