@@ -1,6 +1,4 @@
-"""A dashboard's body as CloudWatch reads it: widgets, their metrics with `.` and `...` filled in,
-their expressions.
-"""
+"""A dashboard's body as CloudWatch reads it: widgets, metrics, expressions, alarms."""
 
 import json
 import re
@@ -43,7 +41,7 @@ class Widget:
 
 
 def body_of(value: Any) -> tuple[Any, str | None]:
-    """A parsed body and why it could not be parsed; (None, None) when a deployment alone knows it."""
+    """Return a parsed body, or why it cannot be parsed; (None, None) when it is unknown."""
     if value is None or is_unknown(value):
         return None, None
     if isinstance(value, dict):
@@ -66,7 +64,7 @@ def _parsed(text: str) -> tuple[Any, str | None]:
 
 
 def widgets(value: Any) -> tuple[Widget, ...]:
-    """Every widget of a body that can be read, with the defaults of its pattern variables in place."""
+    """Return the widgets of a readable body, with its pattern variables' defaults in place."""
     body, _ = body_of(value)
     found = with_defaults(fields(body))
     return tuple(
@@ -97,7 +95,7 @@ def _replaced(value: Any, pattern: str, by: str) -> Any:
             return value
     if isinstance(value, dict):
         return {key: _replaced(each, pattern, by) for key, each in value.items()}
-    return [_replaced(each, pattern, by) for each in value] if isinstance(value, list) else value
+    return [_replaced(item, pattern, by) for item in value] if isinstance(value, list) else value
 
 
 def dashboard_metrics(value: Any) -> Iterator[DashboardMetric]:
@@ -115,7 +113,7 @@ def widget_metrics(widget: Widget) -> Iterator[DashboardMetric]:
         if not isinstance(row, list):
             continue
         options = fields(row[-1]) if row else {}
-        parts = _filled([each for each in row if not isinstance(each, dict)], before)
+        parts = _filled([part for part in row if not isinstance(part, dict)], before)
         if "expression" in options:
             yield from _searched(str(options["expression"]), path, options)
         elif len(parts) >= 2:
@@ -131,9 +129,7 @@ def widget_metrics(widget: Widget) -> Iterator[DashboardMetric]:
 
 
 def _filled(row: list[Any], before: list[Any]) -> list[Any]:
-    """`.` repeats what stands above it; `...` repeats all that stands above up to the values that
-    follow.
-    """
+    """Return a row with `.` and `...` replaced by what they repeat of the row above."""
     if "..." in row:
         at = row.index("...")
         after = row[at + 1 :]

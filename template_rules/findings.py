@@ -92,11 +92,11 @@ def assembly_findings(
     templates: Sequence[Template], before: Sequence[Template] = ()
 ) -> Iterator[Finding]:
     """Yield the findings of the assembly checks, and of the changes against a previous version."""
-    from template_rules.assembly import alarms, names, roles
+    from template_rules.assembly import alarms, builds, names, roles
     from template_rules.changes import change_problems
 
     assembly = Assembly(templates)
-    for check in (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS):
+    for check in (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS, *builds.CHECKS):
         for problem in check.problems(assembly):
             yield from _unless_suppressed(check.id, problem)
     if before:
@@ -106,9 +106,9 @@ def assembly_findings(
 
 def rule_sentences() -> dict[str, str]:
     """Return every rule of ours by id, with its sentence."""
-    from template_rules.assembly import alarms, names, roles
+    from template_rules.assembly import alarms, builds, names, roles
 
-    checks = (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS)
+    checks = (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS, *builds.CHECKS)
     own = {
         name: str(rule.__doc__).splitlines()[0]
         for name, rule in _rules().items()
@@ -163,7 +163,7 @@ def dict_of(template: Template) -> dict[str, Any]:
 
 
 def _unless_suppressed(rule: str, problem: Problem) -> Iterator[Finding]:
-    """Yield a finding, unless the cfn-lint metadata of the resource or template ignores the rule."""
+    """Yield a finding, unless cfn-lint metadata of its resource or template ignores the rule."""
     resource = problem.resource
     holders = (resource.raw, resource.template.document)
     ignored = [at(holder, "Metadata", "cfn-lint", "config", "ignore_checks") for holder in holders]

@@ -1,12 +1,14 @@
-"""Metrics that SageMaker publishes: unit, statistics, dimensions. Source: SageMaker docs
-monitoring-cloudwatch,
-async-inference-monitor, serverless-endpoints-monitoring, monitoring-cloudwatch-enhanced-metrics.
-Checked 2026-11-21."""
+"""Metrics that SageMaker publishes: unit, statistics, dimensions.
+
+Sources: SageMaker developer guide, monitoring-cloudwatch, async-inference-monitor,
+serverless-endpoints-monitoring, monitoring-cloudwatch-enhanced-metrics. Checked 2026-11-21.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Unit = Literal["microseconds", "seconds", "share", "percent", "gpu percent", "count"]
+Kind = Literal["any", "real-time", "asynchronous", "serverless", "multi-model"]
 INVOCATIONS, HOST, COMPONENTS = (
     "AWS/SageMaker",
     "/aws/sagemaker/Endpoints",
@@ -16,18 +18,14 @@ VARIANT = ("EndpointName", "VariantName")
 ENDPOINT = ("EndpointName",)
 COMPONENT = ("InferenceComponentName",)
 ENHANCED = frozenset({"InstanceId", "ContainerId", "AcceleratorId"})
-"""Dimensions of metrics that only an endpoint with `MetricsConfig.EnableEnhancedMetrics` publishes.
-"""
-FURTHER = frozenset(
-    {
-        *ENHANCED,
-        "ContainerName",
-        "Region",
-        "AvailabilityZone",
-        "InstanceType",
-        "InferenceComponentName",
-    }
-)
+"""Dimensions of metrics that need `MetricsConfig.EnableEnhancedMetrics`."""
+FURTHER = ENHANCED | {
+    "ContainerName",
+    "Region",
+    "AvailabilityZone",
+    "InstanceType",
+    "InferenceComponentName",
+}
 """Dimensions that may stand beside those of a variant or a component."""
 
 
@@ -39,156 +37,142 @@ class MetricFacts:
     dimensions: tuple[tuple[str, ...], ...]
     statistics: tuple[str, ...] = ()
     percentiles: bool = True
-    kind: Literal["any", "real-time", "asynchronous", "serverless", "multi-model"] = "any"
-
-
-def _facts(names: str, **fields: object) -> dict[str, MetricFacts]:
-    return {name: MetricFacts(**fields) for name in names.split()}  # type: ignore[arg-type]
+    kind: Kind = "any"
 
 
 BOTH = (VARIANT, COMPONENT)
 SIMPLE = ("Average", "Sum", "Minimum", "Maximum", "SampleCount")
-
-_INVOCATIONS = {
-    **_facts(
-        "Invocations",
-        unit="count",
-        dimensions=BOTH,
-        statistics=("Sum", "SampleCount"),
-        kind="real-time",
-    ),
-    **_facts(
-        "InvocationsPerInstance",
-        unit="count",
-        dimensions=(VARIANT,),
-        statistics=("Sum",),
-        percentiles=False,
-        kind="real-time",
-    ),
-    **_facts(
-        "InvocationsPerCopy",
-        unit="count",
-        dimensions=(COMPONENT,),
-        statistics=("Sum",),
-        percentiles=False,
-    ),
-    **_facts(
-        "Invocation4XXErrors Invocation5XXErrors",
-        unit="share",
-        dimensions=BOTH,
-        statistics=SIMPLE,
-        percentiles=False,
-    ),
-    **_facts(
-        "InvocationModelErrors",
-        unit="share",
-        dimensions=BOTH,
-        statistics=SIMPLE,
-        percentiles=False,
-        kind="real-time",
-    ),
-    **_facts(
-        "MidStreamErrors",
-        unit="share",
-        dimensions=(VARIANT,),
-        statistics=SIMPLE,
-        percentiles=False,
-        kind="real-time",
-    ),
-    **_facts("ModelLatency", unit="microseconds", dimensions=BOTH),
-    **_facts(
-        "OverheadLatency",
-        unit="microseconds",
-        dimensions=BOTH,
-        statistics=SIMPLE,
-        percentiles=False,
-        kind="real-time",
-    ),
-    **_facts(
+SUM = ("Sum",)
+Row = tuple[str, str, Unit, tuple[tuple[str, ...], ...], tuple[str, ...] | None, Kind]
+_ROWS: tuple[Row, ...] = (
+    (INVOCATIONS, "Invocations", "count", BOTH, (), "real-time"),
+    (INVOCATIONS, "InvocationsPerInstance", "count", (VARIANT,), SUM, "real-time"),
+    (INVOCATIONS, "InvocationsPerCopy", "count", (COMPONENT,), SUM, "any"),
+    (INVOCATIONS, "Invocation4XXErrors Invocation5XXErrors", "share", BOTH, SIMPLE, "any"),
+    (INVOCATIONS, "InvocationModelErrors", "share", BOTH, SIMPLE, "real-time"),
+    (INVOCATIONS, "MidStreamErrors", "share", (VARIANT,), SIMPLE, "real-time"),
+    (INVOCATIONS, "ModelLatency", "microseconds", BOTH, None, "any"),
+    (INVOCATIONS, "OverheadLatency", "microseconds", BOTH, SIMPLE, "real-time"),
+    (
+        INVOCATIONS,
         "FirstChunkLatency FirstChunkModelLatency FirstChunkOverheadLatency",
-        unit="microseconds",
-        dimensions=(VARIANT,),
-        kind="real-time",
+        "microseconds",
+        (VARIANT,),
+        None,
+        "real-time",
     ),
-    **_facts("ContainerLatency", unit="microseconds", dimensions=((*VARIANT, "ContainerName"),)),
-    **_facts("ConcurrentRequestsPerModel", unit="count", dimensions=(VARIANT,), kind="real-time"),
-    **_facts("ConcurrentRequestsPerCopy", unit="count", dimensions=(COMPONENT,)),
-    **_facts("NoCapacityInvocationFailures", unit="count", dimensions=BOTH),
-    **_facts("ModelSetupTime", unit="microseconds", dimensions=(VARIANT,), kind="serverless"),
-    **_facts(
+    (
+        INVOCATIONS,
+        "ContainerLatency",
+        "microseconds",
+        ((*VARIANT, "ContainerName"),),
+        None,
+        "any",
+    ),
+    (INVOCATIONS, "ConcurrentRequestsPerModel", "count", (VARIANT,), None, "real-time"),
+    (INVOCATIONS, "ConcurrentRequestsPerCopy", "count", (COMPONENT,), None, "any"),
+    (INVOCATIONS, "NoCapacityInvocationFailures", "count", BOTH, None, "any"),
+    (INVOCATIONS, "ModelSetupTime", "microseconds", (VARIANT,), None, "serverless"),
+    (
+        INVOCATIONS,
         "ServerlessConcurrentExecutionsUtilization ServerlessProvisionedConcurrencyUtilization",
-        unit="share",
-        dimensions=(VARIANT,),
-        kind="serverless",
+        "share",
+        (VARIANT,),
+        None,
+        "serverless",
     ),
-    **_facts(
+    (
+        INVOCATIONS,
         "ServerlessProvisionedConcurrentExecutions ServerlessProvisionedConcurrencyInvocations "
         "ServerlessProvisionedConcurrencySpilloverInvocations",
-        unit="count",
-        dimensions=(VARIANT,),
-        kind="serverless",
+        "count",
+        (VARIANT,),
+        None,
+        "serverless",
     ),
-    **_facts(
+    (
+        INVOCATIONS,
         "ModelLoadingWaitTime ModelUnloadingTime ModelDownloadingTime ModelLoadingTime",
-        unit="microseconds",
-        dimensions=(VARIANT,),
-        statistics=SIMPLE,
-        percentiles=False,
-        kind="multi-model",
+        "microseconds",
+        (VARIANT,),
+        SIMPLE,
+        "multi-model",
     ),
-    **_facts(
-        "ModelCacheHit",
-        unit="share",
-        dimensions=(VARIANT,),
-        statistics=SIMPLE,
-        percentiles=False,
-        kind="multi-model",
-    ),
-    **_facts(
+    (INVOCATIONS, "ModelCacheHit", "share", (VARIANT,), SIMPLE, "multi-model"),
+    (
+        INVOCATIONS,
         "ApproximateBacklogSize ApproximateBacklogSizePerInstance HasBacklogWithoutCapacity",
-        unit="count",
-        dimensions=(ENDPOINT,),
-        kind="asynchronous",
+        "count",
+        (ENDPOINT,),
+        None,
+        "asynchronous",
     ),
-    **_facts(
-        "ApproximateAgeOfOldestRequest", unit="seconds", dimensions=(ENDPOINT,), kind="asynchronous"
+    (INVOCATIONS, "ApproximateAgeOfOldestRequest", "seconds", (ENDPOINT,), None, "asynchronous"),
+    (
+        INVOCATIONS,
+        "RequestDownloadFailures ResponseUploadFailures NotificationFailures ExpiredRequests "
+        "InvocationFailures InvocationsProcessed",
+        "count",
+        (VARIANT, ENDPOINT),
+        None,
+        "asynchronous",
     ),
-    **_facts(
-        "RequestDownloadFailures ResponseUploadFailures NotificationFailures ExpiredRequests InvocationFailures "
-        "InvocationsProcessed",
-        unit="count",
-        dimensions=(VARIANT, ENDPOINT),
-        kind="asynchronous",
-    ),
-    **_facts(
+    (
+        INVOCATIONS,
         "RequestDownloadLatency ResponseUploadLatency TimeInBacklog TotalProcessingTime",
-        unit="microseconds",
-        dimensions=(VARIANT, ENDPOINT),
-        kind="asynchronous",
+        "microseconds",
+        (VARIANT, ENDPOINT),
+        None,
+        "asynchronous",
     ),
-}
-_HOST = {
-    **_facts("CPUUtilization", unit="count", dimensions=(VARIANT,)),
-    **_facts("MemoryUtilization DiskUtilization", unit="percent", dimensions=(VARIANT,)),
-    **_facts("GPUUtilization GPUMemoryUtilization", unit="gpu percent", dimensions=(VARIANT,)),
-    **_facts("LoadedModelCount", unit="count", dimensions=(VARIANT,), kind="multi-model"),
-    **_facts(
-        "CPUUtilizationNormalized MemoryUtilizationNormalized GPUUtilizationNormalized GPUMemoryUtilizationNormalized "
-        "CPUReservation MemoryReservation GPUReservation GPUMemoryReservation",
-        unit="percent",
-        dimensions=(VARIANT,),
+    (HOST, "CPUUtilization", "count", (VARIANT,), None, "any"),
+    (HOST, "MemoryUtilization DiskUtilization", "percent", (VARIANT,), None, "any"),
+    (HOST, "GPUUtilization GPUMemoryUtilization", "gpu percent", (VARIANT,), None, "any"),
+    (HOST, "LoadedModelCount", "count", (VARIANT,), None, "multi-model"),
+    (
+        HOST,
+        "CPUUtilizationNormalized MemoryUtilizationNormalized GPUUtilizationNormalized "
+        "GPUMemoryUtilizationNormalized CPUReservation MemoryReservation GPUReservation "
+        "GPUMemoryReservation",
+        "percent",
+        (VARIANT,),
+        None,
+        "any",
     ),
-}
-_COMPONENTS = _facts(
-    "CPUUtilization MemoryUtilization GPUUtilization GPUMemoryUtilization CPUUtilizationNormalized MemoryUtilizationNormalized "
-    "GPUUtilizationNormalized GPUMemoryUtilizationNormalized",
-    unit="count",
-    dimensions=(COMPONENT,),
+    (
+        COMPONENTS,
+        "CPUUtilization MemoryUtilization GPUUtilization GPUMemoryUtilization "
+        "CPUUtilizationNormalized MemoryUtilizationNormalized GPUUtilizationNormalized "
+        "GPUMemoryUtilizationNormalized",
+        "count",
+        (COMPONENT,),
+        None,
+        "any",
+    ),
 )
+"""Namespace, metrics, unit, dimensions, statistics, kind of endpoint.
+
+Statistics without percentiles are named; None is any; () of Invocations is Sum and SampleCount.
+"""
+
+
+def _facts(row: Row) -> MetricFacts:
+    _, _, unit, dimensions, statistics, kind = row
+    named = ("Sum", "SampleCount") if statistics == () else statistics
+    return MetricFacts(
+        unit=unit,
+        dimensions=dimensions,
+        statistics=named or (),
+        percentiles=not statistics,
+        kind=kind,
+    )
+
+
 METRICS: dict[str, dict[str, MetricFacts]] = {
-    INVOCATIONS: _INVOCATIONS,
-    HOST: _HOST,
-    COMPONENTS: _COMPONENTS,
+    namespace: {
+        metric: _facts(row) for row in _ROWS if row[0] == namespace for metric in row[1].split()
+    }
+    for namespace in (INVOCATIONS, HOST, COMPONENTS)
 }
 OTHER_NAMESPACES = (
     "/aws/sagemaker/TrainingJobs",
@@ -205,5 +189,5 @@ OTHER_NAMESPACES = (
 
 
 def metric_facts(namespace: str, metric: str) -> MetricFacts | None:
-    """What is known of a metric; None for one that SageMaker does not publish there."""
+    """Return what is known of a metric; None for one that SageMaker does not publish there."""
     return METRICS.get(namespace, {}).get(metric)

@@ -25,6 +25,8 @@ RATIO, COUNT, MICROSECONDS, SECONDS, PERCENT, PRESENCE = (
 )
 """Quantities: a ratio is 0 to 1; presence is how often hosts reported."""
 NUMBER, QUOTIENT = "number", "quotient"
+LEAST_MICROSECONDS = 1000
+"""No model responds faster than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +150,10 @@ class MetricMath:
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 found = [self._of(argument) for argument in arguments]
                 if name == "IF_" and len(found) == 3:
-                    return (found[1] | found[2]) - {NUMBER} or {NUMBER}
+                    chosen = (found[1] | found[2]) - {NUMBER}
+                    if len(chosen - {QUOTIENT, "unknown"}) > 1:
+                        self.faults.append(f"gives {' or '.join(sorted(chosen))}")
+                    return chosen or {NUMBER}
                 return found[0] if found else {"unknown"}
         return {"unknown"}
 
@@ -165,15 +170,15 @@ class MetricMath:
     def _compare(self, left: ast.expr, right: ast.expr) -> None:
         quantities = self._of(left) | self._of(right)
         for side in (left, right):
-            if RATIO in quantities and isinstance(side, ast.Constant) and number_above_one(side):
-                self.faults.append(f"compares a ratio of 0 to 1 with {side.value!r}")
+            constant = side.value if isinstance(side, ast.Constant) else None
+            if not isinstance(constant, int | float):
+                continue
+            if RATIO in quantities and constant > 1:
+                self.faults.append(f"compares a ratio of 0 to 1 with {constant!r}")
+            if MICROSECONDS in quantities and 0 < constant < LEAST_MICROSECONDS:
+                self.faults.append(f"compares microseconds with {constant!r}")
         if len(quantities - {NUMBER, QUOTIENT, "unknown"}) > 1:
             self.faults.append(f"compares {' with '.join(sorted(quantities))}")
-
-
-def number_above_one(node: ast.Constant) -> bool:
-    """Return True for a constant above 1."""
-    return isinstance(node.value, int | float) and node.value > 1
 
 
 def _queries(resource: Resource, path: str, queries: Any) -> Iterator[MetricUse]:

@@ -75,9 +75,7 @@ def image_name(uri: str) -> ImageName | None:
 
 
 def cuda_of(uri: str, platform: str | None) -> str | None:
-    """CUDA inside an image: by the platform that its template names, by Triton's release, or by its
-    tag. None is unknown.
-    """
+    """Return the CUDA of an image by its platform, Triton release or tag; None is unknown."""
     known = serving_platforms().get(platform or "")
     if known is not None:
         return known.cuda
@@ -86,7 +84,7 @@ def cuda_of(uri: str, platform: str | None) -> str | None:
     if name is not None and "tritonserver" in name.repository:
         release = tag.split("-", 1)[0]
         by_release = {
-            each.triton: each.cuda for each in serving_platforms().values() if each.cuda is not None
+            row.triton: row.cuda for row in serving_platforms().values() if row.cuda is not None
         }
         return {**TRITON_CUDA, **by_release}.get(release)
     match = CUDA_TAG.search(tag)

@@ -44,9 +44,9 @@ def check_templates(
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Only list our rules.")] = False,
     form: Form = Format.text,
 ) -> None:
-    """Check CloudFormation templates by our own rules.
+    """Check CloudFormation templates with cfn-lint, our rules and assembly checks.
 
-    With cfn-lint, our rules and checks of whole assemblies; any folder's templates.
+    Any folder's; what SageMaker refuses, what costs days, what is open.
     """
     if list_rules:
         _list(form)
@@ -67,8 +67,8 @@ def findings_of(
 ) -> tuple[TemplateFiles, Sequence[Finding]]:
     """Return the files of a folder and their findings.
 
-    Raises `NotReadyError` when a folder is not there, `RoundhouseError` when it has no template,
-    when the previous version cannot be read, and for an unknown region.
+    Raises `NotReadyError` when a folder is not there, and `RoundhouseError` when it has no
+    template, when the previous version cannot be read, and for an unknown region.
     """
     from roundhouse.errors import NotReadyError, RoundhouseError
     from template_rules.findings import check_files, read_previous

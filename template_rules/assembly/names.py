@@ -81,6 +81,11 @@ def _stores_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str, str]
             uri = known_text(config.at(path)) or ""
             if uri.startswith("s3://"):
                 yield config, path, uri.split("/")[2], BUCKET
+    yield from _model_stores(assembly)
+
+
+def _model_stores(assembly: Assembly) -> Iterator[tuple[Resource, str, str, str]]:
+    """Yield (resource, path, name, type) of the repositories and buckets of models and builds."""
     images = [
         (model, f"{path}.Image", container.get("Image"))
         for model in assembly.of_type(MODEL)

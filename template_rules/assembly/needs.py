@@ -155,7 +155,7 @@ class Place:
             actions = ("kms:Decrypt", "kms:GenerateDataKey")
             yield from self.key(topic.properties.get("KmsMasterKeyId"), actions, "sns", reason)
 
-    def network(self, config: object, reason: str) -> Iterator[Need]:
+    def network(self, config: object, reason: str, *, hosts: bool = True) -> Iterator[Need]:
         """Yield what network interfaces in the subnets and groups of a VpcConfig need."""
         if not isinstance(config, dict):
             return
@@ -165,7 +165,8 @@ class Place:
         arns += [self.arn("ec2", f"subnet/{name}") for name in texts(config.get("Subnets"))]
         groups = texts(config.get("SecurityGroupIds"))
         arns += [self.arn("ec2", f"security-group/{name}") for name in groups]
-        for action in ATTACH_NETWORK:
+        release = ("ec2:DeleteNetworkInterfacePermission",) if hosts else ()
+        for action in (*ATTACH_NETWORK, *release):
             for arn in arns if action == "ec2:CreateNetworkInterface" else arns[:1]:
                 yield Need(action=action, arn=arn, reason=reason)
 

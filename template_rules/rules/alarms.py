@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,14 +15,13 @@ from template_rules.metrics import (
     PRESENCE,
     RATIO,
     SECONDS,
-    MetricMath,
     MetricUse,
     alarm_metrics,
     compared_quantities,
     is_of_sagemaker,
 )
 from template_rules.rule import TemplateRule
-from template_rules.rules.scaling import utilization_fault
+from template_rules.rules.scaling_policies import utilization_fault
 from template_rules.templates import Assembly, Problem, Resource, metadata
 from template_rules.values import (
     at,
@@ -31,7 +29,6 @@ from template_rules.values import (
     is_known,
     known_text,
     number,
-    objects,
     texts,
 )
 
@@ -39,6 +36,7 @@ SHORT_PERIODS = (10, 20, 30)
 DAY_SECONDS = 86_400
 SHORTEST_MICROSECONDS, LONGEST_MICROSECONDS = 5_000, REAL_TIME_SECONDS * 1_000_000
 """A latency promise of 5 ms or less is rarer than a value in ms; SageMaker waits 60 s."""
+PERCENTILE = r"\bp\d{2}(?:\.\d+)?\b"
 QUANTITY = re.compile(
     r"(\d+(?:,\d{3})*(?:\.\d+)?)\s*(ms|milliseconds?|microseconds?|s|seconds?|minutes?|%|x)(?![\w/])"
 )
@@ -93,20 +91,42 @@ def _published_every(assembly: Assembly, use: MetricUse) -> float:
 
 
 class AlarmStatistic(TemplateRule):
-    """A metric is read by a statistic that fits: no sum of latencies or of utilizations."""
+    """A metric is read by a statistic that fits it: no sum of latencies, no minimum of loads."""
 
     id = "E9195"
-    shortdesc = "Sum of latencies, of utilizations or of ages"
+    shortdesc = "Statistic that does not fit the metric"
 
     def problems(self, assembly: Assembly) -> Iterator[Problem]:
         for alarm in assembly.of_type(ALARM):
-            for use in alarm_metrics(alarm):
-                summed = use.quantity in (MICROSECONDS, SECONDS, PERCENT) or use.is_utilization
-                if summed and use.statistic == "Sum":
+            uses = alarm_metrics(alarm)
+            for use in uses:
+                fault = _statistic_fault(use)
+                if fault is not None:
                     path = f"{use.path}.Stat" if use.path else "Statistic"
-                    what = f"Sum of {use.metric} grows with the number of data points"
-                    way_out = "take Average, Maximum or a percentile"
-                    yield alarm.problem(path, what, way_out, value="Sum")
+                    what, way_out = fault
+                    yield alarm.problem(path, what, way_out, value=use.statistic)
+            described = re.findall(PERCENTILE, str(alarm.properties.get("AlarmDescription")))
+            latencies = [use for use in uses if use.quantity == MICROSECONDS]
+            given = {str(use.statistic) for use in latencies} - {"Average", "Maximum"}
+            if described and given - set(described):
+                what, allowed = "the description promises another percentile", ", ".join(described)
+                value = ", ".join(sorted(given - set(described)))
+                yield alarm.problem("Statistic", what, "take that", value=value, allowed=allowed)
+
+
+def _statistic_fault(use: MetricUse) -> tuple[str, str] | None:
+    """Return why a statistic does not fit a metric, and the way out; None when it fits."""
+    level = use.quantity in (MICROSECONDS, SECONDS, PERCENT) or use.is_utilization
+    errors = use.metric is not None and use.metric.endswith("Errors")
+    if level and use.statistic == "Sum":
+        what = f"Sum of {use.metric} grows with the number of data points"
+        return what, "take Average, Maximum or a percentile"
+    if level and use.statistic == "Minimum":
+        return f"Minimum of {use.metric} hides all but the best", "take Average or Maximum"
+    if errors and use.statistic in ("Minimum", "Maximum", "SampleCount"):
+        what = f"{use.statistic} of {use.metric} is neither how many failed nor their share"
+        return what, "take Sum for how many, Average for the share"
+    return None
 
 
 class AlarmThreshold(TemplateRule):
@@ -141,12 +161,7 @@ def _threshold_fault(
     if quantity in (COUNT, PRESENCE) and 0 < threshold < 1:
         return "the value is a count, and this a fraction", "compare the Average, or a whole number"
     if quantity == MICROSECONDS and not promised:
-        asynchronous = any(_is_asynchronous(assembly, use) for use in alarm_metrics(alarm))
-        if threshold <= SHORTEST_MICROSECONDS:
-            what = f"the metric is in microseconds, and this is {threshold / 1000:g} ms"
-            return what, f"write {threshold * 1000:g} for {threshold:g} ms"
-        if threshold > LONGEST_MICROSECONDS and not asynchronous:
-            return "SageMaker waits 60 s for a response, in microseconds 60000000", "lower it"
+        return _latency_fault(assembly, alarm, threshold)
     if quantity == SECONDS and threshold > DAY_SECONDS:
         return "the metric is in seconds, and this is more than a day", "write seconds"
     if quantity == PERCENT:
@@ -154,6 +169,17 @@ def _threshold_fault(
             fault = utilization_fault(_variant(assembly, use), threshold, str(use.metric))
             if use.is_utilization and fault is not None:
                 return fault
+    return None
+
+
+def _latency_fault(assembly: Assembly, alarm: Resource, threshold: float) -> tuple[str, str] | None:
+    """Return what is wrong with a latency that no description promises; None when it fits."""
+    asynchronous = any(_is_asynchronous(assembly, use) for use in alarm_metrics(alarm))
+    if threshold <= SHORTEST_MICROSECONDS:
+        what = f"the metric is in microseconds, and this is {threshold / 1000:g} ms"
+        return what, f"write {threshold * 1000:g} for {threshold:g} ms"
+    if threshold > LONGEST_MICROSECONDS and not asynchronous:
+        return "SageMaker waits 60 s for a response, in microseconds 60000000", "lower it"
     return None
 
 
@@ -240,54 +266,6 @@ class AlarmMissingData(TemplateRule):
             elif treatment in ("ignore", "missing") and _low_is_bad(uses) is not None:
                 what = "without requests the alarm keeps its state, or has none"
                 yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
-
-
-class AlarmMetricMath(TemplateRule):
-    """Metric math names ids that exist, returns one of them, and compares like with like."""
-
-    id = "E9198"
-    shortdesc = "Metric math that contradicts itself"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            queries = [query for _, query in objects(alarm.properties.get("Metrics"))]
-            ids = [str(query.get("Id")) for query in queries]
-            for name in (name for name, count in Counter(ids).items() if count > 1):
-                yield alarm.problem("Metrics", "two metrics have one Id", "rename one", value=name)
-            band = alarm.properties.get("ThresholdMetricId")
-            watched = [query for query in queries if band is None or query.get("Id") != band]
-            returned = [
-                item for item in watched if boolean(item.get("ReturnData", True)) is not False
-            ]
-            if queries and len(returned) != 1:
-                what, value = "an alarm watches one returned metric", f"{len(returned)}"
-                way_out = "set ReturnData: false on the others"
-                yield alarm.problem("Metrics", what, way_out, value=value)
-            uses = alarm_metrics(alarm)
-            quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
-            for query in queries:
-                expression = known_text(query.get("Expression"))
-                if expression is None:
-                    continue
-                for name in sorted(unknown_ids(expression, ids)):
-                    what, allowed = "no metric has the Id", ", ".join(ids)
-                    yield alarm.problem(
-                        "Metrics", what, "name one of these", value=name, allowed=allowed
-                    )
-                math = MetricMath(quantities)
-                math.quantities(expression)
-                for fault in math.faults:
-                    way_out = "take the statistic that gives what the expression expects"
-                    what = f"the expression {fault}"
-                    yield alarm.problem("Metrics", what, way_out, value=expression)
-
-
-def unknown_ids(expression: str, ids: list[str]) -> set[str]:
-    """Return the lower case names in an expression that no metric has as its Id."""
-    if re.search(r"\bSELECT\b|\bSEARCH\(", expression):
-        return set()
-    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", expression)
-    return set(re.findall(r"(?<![\w.])[a-z]\w*", bare)) - set(ids)
 
 
 class AlarmSettings(TemplateRule):

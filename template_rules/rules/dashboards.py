@@ -11,7 +11,7 @@ from template_rules.dashboard_body import Widget, body_of, widget_metrics, widge
 from template_rules.metric_facts import metric_facts
 from template_rules.metrics import DASHBOARD
 from template_rules.rule import TemplateRule
-from template_rules.rules.alarms import unknown_ids
+from template_rules.rules.metric_math import unknown_ids
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, fields, is_known, items, known_text, number, objects
 

@@ -21,13 +21,15 @@ EVERYTHING = re.compile(r"\*|arn:[^:]*:(\*|[a-z0-9-]*):[^:]*:[^:]*:\*")
 FULL_ACCESS = re.compile(r"(FullAccess|AdministratorAccess|PowerUserAccess)$")
 OWN_SERVICES = ("sagemaker.amazonaws.com", "codebuild.amazonaws.com", "states.amazonaws.com")
 WITHOUT_RESOURCES = """
-ecr:GetAuthorizationToken cloudwatch:PutMetricData ec2:DescribeDhcpOptions ec2:DescribeNetworkInterfaces
-ec2:DescribeSecurityGroups ec2:DescribeSubnets ec2:DescribeVpcs logs:DescribeLogGroups sts:GetCallerIdentity
+ecr:GetAuthorizationToken cloudwatch:PutMetricData ec2:DescribeDhcpOptions
+ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroups ec2:DescribeSubnets ec2:DescribeVpcs
+logs:DescribeLogGroups sts:GetCallerIdentity
 xray:PutTraceSegments xray:PutTelemetryRecords xray:GetSamplingRules xray:GetSamplingTargets
 cloudwatch:GetMetricData cloudwatch:GetMetricStatistics cloudwatch:ListMetrics tag:GetResources
 logs:CreateLogDelivery logs:GetLogDelivery logs:UpdateLogDelivery logs:DeleteLogDelivery
 logs:ListLogDeliveries logs:PutResourcePolicy logs:DescribeResourcePolicies s3:ListAllMyBuckets
-codebuild:ListProjects sagemaker:ListEndpoints cloudformation:ListStacks servicequotas:GetServiceQuota
+codebuild:ListProjects sagemaker:ListEndpoints cloudformation:ListStacks
+servicequotas:GetServiceQuota
 """.lower().split()
 """Actions that take `*` only. Source: Service Authorization Reference."""
 

@@ -8,13 +8,13 @@ from template_rules.hosting import (
     ALARM,
     COMPOSITE,
     ENDPOINT,
+    ENDPOINT_CONFIG,
     MODEL,
     POLICY,
     TARGET,
     all_variants,
-    config_of,
     rollback_alarms,
-    scaled_endpoint,
+    scaled_variant,
     watched_endpoints,
 )
 from template_rules.policies import ROLE, attached_policies
@@ -42,29 +42,31 @@ class CreationOrder(TemplateRule):
 
 def needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """Yield (resource, another that must exist before it)."""
+    for resource, name, types in _names(assembly):
+        other = assembly.find(name, *types)
+        if other is not None:
+            yield resource, other
     for model in assembly.of_type(MODEL):
         role = assembly.find(model.properties.get("ExecutionRoleArn"), ROLE)
         for policy in () if role is None else attached_policies(assembly, role):
             yield model, policy
-    for variant in all_variants(assembly):
-        for _, name in variant.model_names:
-            found = assembly.find(name, MODEL)
-            if found is not None:
-                yield variant.config, found
-    for endpoint in assembly.of_type(ENDPOINT):
-        config = config_of(assembly, endpoint)
-        if config is not None:
-            yield endpoint, config
-        for _, name in rollback_alarms(endpoint):
-            alarm = assembly.find(name, ALARM, COMPOSITE)
-            if alarm is not None:
-                yield endpoint, alarm
-    for target in assembly.of_type(TARGET):
-        scaled = scaled_endpoint(assembly, target)
-        if scaled is not None:
-            yield target, scaled
     yield from _policies(assembly)
     yield from _alarms(assembly)
+
+
+def _names(assembly: Assembly) -> Iterator[tuple[Resource, object, tuple[str, ...]]]:
+    """Yield (resource, name, types) of what configs, endpoints and targets name."""
+    for variant in all_variants(assembly):
+        for _, name in variant.model_names:
+            yield variant.config, name, (MODEL,)
+    for endpoint in assembly.of_type(ENDPOINT):
+        yield endpoint, endpoint.properties.get("EndpointConfigName"), (ENDPOINT_CONFIG,)
+        for _, name in rollback_alarms(endpoint):
+            yield endpoint, name, (ALARM, COMPOSITE)
+    for target in assembly.of_type(TARGET):
+        match = scaled_variant(target)
+        if match is not None:
+            yield target, match["endpoint"], (ENDPOINT,)
 
 
 def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:

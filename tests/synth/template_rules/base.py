@@ -1,6 +1,4 @@
-"""A sound template to break: our own dev environment in one, with a function, a parameter and an
-event rule beside it.
-"""
+"""A sound template to break: our dev environment in one template, and resources beside it."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def base(folder: Path) -> Document:
 
 
 def merged(stacks: Stacks) -> Document:
-    """One template of all stacks' resources; each logical id gets its stack's name in front."""
+    """One template of all stacks' resources; item logical id gets its stack's name in front."""
     resources: Document = {}
     for name, stack in stacks.items():
         prefix = "".join(part.capitalize() for part in name.split("-"))
@@ -83,10 +81,10 @@ def merged(stacks: Stacks) -> Document:
 
 def _renamed(value: Any, own: Iterable[str], prefix: str) -> Any:
     if isinstance(value, list):
-        return [_renamed(each, own, prefix) for each in value]
+        return [_renamed(item, own, prefix) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _renamed(each, own, prefix) for key, each in value.items()}
+    found = {key: _renamed(item, own, prefix) for key, item in value.items()}
     if set(value) == {"Ref"} and value["Ref"] in own:
         return {"Ref": prefix + value["Ref"]}
     if set(value) == {"Fn::GetAtt"} and value["Fn::GetAtt"][0] in own:

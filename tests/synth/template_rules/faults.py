@@ -121,6 +121,13 @@ statistic("share of client errors by Sum", "-client-errors", "share", "Sum")
 statistic("failed requests by Average", "-server-errors", "failed", "Average")
 statistic("share without answers by Sum", "-no-answers", "clients", "Sum")
 statistic("requests by Average", "-ceiling", "requests", "Average")
+statistic("failed requests by SampleCount", "-server-errors", "failed", "SampleCount")
+statistic("share of server errors by Maximum", "-server-errors", "share", "Maximum")
+statistic("latency of the SLO by SampleCount", "-latency", "p99", "SampleCount")
+statistic("few requests by their latency", "-latency", "requests", "Average")
+statistic("latency of the SLO by p50", "-latency", "p99", "p50")
+alarm_fault("disk by Minimum", "-disk", Statistic="Minimum")
+alarm_fault("drift by p50", "-drift", ExtendedStatistic="p50")
 alarm_fault("disk by Sum", "-disk", Statistic="Sum")
 alarm_fault("host memory by Sum", "-host-memory", Statistic="Sum")
 alarm_fault("GPU memory by SampleCount", "-gpu-memory", Statistic="SampleCount")
@@ -272,6 +279,20 @@ def action(s: Stacks, index: int = 0) -> Document:
     return one(s[EXAMPLE], TARGET)["ScheduledActions"][index]
 
 
+def policy_name(s: Stacks) -> None:
+    """Give two policies of a variant one name."""
+    name = one(s[EMBEDDER], POLICY)["PolicyName"]
+    one(s[EMBEDDER], POLICY, "GPUUtilization")["PolicyName"] = name
+
+
+def target_a_second(s: Stacks) -> None:
+    """Scale on requests a second."""
+    tracking = one(s[EMBEDDER], POLICY)["TargetTrackingScalingPolicyConfiguration"]
+    tracking["TargetValue"] = 200
+
+
+add(SCALING, "two policies of one name", "dev", policy_name)
+add(SCALING, "target of requests a second", "dev", target_a_second)
 add(
     SCALING, "unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin")
 )
@@ -373,6 +394,12 @@ lacks(
     "capture without a data key", "everything", EXAMPLE, "kms:GenerateDataKey", text="s3.us-east-1"
 )
 lacks("endpoint without interfaces", "everything", EXAMPLE, "ec2:CreateNetworkInterface")
+lacks(
+    "endpoint cannot release interfaces",
+    "everything",
+    EXAMPLE,
+    "ec2:DeleteNetworkInterfacePermission",
+)
 lacks("endpoint cannot describe subnets", "everything", EXAMPLE, "ec2:DescribeSubnets")
 lacks("no answers", "queue", EXAMPLE, "s3:PutObject")
 lacks("no requests", "queue", EXAMPLE, "s3:GetObject", text="requests/")

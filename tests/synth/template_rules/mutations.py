@@ -40,7 +40,7 @@ def mutation(name: str) -> Callable[[Change], Change]:
 
 def resource(document: Document, resource_type: str) -> Document:
     """The first resource of a type."""
-    return next(each for each in document["Resources"].values() if each["Type"] == resource_type)
+    return next(item for item in document["Resources"].values() if item["Type"] == resource_type)
 
 
 def properties(document: Document, resource_type: str) -> Document:
@@ -56,23 +56,23 @@ def variant(document: Document) -> Document:
 def policy(document: Document) -> Document:
     """The first target tracking configuration with a predefined metric."""
     found = [
-        each["Properties"]
-        for each in document["Resources"].values()
-        if each["Type"].endswith("::ScalingPolicy")
+        item["Properties"]
+        for item in document["Resources"].values()
+        if item["Type"].endswith("::ScalingPolicy")
     ]
     return next(
-        each["TargetTrackingScalingPolicyConfiguration"]
-        for each in found
-        if "PredefinedMetricSpecification" in each["TargetTrackingScalingPolicyConfiguration"]
+        item["TargetTrackingScalingPolicyConfiguration"]
+        for item in found
+        if "PredefinedMetricSpecification" in item["TargetTrackingScalingPolicyConfiguration"]
     )
 
 
 def statement(document: Document) -> Document:
     """The first statement of the first role with policies."""
     roles = [
-        each["Properties"]
-        for each in document["Resources"].values()
-        if each["Type"] == "AWS::IAM::Role"
+        item["Properties"]
+        for item in document["Resources"].values()
+        if item["Type"] == "AWS::IAM::Role"
     ]
     return next(role for role in roles if "Policies" in role)["Policies"][0]["PolicyDocument"][
         "Statement"
@@ -162,7 +162,7 @@ def bad_get_att(document):
 def circular_dependency(document):
     resource(document, "AWS::IAM::Role")["DependsOn"] = "FailedBuilds"
     resource(document, "AWS::Events::Rule")["DependsOn"] = [
-        next(key for key, each in document["Resources"].items() if each["Type"] == "AWS::IAM::Role")
+        next(key for key, item in document["Resources"].items() if item["Type"] == "AWS::IAM::Role")
     ]
 
 
@@ -195,11 +195,11 @@ def bad_ssm_type(document):
 @mutation("alarm Period=45")
 def alarm_period(document):
     alarms = [
-        each["Properties"]
-        for each in document["Resources"].values()
-        if each["Type"] == "AWS::CloudWatch::Alarm"
+        item["Properties"]
+        for item in document["Resources"].values()
+        if item["Type"] == "AWS::CloudWatch::Alarm"
     ]
-    next(each for each in alarms if "Period" in each)["Period"] = 45
+    next(item for item in alarms if "Period" in item)["Period"] = 45
 
 
 @mutation("misspelt IAM action")
@@ -236,9 +236,9 @@ def both_metric_kinds(document):
 @mutation("two endpoints with one name")
 def two_endpoints_with_one_name(document):
     first, second = [
-        each["Properties"]
-        for each in document["Resources"].values()
-        if each["Type"] == "AWS::SageMaker::Endpoint"
+        item["Properties"]
+        for item in document["Resources"].values()
+        if item["Type"] == "AWS::SageMaker::Endpoint"
     ][:2]
     second["EndpointName"] = first["EndpointName"]
 

@@ -1,4 +1,4 @@
-"""Real assemblies to break: the dev environment, and one with everything, and ways to change them."""
+"""Real assemblies to break: the dev environment and richer ones, and ways to change them."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.synth
 
 KINDS = {
     "order": 8,
-    "statistics and units": 35,
+    "statistics and units": 42,
     "rollout": 12,
-    "scaling": 13,
-    "roles": 45,
+    "scaling": 15,
+    "roles": 46,
     "builds and workflow": 14,
     "stores and network": 36,
 }
