@@ -164,7 +164,8 @@ def _answers(loads: Sequence[Load], left: int, seconds: float) -> list[Measure]:
     )
     return [
         Measure(
-            name="requests", value=sum(load.requests for load in loads), unit="", command=COMMAND, bar=at_least(REQUESTS)
+            name="requests", value=sum(load.requests for load in loads), unit="", command=COMMAND,
+            bar=at_least(REQUESTS)
         ),
         Measure(name=(
             "answers of 5xx, and "

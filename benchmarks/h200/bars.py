@@ -97,7 +97,8 @@ def _large(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> l
         ),
         table.row(
             f"64 clients: ours / naive ({_shape(busy, cores)})",
-            _over(_rate(f"ours {busy} c=64"), _rate("naive c=64")), "x", Bar(kind="at least", limit=20),
+            _over(_rate(f"ours {busy} c=64"), _rate("naive c=64")), "x", Bar(kind="at least",
+            limit=20),
         ),
         table.row(
             (
@@ -107,7 +108,8 @@ def _large(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> l
         ),
         table.row(
             f"one client: p50 of naive / ours ({_shape(first, cores)})",
-            _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x", Bar(kind="at least", limit=6),
+            _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x", Bar(kind="at least",
+            limit=6),
         ),
     ]  # fmt: skip
 

@@ -100,7 +100,7 @@ def _engine_alone(plan: Plan) -> Candidate:
 
 
 def _environment() -> dict[str, str]:
-    """What this process was started with, and the folders of CUDA's libraries that PyTorch brought."""
+    """Return this process's environment with the folders of PyTorch's CUDA libraries."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("ROUNDHOUSE_")
     }

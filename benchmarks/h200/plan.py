@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SAMPLE = re.compile(
-    r'^roundhouse_(stage|engine|queue|request)_seconds_(sum|count)(?:\{(?:stage="(\w+)")?[^}]*\})? (\S+)$',
+    r"^roundhouse_(stage|engine|queue|request)_seconds_(sum|count)"
+    r'(?:\{(?:stage="(\w+)")?[^}]*\})? (\S+)$',
     re.M,
 )
 ROWS = re.compile(r"^roundhouse_batch_rows_(sum|count)(?:\{[^}]*\})? (\S+)$", re.M)
@@ -27,7 +28,7 @@ def sums(exposition: str) -> Sums:
 
 
 def means(before: Sums, after: Sums) -> dict[str, float]:
-    """Mean milliseconds of a request's stages, a request and a batch (`engine`), and a batch's rows."""
+    """Mean milliseconds of a request's stages, a request and a batch (`engine`), and its rows."""
     names = {name.rpartition("_")[0] for name in after}
     counts = {
         name: after.get(f"{name}_count", 0.0) - before.get(f"{name}_count", 0.0) for name in names
@@ -112,6 +113,7 @@ def plan_request(arguments: list[str]) -> Plan:
         int(name) for name in (usual if given.processes is None else given.processes).split(",")
     )
     return Plan(
-        model=given.model, folder=given.folder.resolve(), out=given.out.resolve(), tiny=given.tiny, processes=numbers,
+        model=given.model, folder=given.folder.resolve(), out=given.out.resolve(),
+        tiny=given.tiny, processes=numbers,
         rounds=given.rounds, seconds=given.seconds, more=more,
     )  # fmt: skip

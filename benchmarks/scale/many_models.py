@@ -63,7 +63,8 @@ def measured_records(target: Target, runtime: str) -> dict[str, Any]:
 
 def _accuracy(subject: str) -> AccuracyRecord:
     return AccuracyRecord(
-        subject=subject, metric="cosine", mean=0.998, mean_interval=(0.9979, 0.9982), worst=0.985, samples=640,
+        subject=subject, metric="cosine", mean=0.998, mean_interval=(0.9979, 0.9982), worst=0.985,
+        samples=640,
         nearest_neighbour_agreement=0.94, budget_mean=0.99, budget_worst=0.95, verdict="pass",
     )  # fmt: skip
 
@@ -108,7 +109,8 @@ def _runtime(runtime: str, precision: str) -> RuntimeRecord:
 def _quantization() -> QuantizationRecord:
     layers = tuple(f"/encoder/encoder/layer.{number}/attention/self/MatMul" for number in range(12))
     return QuantizationRecord(
-        mode="explicit", method="max", samples=256, int8_share_of_matmul_macs=0.973, share_at_sequence=64, int8_layers=36,
+        mode="explicit", method="max", samples=256, int8_share_of_matmul_macs=0.973,
+        share_at_sequence=64, int8_layers=36,
         float_layers=layers,
     )  # fmt: skip
 

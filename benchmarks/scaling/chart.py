@@ -10,12 +10,15 @@ from engine_build.card.charts import Axis, Frame, Line, Mark, axis, element, plo
 WIDTH, PANEL, GAP = 900.0, 150.0, 46.0
 LEFT, RIGHT, TOP, FOOT = 64.0, 884.0, 40.0, 40.0
 STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #586173; } .title { font-weight: 600; fill: #171b24; }
+text { font: 12px system-ui, sans-serif; fill: #586173; }
+.title { font-weight: 600; fill: #171b24; }
 .grid { stroke: #dfe3e9; } .grid.across { stroke: none; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .blue { stroke: #0b63b8; }
 .green { stroke: #11713f; } .grey { stroke: #8a97a8; stroke-dasharray: 4 3; }
-line.target { stroke: #b4530a; stroke-dasharray: 6 4; stroke-width: 1.5; } text.target { fill: #b4530a; }
-line.border { stroke: #a9b4c2; stroke-dasharray: 1 3; } line.low { stroke: #8a97a8; stroke-dasharray: 2 4; }
+line.target { stroke: #b4530a; stroke-dasharray: 6 4; stroke-width: 1.5; }
+text.target { fill: #b4530a; }
+line.border { stroke: #a9b4c2; stroke-dasharray: 1 3; }
+line.low { stroke: #8a97a8; stroke-dasharray: 2 4; }
 """
 Panel = tuple[str, tuple[Line, ...], tuple[Mark, ...]]
 """A title, lines and levels."""

@@ -119,7 +119,8 @@ class ScaledEndpoint:
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
         sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=ROLE, PrimaryContainer=container)
         variant = {
-            "VariantName": VARIANT, "ModelName": NAME, "InstanceType": "ml.c7i.large", "InitialInstanceCount": self.low,
+            "VariantName": VARIANT, "ModelName": NAME, "InstanceType": "ml.c7i.large",
+            "InitialInstanceCount": self.low,
             "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
         }  # fmt: skip
         sagemaker.create_endpoint_config(EndpointConfigName=NAME, ProductionVariants=[variant])
@@ -149,7 +150,9 @@ class ScaledEndpoint:
             PolicyType="TargetTrackingScaling",
             TargetTrackingScalingPolicyConfiguration={
                 "TargetValue": self.target, "ScaleOutCooldown": 60, "ScaleInCooldown": 300,
-                "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+                "PredefinedMetricSpecification": {
+                    "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+                },
             },
         )  # fmt: skip
 

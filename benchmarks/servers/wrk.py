@@ -13,7 +13,8 @@ from roundhouse.processes import Command, Run
 
 MARK = "ROUNDHOUSE "
 SCRIPT = """\
--- Sends the requests of a file one after the other, counts statuses when asked, and tells what it measured as JSON.
+-- Sends the requests of a file one after the other, counts statuses when
+-- requested, and prints its measurements as JSON.
 local asked, place, threads = {}, 0, {}
 function setup(thread)
   thread:set("first", #threads)
@@ -43,16 +44,20 @@ end
 function statuses()
   local parts = {}
   for _, thread in ipairs(threads) do
-    for status, count in pairs(thread:get("counts")) do table.insert(parts, string.format('[%s, %d]', status, count)) end
+    for status, count in pairs(thread:get("counts")) do
+      table.insert(parts, string.format('[%s, %d]', status, count)) end
   end
   return table.concat(parts, ", ")
 end
 function done(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(
-    'ROUNDHOUSE {"requests": %d, "seconds": %.6f, "p50_ms": %.4f, "p90_ms": %.4f, "p99_ms": %.4f, "max_ms": %.4f, ' ..
-    '"refused": %d, "socket_errors": %d, "timeouts": %d, "statuses": [%s]}\\n', summary.requests, summary.duration / 1e6,
-    latency:percentile(50) / 1e3, latency:percentile(90) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3, errors.status,
+    'ROUNDHOUSE {"requests": %d, "seconds": %.6f, "p50_ms": %.4f, "p90_ms": %.4f, ' ..
+    '"p99_ms": %.4f, "max_ms": %.4f, ' ..
+    '"refused": %d, "socket_errors": %d, "timeouts": %d, "statuses": [%s]}\\n', summary.requests,
+    summary.duration / 1e6,
+    latency:percentile(50) / 1e3, latency:percentile(90) / 1e3, latency:percentile(99) / 1e3,
+    latency.max / 1e3, errors.status,
     errors.connect + errors.read + errors.write, errors.timeout, statuses()))
 end
 """

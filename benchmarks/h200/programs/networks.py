@@ -90,6 +90,7 @@ def _export(module: Any, path: Path) -> None:
     with torch.inference_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            module, (ids, mask, ids * 0), str(path), input_names=list(INPUTS), output_names=[module.output], dynamic_axes=axes,
+            module, (ids, mask, ids * 0), str(path), input_names=list(INPUTS),
+            output_names=[module.output], dynamic_axes=axes,
             opset_version=OPSET, dynamo=False,
         )  # fmt: skip

@@ -46,7 +46,7 @@ class Cost:
 
 
 class Echo:
-    """A backend that answers all requests of one turn of the event loop with one array."""
+    """Answers all requests of one turn of the event loop with views of one array."""
 
     broken = False
     waiting = 0

@@ -176,7 +176,10 @@ SERVER = """
 import http.server, os, sys
 class Answering(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
     def log_message(self, *arguments): pass
 os.fork() if "fork" in sys.argv else None
 http.server.HTTPServer.allow_reuse_port = True

@@ -210,8 +210,10 @@ def test_phases_and_stops_are_read_as_they_are_written():
 
 
 NONE = (
-    "", "start=1", "start=1,seconds=0", "start=-1,seconds=5", "start=x,seconds=5", "start=1,seconds=5,users=3",
-    "start=1.5,seconds=5", "start=1,start=1,seconds=5", "start=1,seconds=nan", "start=1,seconds=inf",
+    "", "start=1", "start=1,seconds=0", "start=-1,seconds=5", "start=x,seconds=5",
+    "start=1,seconds=5,users=3",
+    "start=1.5,seconds=5", "start=1,start=1,seconds=5", "start=1,seconds=nan",
+    "start=1,seconds=inf",
 )  # fmt: skip
 
 
