@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -139,13 +140,15 @@ def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> in
     from roundhouse.load_test.bench import load_table, run_bench
     from roundhouse.load_test.recording import record
     from roundhouse.report import print_json
+    from roundhouse.reports.load_report import load_page
     from roundhouse.session import open_session
 
     options.require_consistent()
-    recorded = (
-        record(open_session(paths, report, str(options.env)), options) if options.record else None
-    )
-    done = run_bench(paths, report, options) if recorded is None else recorded.load_report
+    run = partial(run_bench, render=load_page)
+    recorded = None
+    if options.record:
+        recorded = record(open_session(paths, report, str(options.env)), options, run=run)
+    done = run(paths, report, options) if recorded is None else recorded.load_report
     result = done.result
     if form is Format.json:
         document = {

@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,9 @@ class LoadReport:
     data: Path
 
 
-def run_bench(paths: Paths, report: Report, options: LoadOptions) -> LoadReport:
+def run_bench(
+    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[LoadResult], bytes]
+) -> LoadReport:
     """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
 
     Raises WrongAnswerError, after the report is written, when no request was answered;
@@ -52,7 +54,7 @@ def run_bench(paths: Paths, report: Report, options: LoadOptions) -> LoadReport:
     test = load_test(paths, report, options)
     asyncio.run(require_answer(test))
     result = load_result(test, _run(test, report), circumstances())
-    written = _write(folder, result)
+    written = _write(folder, result, render(result))
     if not result.broken_off and not any(phase.answered for phase in result.phases):
         errors = [reason for phase in result.phases for reason in phase.errors]
         reason = errors[0] if errors else "none was sent"
@@ -156,16 +158,14 @@ def _unwritable(folder: Path, error: OSError) -> RoundhouseError:
     )
 
 
-def _write(folder: Path, result: LoadResult) -> LoadReport:
-    from roundhouse.reports.load_report import load_page
-
+def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{result.subject} {result.circumstances.date}").strip("-")
     names = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
     page = next(path for path in names if not path.exists())
     data = page.with_suffix(".json")
     document = json.dumps(result.as_dict(), indent=2, allow_nan=False)
     try:
-        page.write_bytes(load_page(result))
+        page.write_bytes(html)
         data.write_text(document + "\n", encoding="utf-8")
     except OSError as error:
         raise _unwritable(folder, error) from error

@@ -12,7 +12,7 @@ from onboarding.deployment import Deployment, Target
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.names import endpoint_name
 from roundhouse.errors import RoundhouseError
-from roundhouse.load_test.bench import LoadReport, run_bench
+from roundhouse.load_test.bench import LoadReport
 from roundhouse.load_test.measurement import samples_needed
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult
@@ -60,7 +60,7 @@ def record(
     session: Session,
     options: LoadOptions,
     *,
-    run: Bench = run_bench,
+    run: Bench,
     utilization: Utilization = gpu_utilization_percent,
     hold_seconds: float = HOLD_SECONDS,
 ) -> Recorded:
