@@ -87,6 +87,6 @@ def test_no_tracked_text_names_a_machine_path_or_a_package_host():
 
 
 def test_shipped_files_have_no_fault():
-    command = (sys.executable, "-m", "roundhouse.cli", "check")
+    command = (sys.executable, "-m", "roundhouse", "check")
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
