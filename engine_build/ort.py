@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime
 
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.machine import cores
 

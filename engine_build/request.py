@@ -9,8 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.datasets.dataset import Samples, samples
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options

@@ -1,17 +1,63 @@
-"""Datasets: texts, labelled texts, or arrays, one sample a row."""
+"""Datasets: texts, labelled texts or arrays, one sample a row, and what encodes them."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from engine_build.datasets.feed import Array
 from engine_build.errors import InputRefused
+
+
+class Encoder(Protocol):
+    """Makes feeds of samples."""
+
+    inputs: tuple[str, ...]
+    """Names of the network's inputs."""
+
+    def feed(self, samples: Sequence[Sample]) -> Feed:
+        """One batch."""
+        ...
+
+    def feeds(self, samples: Sequence[Sample], batch: int) -> Iterator[Feed]:
+        """Batches of samples in order."""
+        ...
+
+    def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
+        """Real values in exactly that shape, nothing of it padding: for benchmarks."""
+        ...
+
+    def length(self, sample: Sample) -> int:
+        """What makes a sample dear; 0 where all cost the same."""
+        ...
+
+
+def by_length(encoder: Encoder, samples: Sequence[Sample]) -> list[int]:
+    """Places of the samples, the shortest first: batches of them hold little padding."""
+    return sorted(range(len(samples)), key=lambda index: encoder.length(samples[index]))
+
+
+Array = np.ndarray[Any, Any]
+Feed = dict[str, Array]
+"""By network input name; rows on axis 0."""
+ATTENTION_MASK = "attention_mask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Rows of a batch and, where there is a sequence axis, tokens of a row."""
+
+    batch: int
+    sequence: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.batch) if self.sequence is None else f"{self.batch} x {self.sequence}"
+
 
 Sample = str | Mapping[str, Array]
 """A text, or one row of each network input by its name."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.feed import Array, Feed, Shape
+from engine_build.datasets.dataset import Array, Feed, Sample, Shape
 from engine_build.errors import InputRefused
 from onboarding.manifest import TensorRecord
 

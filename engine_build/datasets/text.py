@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Encoding
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed, Sample, Shape
 from engine_build.datasets.tokenizer import padding, read_tokenizer
 
 TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.errors import BuildError, InputRefused
 from engine_build.evaluation.comparison import (
     artifact_inputs,

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from engine_build.errors import BudgetMissed, SourceFault
 from engine_build.evaluation.scores import (
     METRICS_WITH_WORST,

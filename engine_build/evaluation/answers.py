@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.encoder import Encoder, by_length
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, by_length
 
 Answer = Callable[[Feed], Array]
 

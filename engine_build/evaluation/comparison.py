@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed, Shape
 from engine_build.errors import InputRefused
 from engine_build.evaluation.footprint import Footprint, load_measured
 from engine_build.evaluation.latency import (

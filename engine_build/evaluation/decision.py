@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.errors import BudgetMissed
 from engine_build.evaluation.accuracy import (
     format_budget,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine_build.datasets.feed import Feed
+from engine_build.datasets.dataset import Feed
 from engine_build.errors import SourceFault
 from engine_build.evaluation.runtimes import (
     DRIVER,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.datasets.feed import Array, Feed, Shape
+from engine_build.datasets.dataset import Array, Feed, Shape
 
 CONTROL = " (duplicate control)"
 WARM_UP_SECONDS = 0.03

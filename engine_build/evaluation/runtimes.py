@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from container.tensorrt.bindings import tensorrt
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Feed
 
 RuntimeName = Literal["onnxruntime", "onnxruntime CUDA", "pytorch", "pytorch CUDA", "tensorrt"]
 DRIVER = "libcuda.so.1"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from onboarding.values import Metric
 
 BLOCK = 4096

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from onboarding.manifest import BenchmarkRecord
 
 SAME = -1

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from engine_build.errors import InputRefused
 from engine_build.evaluation.latency import format_table
 from engine_build.lengths.padding import (

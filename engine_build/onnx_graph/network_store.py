@@ -1,21 +1,82 @@
-"""Networks by key: found in the work folder or the store, so that models of one source export and
-calibrate once.
-"""
+"""Networks: their records and files in a store, their classes, and the shapes that they answer."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
+from engine_build.datasets.dataset import Array, Feed
+from engine_build.errors import InputRefused
 from engine_build.log import Log
+from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
+
+
+def class_count(network: Network) -> int | None:
+    """Classes that a network's scores stand for; None when its output is no [batch, classes]."""
+    if network.labels is not None:
+        return len(network.labels)
+    shapes = [record.shape for record in network.outputs]
+    return shapes[0][1] if len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] > 1 else None
+
+
+def class_numbers(labels: Sequence[str], network: Network, dataset: str) -> Array:
+    """The place of each label's score in the output: by class name, or by number.
+
+    Raises InputRefused for any other label.
+    """
+    names = (
+        {} if network.labels is None else {name: index for index, name in enumerate(network.labels)}
+    )
+    count = class_count(network)
+    if count is None:
+        told = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
+        raise InputRefused(
+            f"the network gives {told}, which are no scores of classes [batch, classes]; choose "
+            "another metric."
+        )
+    known = names | {str(index): index for index in range(count) if str(index) not in names}
+    unknown = sorted(set(labels) - set(known))
+    if unknown:
+        allowed = ", ".join(names) if names else f"0 to {count - 1}"
+        raise InputRefused(
+            f"dataset {dataset} has {len(unknown)} labels that are no class of the model, such as "
+            f"{unknown[0]!r}; allowed: {allowed}."
+        )
+    numbers: Array = np.array([known[label] for label in labels], dtype=np.int64)
+    return numbers
+
+
+def observed_outputs(
+    records: Sequence[TensorRecord], network: OrtNetwork, feeds: Sequence[Feed]
+) -> tuple[TensorRecord, ...]:
+    """The records, each axis but the batch with its size where that is the same for every feed.
+
+    The feeds differ in every size that may differ when the network is served.
+    """
+    names = [record.name for record in records]
+    seen = [network.values(names, feed) for feed in feeds]
+    return tuple(
+        _record(record, [values[record.name].shape for values in seen]) for record in records
+    )
+
+
+def _record(record: TensorRecord, shapes: Sequence[tuple[int, ...]]) -> TensorRecord:
+    sizes = [set(each) for each in zip(*shapes, strict=True)]
+    shape = tuple(
+        min(seen) if axis > 0 and len(seen) == 1 else -1 for axis, seen in enumerate(sizes)
+    )
+    return TensorRecord(name=record.name, datatype=record.datatype, shape=shape)
+
 
 RECORD_NAME = "network.json"
 NETWORK = "model.onnx"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
 from onboarding.values import CalibrationMethod

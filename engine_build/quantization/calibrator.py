@@ -23,7 +23,7 @@ from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault
 from container.tensorrt.surface import CudaRuntime
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.quantization.surface import (
     Builder,
     INetworkDefinition,

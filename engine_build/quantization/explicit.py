@@ -29,9 +29,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.encoder import Encoder, by_length
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Encoder, Sample, Shape, by_length
 from engine_build.errors import NothingForInt8, SourceFault
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.ort import OrtNetwork
 
 OPERATORS = ("MatMul", "Gemm", "Conv")

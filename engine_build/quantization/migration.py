@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from engine_build.datasets.feed import ATTENTION_MASK, Feed
+from engine_build.datasets.dataset import ATTENTION_MASK, Feed
 from engine_build.errors import BuildError, InputRefused, SourceFault
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork, version

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.datasets.feed import Array, Feed
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration import (

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.encoder import Encoder, by_length
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array, Encoder, Sample, by_length
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Layer, share
 from engine_build.quantization.qdq import SwitchableNetwork

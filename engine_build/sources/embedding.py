@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault
 from engine_build.sources.checkpoint import read_json
 

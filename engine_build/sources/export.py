@@ -11,13 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine_build.datasets.dataset import Sample
-from engine_build.datasets.encoder import by_length
-from engine_build.datasets.feed import Feed, Shape
+from engine_build.datasets.dataset import Feed, Sample, Shape, by_length
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.observed import observed_outputs
+from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, read_model, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.sources.source_model import SourceModel

@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from engine_build.datasets.encoder import Encoder
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed, Shape
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Shape
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder
 from engine_build.datasets.tokenizer import read_tokenizer, save_padded
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.observed import observed_outputs
+from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
     qdq_node_count,

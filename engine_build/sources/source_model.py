@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.machine import cores, return_memory
-from engine_build.sources.checkpoint import configuration
+from engine_build.sources.checkpoint import TokenizerFile, configuration
 from engine_build.sources.embedding import EmbeddingPipeline, ReferenceEmbedder, embedding_pipeline
-from engine_build.sources.tokenizer_file import TokenizerFile
 
 if TYPE_CHECKING:
     from onboarding.values import Task

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
 from engine_build.context import BuildContext
-from engine_build.datasets.feed import Feed, Shape
+from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError
 from engine_build.evaluation.comparison import format_footprints
 from engine_build.evaluation.decision import LEAST_ROUNDS, Candidate, speedup

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.encoder import Encoder
-from engine_build.datasets.feed import Feed
+from engine_build.datasets.dataset import Encoder, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import (

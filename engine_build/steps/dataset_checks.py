@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine_build.datasets.dataset import Samples
-from engine_build.datasets.encoder import Encoder
+from engine_build.datasets.dataset import Encoder, Samples
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.classes import class_count, class_numbers
-from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.network_store import Network, class_count, class_numbers
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.opsets import refuse_opset
+from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.sources.given_network import checked_answers, encoder_of, network_of
 from engine_build.sources.source import OnnxFile
 from engine_build.steps.dataset_checks import check_calibration_classes, check_samples

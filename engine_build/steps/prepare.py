@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine_build.context import BuildContext
-from engine_build.datasets.encoder import Encoder
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array, Encoder
 from engine_build.errors import NothingForInt8
 from engine_build.evaluation.runtimes import Source
 from engine_build.machine import return_memory

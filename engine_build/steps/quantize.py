@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Samples
-from engine_build.datasets.encoder import Encoder
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array, Encoder, Samples
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
 from engine_build.evaluation.answers import rows_by_length
-from engine_build.onnx_graph.classes import class_numbers
-from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.onnx_graph.network_store import Network, Networks, class_numbers
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import DAMAGED
-from engine_build.datasets.encoder import by_length
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import DAMAGED, Array, by_length
 from engine_build.errors import SourceFault
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork

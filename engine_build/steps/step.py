@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine_build.context import BuildContext
-from engine_build.datasets.encoder import Encoder
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array, Encoder
 from engine_build.evaluation.decision import Candidate, Evaluation
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.sources.source import Source

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from engine_build.context import BuildContext
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
@@ -20,7 +20,7 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.onnx_graph.classes import class_numbers
+from engine_build.onnx_graph.network_store import class_numbers
 from engine_build.steps.prepare import Prepared
 from engine_build.steps.reference import REFERENCE_BATCH
 from onboarding.manifest import AccuracyRecord

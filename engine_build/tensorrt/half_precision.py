@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.datasets.feed import Array
+from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused
 from engine_build.tensorrt.graph_types import float_tensors, without_constant_nodes
 

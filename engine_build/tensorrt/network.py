@@ -35,7 +35,7 @@ from container.tensorrt.device import MIB, Device, Graph
 from container.tensorrt.faults import DeviceFault, NoBindings
 from container.tensorrt.plan import Plan, Profile, Range, allowed, nearest, taking, times
 from container.tensorrt.surface import CudaRuntime, IExecutionContext, TensorRT
-from engine_build.datasets.feed import ATTENTION_MASK, Array, Feed
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 
 

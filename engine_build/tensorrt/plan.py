@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.datasets.feed import ATTENTION_MASK
+from engine_build.datasets.dataset import ATTENTION_MASK
 from engine_build.errors import NetworkRefused
 from engine_build.runner import Ended, Runner
 from engine_build.tensorrt.host import same_tensorrt

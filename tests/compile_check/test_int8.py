@@ -8,11 +8,11 @@ import onnx
 import pytest
 
 from engine_build.log import Log
-from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.runner import ProcessRunner
+from engine_build.steps.check import compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.quantization.graphs import cnn, images, texts, transformer, vit
 from tests.unit.engine_build.quantization.test_calibration import ranges

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
+from engine_build.steps.check import compile_checks
 from engine_build.steps.prepare import prepare
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.architectures import (

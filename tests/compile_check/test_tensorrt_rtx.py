@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.compile_check import compile_checks
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
+from engine_build.steps.check import compile_checks
 from onboarding.lock import LockEntry
 from tests.unit.engine_build.onnx_graph.test_compile_check import PROFILES
 from tests.unit.engine_build.test_command import arguments, engine_build

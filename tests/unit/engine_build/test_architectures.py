@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork

@@ -8,8 +8,7 @@ import io
 import numpy as np
 import pytest
 
-from engine_build.datasets.dataset import Samples
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Samples, Shape
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options, options

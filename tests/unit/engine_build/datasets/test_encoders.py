@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_build.datasets.encoder import by_length
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape, by_length
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused

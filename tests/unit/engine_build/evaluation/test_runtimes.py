@@ -14,7 +14,7 @@ import onnx
 import pytest
 import torch
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.errors import SourceFault
 from engine_build.evaluation.__main__ import main
 from engine_build.evaluation.comparison import (

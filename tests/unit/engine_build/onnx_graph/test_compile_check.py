@@ -8,9 +8,9 @@ import pytest
 
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.compile_check import UNAVAILABLE, compile_checks, record_of
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import Ended
+from engine_build.steps.check import UNAVAILABLE, compile_checks, record_of
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine_build.errors import NetworkRefused
-from engine_build.onnx_graph.opsets import opset_range, refuse_opset
+from engine_build.onnx_graph.onnx_file import opset_range, refuse_opset
 from onboarding.platform import serving_platforms
 
 PLATFORMS = serving_platforms()

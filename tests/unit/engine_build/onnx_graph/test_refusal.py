@@ -7,8 +7,13 @@ import pytest
 
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.onnx_graph.operators import advice
-from engine_build.onnx_graph.refusal import Fault, explained, origin, refuse_foreign_operators
+from engine_build.onnx_graph.refusal import (
+    Fault,
+    advice,
+    explained,
+    origin,
+    refuse_foreign_operators,
+)
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 DET = node("Det", "x", "y", name="/encoder/layer.0/attention/Det")

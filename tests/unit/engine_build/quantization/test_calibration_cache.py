@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.datasets.dataset import Samples
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network

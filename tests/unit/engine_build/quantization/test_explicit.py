@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy

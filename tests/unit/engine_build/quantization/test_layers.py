@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.quantization.explicit import format_share
 from engine_build.quantization.layers import (
     multiply_accumulates,

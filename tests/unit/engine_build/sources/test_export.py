@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine_build.datasets.feed import Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork

@@ -8,7 +8,7 @@ import pytest
 
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
-from engine_build.sources.tokenizer_file import TokenizerFile
+from engine_build.sources.checkpoint import TokenizerFile
 from tests.unit.engine_build.architectures import VOCABULARY
 from tests.unit.engine_build.tiny import word_tokenizer
 

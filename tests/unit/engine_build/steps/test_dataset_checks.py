@@ -9,8 +9,7 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.classes import class_numbers
-from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.network_store import Network, class_numbers
 from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import encoder_of
