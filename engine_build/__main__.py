@@ -48,12 +48,12 @@ def main(
             context = _context(wanted, environment, log, stack)
             result = build_networks(context) if wanted.networks_only else build(context)
             log.note(f"peak memory {peak_mib():.0f} MiB")
-        _tell(_told(result, log, as_json=wanted.format == "json"), stdout)
+        _print_result(_format_result(result, log, as_json=wanted.format == "json"), stdout)
         return 0
     except BuildError as error:
         return _failed(error.exit_code, str(error), log, with_json)
     except OSError as error:
-        return _failed(1, _disk_sentence(error), log, with_json)
+        return _failed(1, _disk_failure(error), log, with_json)
     except KeyboardInterrupt:
         return _failed(
             INTERRUPTED,
@@ -92,17 +92,17 @@ def _context(
     )
 
 
-def _told(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
+def _format_result(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
     seconds = {name: round(taken, 2) for name, taken in log.seconds.items()}
     if isinstance(result, BuiltNetworks):
-        told = {
+        fields = {
             "status": "networks",
             "network_keys": result.keys,
             "place": result.place,
             "seconds": seconds,
         }
         keys = ", ".join(f"{name} {key}" for name, key in result.keys.items())
-        return json.dumps(told) if as_json else f"Networks are in {result.place}: {keys}."
+        return json.dumps(fields) if as_json else f"Networks are in {result.place}: {keys}."
     manifest, archive = result.entry.manifest, result.entry.archive
     if not as_json:
         verb = "is there already" if result.status == "known" else "is built"
@@ -125,7 +125,7 @@ def _told(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
     )
 
 
-def _tell(text: str, stdout: TextIO) -> None:
+def _print_result(text: str, stdout: TextIO) -> None:
     """Says it at once, while a stream that nobody reads can still be told from one that is read.
 
     Raises InputRefused.
@@ -151,12 +151,12 @@ def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
             "log": None if log.path is None else str(log.path),
         }
         with suppress(InputRefused):
-            _tell(json.dumps(failure), stdout)
+            _print_result(json.dumps(failure), stdout)
     log.line(f"FAILED: {reason}{place}")
     return code
 
 
-def _disk_sentence(error: OSError) -> str:
+def _disk_failure(error: OSError) -> str:
     return (
         f"{error.filename or 'the disk'}: {error.strerror or error}; repair that, and run the same "
         "command again."

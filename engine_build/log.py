@@ -56,7 +56,7 @@ class Log:
             self._said = self._clock()
             self.line(f"  … {text}")
 
-    def counting(
+    def count_calls(
         self, function: Callable[[GivenT], FoundT], total: int, what: str
     ) -> Callable[[GivenT], FoundT]:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""

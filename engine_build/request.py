@@ -76,11 +76,11 @@ class BuildRequest:
     @property
     def max_batch_size(self) -> int:
         """Rows of the largest batch that is served."""
-        asked = self.model.serving.dynamic_batching.max_batch_size
+        largest = self.model.serving.dynamic_batching.max_batch_size
         return (
             max(p.batch[2] for p in self.model.engine.optimization_profiles)
-            if asked is None
-            else asked
+            if largest is None
+            else largest
         )
 
 
@@ -145,14 +145,14 @@ def check_request(request: BuildRequest) -> None:
     """Refuses what is known to fail before anything is fetched."""
     _check_source(request.model)
     accuracy, engine = request.model.accuracy, request.model.engine
-    taught = {
+    used = {
         "calibration": (engine.calibration, request.calibration),
         "search": (engine.sensitivity_search, request.search),
     }
-    for use, (wish, found) in taught.items():
-        if wish is not None and request.may_be_int8:
-            _check_count(use, wish, found)
-            _check_overlap(use, wish.dataset, found, accuracy.dataset, request.validation)
+    for use, (spec, found) in used.items():
+        if spec is not None and request.may_be_int8:
+            _check_count(use, spec, found)
+            _check_overlap(use, spec.dataset, found, accuracy.dataset, request.validation)
     if engine.sensitivity_search is not None and engine.calibration is not None:
         searched = engine.sensitivity_search.dataset
         _check_overlap(
@@ -178,26 +178,28 @@ def _check_source(model: ModelSpec) -> None:
         )
 
 
-def _check_count(use: str, wish: CalibrationSpec | SensitivitySearchSpec, found: Samples) -> None:
-    if len(found) < wish.samples:
+def _check_count(use: str, spec: CalibrationSpec | SensitivitySearchSpec, found: Samples) -> None:
+    if len(found) < spec.samples:
         raise InputRefused(
-            f"{use} dataset {wish.dataset} has {len(found)} samples, but {wish.samples} are asked "
+            f"{use} dataset {spec.dataset} has {len(found)} samples, but {spec.samples} are asked "
             "for; add samples, or lower `samples`."
         )
 
 
-def _check_overlap(use: str, taught: str, seen: Samples, judging: str, judged: Samples) -> None:
+def _check_overlap(
+    use: str, used: str, seen: Samples, accuracy_dataset: str, validation: Samples
+) -> None:
     known = set(seen.identities())
     both = [
         sample
-        for sample, identity in zip(judged.values, judged.identities(), strict=True)
+        for sample, identity in zip(validation.values, validation.identities(), strict=True)
         if identity in known
     ]
     if both:
         such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
         raise InputRefused(
-            f"{len(both)} samples of dataset {judging} are in {use} dataset {taught} too{such}; "
-            f"judge on samples that {use} never saw."
+            f"{len(both)} samples of dataset {accuracy_dataset} are in {use} dataset {used} "
+            f"too{such}; judge on samples that {use} never saw."
         )
 
 

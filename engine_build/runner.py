@@ -130,8 +130,11 @@ class ProcessRunner:
             except OSError as error:
                 return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
             with process:
-                listening = _Listening(
-                    process, file, self._tick_seconds, lambda seconds: self._tell(command, seconds)
+                listening = _OutputReader(
+                    process,
+                    file,
+                    self._tick_seconds,
+                    lambda seconds: self._report(command, seconds),
                 )
                 try:
                     in_time = listening.until(time.monotonic() + command.timeout_seconds)
@@ -146,11 +149,11 @@ class ProcessRunner:
             )
         return Ended(code=process.returncode, output=output, errors=errors)
 
-    def _tell(self, command: Command, seconds: float) -> None:
+    def _report(self, command: Command, seconds: float) -> None:
         self._log.progress(f"{command.name}, {seconds:.0f} seconds")
 
 
-class _Listening:
+class _OutputReader:
     """Reads what a process writes as it comes, into its log and into memory."""
 
     def __init__(
@@ -166,11 +169,11 @@ class _Listening:
         self._heard: dict[int, list[bytes]] = {stream.fileno(): [] for stream in self._streams}
         self._file = file
         self._tick_seconds = tick_seconds
-        self._tell = tell
+        self._report = tell
 
     def until(self, end: float) -> bool:
         """True when the process ended by itself; False at the end of its time."""
-        begin = told = time.monotonic()
+        begin = reported = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for stream in self._streams:
                 selector.register(stream, selectors.EVENT_READ)
@@ -178,9 +181,9 @@ class _Listening:
                 now = time.monotonic()
                 if now >= end:
                     return False
-                if now >= told + self._tick_seconds:
-                    told = now
-                    self._tell(now - begin)
+                if now >= reported + self._tick_seconds:
+                    reported = now
+                    self._report(now - begin)
                 for key, _ in selector.select(min(self._tick_seconds, end - now)):
                     if not self._hear(key.fd):
                         selector.unregister(key.fileobj)

@@ -95,15 +95,18 @@ def main(
     """0, or the exit code of the build that failed; then the failure file holds the reason in one
     sentence.
     """
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        wishes = hyperparameters(places.hyperparameters)
+        hyperparameter_values = hyperparameters(places.hyperparameters)
         tree = source_tree(places)
-        build = (engine_build_of if load is None else load)(tree)
+        build = (load_build if load is None else load)(tree)
         code = build(
-            arguments(wishes, tree, places.out), {**environment, **variables(wishes)}, said, stderr
+            arguments(hyperparameter_values, tree, places.out),
+            {**environment, **variables(hyperparameter_values)},
+            output,
+            stderr,
         )
-        reason = None if code == 0 else _reason(said.getvalue(), code)
+        reason = None if code == 0 else _reason(output.getvalue(), code)
     except JobRefused as error:
         code, reason = REFUSED, str(error)
     except KeyboardInterrupt:
@@ -114,8 +117,8 @@ def main(
             f"the source cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); "
             "upload it whole.",
         )
-    keep_results(places, said.getvalue())
-    print(said.getvalue(), end="", file=stdout, flush=True)
+    keep_results(places, output.getvalue())
+    print(output.getvalue(), end="", file=stdout, flush=True)
     if reason is not None:
         print(f"training job failed: {reason}", file=stderr, flush=True)
         _write(places.failure, reason[:LONGEST_REASON])
@@ -174,7 +177,7 @@ def source_tree(places: Places) -> Path:
     return tree
 
 
-def engine_build_of(tree: Path) -> Build:
+def load_build(tree: Path) -> Build:
     """The tree's own engine_build; its child processes find it because the tree becomes the current
     folder.
     """
@@ -186,23 +189,31 @@ def engine_build_of(tree: Path) -> Build:
     return build
 
 
-def arguments(wishes: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
+def arguments(hyperparameter_values: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
     """The command line that builds."""
     named = {
         "--root": str(tree),
         "--out": str(out),
-        **{f"--{name}": wishes[name] for name in REQUIRED},
+        **{f"--{name}": hyperparameter_values[name] for name in REQUIRED},
     }
-    chosen = {option: wishes[name] for name, option in OPTIONAL.items() if name in wishes}
+    chosen = {
+        option: hyperparameter_values[name]
+        for name, option in OPTIONAL.items()
+        if name in hyperparameter_values
+    }
     return (*(word for pair in {**named, **chosen}.items() for word in pair), "--format", "json")
 
 
-def variables(wishes: Mapping[str, str]) -> dict[str, str]:
+def variables(hyperparameter_values: Mapping[str, str]) -> dict[str, str]:
     """The hyperparameters that engine_build reads from its environment."""
-    return {variable: wishes[name] for name, variable in VARIABLES.items() if name in wishes}
+    return {
+        variable: hyperparameter_values[name]
+        for name, variable in VARIABLES.items()
+        if name in hyperparameter_values
+    }
 
 
-def keep_results(places: Places, said: str) -> None:
+def keep_results(places: Places, output: str) -> None:
     """Copies the log, the script that repeats the build, and what the build said, to where
     SageMaker keeps them.
     """
@@ -210,8 +221,8 @@ def keep_results(places: Places, said: str) -> None:
         if (places.out / name).is_file():
             places.data.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(places.out / name, places.data / name)
-    if said:
-        _write(places.data / "result.json", said)
+    if output:
+        _write(places.data / "result.json", output)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -222,9 +233,9 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _reason(said: str, code: int) -> str:
+def _reason(output: str, code: int) -> str:
     try:
-        reason: str = json.loads(said.strip().splitlines()[-1])["reason"]
+        reason: str = json.loads(output.strip().splitlines()[-1])["reason"]
         return reason
     except (IndexError, KeyError, TypeError, ValueError):
         return f"the build ended with code {code}; its log has the reason."

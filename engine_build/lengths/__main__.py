@@ -152,10 +152,10 @@ def _counts(
 
 
 def _tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
-    from engine_build.sources.source import Checkpoint, Fetching, fetch
+    from engine_build.sources.source import Checkpoint, FetchContext, fetch
     from engine_build.store import store_at
 
-    fetching = Fetching(
+    fetching = FetchContext(
         root=root, folder=folder, runner=runner, bucket=partial(store_at, region=region)
     )
     source = fetch(wanted.model.source, fetching)

@@ -29,7 +29,7 @@ def class_count(network: Network) -> int | None:
     return shapes[0][1] if len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] > 1 else None
 
 
-def class_numbers(labels: Sequence[str], network: Network, dataset: str) -> Array:
+def class_indices(labels: Sequence[str], network: Network, dataset: str) -> Array:
     """The place of each label's score in the output: by class name, or by number.
 
     Raises InputRefused for any other label.
@@ -39,9 +39,9 @@ def class_numbers(labels: Sequence[str], network: Network, dataset: str) -> Arra
     )
     count = class_count(network)
     if count is None:
-        told = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
+        listed = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
         raise InputRefused(
-            f"the network gives {told}, which are no scores of classes [batch, classes]; choose "
+            f"the network gives {listed}, which are no scores of classes [batch, classes]; choose "
             "another metric."
         )
     known = names | {str(index): index for index in range(count) if str(index) not in names}

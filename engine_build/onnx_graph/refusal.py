@@ -76,7 +76,7 @@ _GROUPS: tuple[tuple[str, str], ...] = (
 )
 _BY_OPERATOR = {operator: advice for operators, advice in _GROUPS for operator in operators.split()}
 
-_BY_WORDS: tuple[tuple[str, str], ...] = (
+_BY_MESSAGE: tuple[tuple[str, str], ...] = (
     (r"uint8", "cast it to FP32 before this node: TensorRT reads UINT8 at inputs and outputs only"),
     (
         r"convertDtype|Unsupported ONNX data type|data ?type",
@@ -109,22 +109,23 @@ _BY_WORDS: tuple[tuple[str, str], ...] = (
 )
 
 
-def advice(operator: str, said: str, domain: str = "") -> str:
+def advice(operator: str, message: str, domain: str = "") -> str:
     """What people do about a refused node, from its operator and from what the compiler says."""
     if domain not in (*ONNX_DOMAINS, RUNTIME_DOMAIN):
         return f"operator domain {domain!r} is not ONNX's: export with standard operators, {PLUGIN}"
     known = _BY_OPERATOR.get(operator)
     if known is not None:
         return known
-    by_words = _by_words(said)
+    by_words = _by_message(message)
     if by_words is not None:
         return by_words
     return f"write it with other operators (another opset of the exporter may), {PLUGIN}"
 
 
-def _by_words(said: str) -> str | None:
+def _by_message(message: str) -> str | None:
     return next(
-        (found for pattern, found in _BY_WORDS if re.search(pattern, said, re.IGNORECASE)), None
+        (found for pattern, found in _BY_MESSAGE if re.search(pattern, message, re.IGNORECASE)),
+        None,
     )
 
 
@@ -145,21 +146,21 @@ class Fault:
     negative.
     """
 
-    said: str
+    message: str
     node: int = -1
     name: str = ""
     operator: str = ""
 
 
-def explained(path: Path, faults: Sequence[Fault]) -> str:
+def explanation(path: Path, faults: Sequence[Fault]) -> str:
     """Every fault with the place it came from; the network is read for it, without its weights."""
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception:
         model = onnx.ModelProto()
-    told = [_told(model, fault) for fault in faults[:SHOWN]]
+    sentences = [_sentence(model, fault) for fault in faults[:SHOWN]]
     more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return "; ".join(told) + more
+    return "; ".join(sentences) + more
 
 
 def refused_operators(path: Path, faults: Sequence[Fault]) -> frozenset[str]:
@@ -178,13 +179,15 @@ def refuse_foreign_operators(model: onnx.ModelProto) -> None:
         (node.domain for node in model.graph.node), (each.domain for each in model.functions)
     )
     faults = [
-        Fault(said="it is no operator of ONNX", node=index, name=node.name, operator=node.op_type)
+        Fault(
+            message="it is no operator of ONNX", node=index, name=node.name, operator=node.op_type
+        )
         for index, node in enumerate(model.graph.node)
         if node.domain in domains
     ]
     if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-        raise NetworkRefused("; ".join(_told(model, fault) for fault in faults[:SHOWN]) + more)
+        raise NetworkRefused("; ".join(_sentence(model, fault) for fault in faults[:SHOWN]) + more)
 
 
 def origin(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
@@ -206,17 +209,17 @@ def origin(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
     return f"{place}, exported by {producer}"
 
 
-def _told(model: onnx.ModelProto, fault: Fault) -> str:
+def _sentence(model: onnx.ModelProto, fault: Fault) -> str:
     node, outer = _place(model, fault)
     if node is None:
         where = f"node {fault.name} (operator {fault.operator}): " if fault.name else ""
-        return f"{where}{_words(fault.said)}; way out: {advice(fault.operator, fault.said)}"
+        return f"{where}{_message(fault.message)}; way out: {advice(fault.operator, fault.message)}"
     inside = "" if outer is None else f" inside {outer.op_type} {outer.name}"
     blamed = node if outer is None else outer
     return (
         f"node {node.name or f'number {fault.node}'}{inside} (operator {node.op_type}; "
-        f"{origin(model, blamed)}): {_words(fault.said)}; way out: "
-        f"{advice(blamed.op_type, fault.said, blamed.domain)}"
+        f"{origin(model, blamed)}): {_message(fault.message)}; way out: "
+        f"{advice(blamed.op_type, fault.message, blamed.domain)}"
     )
 
 
@@ -238,8 +241,8 @@ def _place(
         for graph in _bodies(outer)
         if _is_at(graph.node, fault)
     ]
-    said = sorted(
-        (node for node in nodes if node.name and node.name in fault.said),
+    message = sorted(
+        (node for node in nodes if node.name and node.name in fault.message),
         key=lambda node: len(node.name),
     )
     return (
@@ -247,8 +250,8 @@ def _place(
         if named
         else inner[0]
         if inner
-        else (said[-1], None)
-        if said
+        else (message[-1], None)
+        if message
         else (None, None)
     )
 
@@ -261,9 +264,9 @@ def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
 
 
-def _words(said: str) -> str:
-    words = " ".join(said.split()).strip(" .;")
-    return "the parser has no importer for it" if words in ("", "false") else words[:400]
+def _message(message: str) -> str:
+    message = " ".join(message.split()).strip(" .;")
+    return "the parser has no importer for it" if message in ("", "false") else message[:400]
 
 
 def _last_line(text: str) -> str:

@@ -51,25 +51,25 @@ def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
         return [_fault(parser.get_error(index)) for index in range(parser.num_errors)] or [
-            {"said": "it does not parse"}
+            {"message": "it does not parse"}
         ]
     config = builder.create_builder_config()
     try:
         for profile in profiles:
             config.add_optimization_profile(_profile(builder, network, profile))
     except (RuntimeError, ValueError) as error:
-        return [{"said": str(error)}]
+        return [{"message": str(error)}]
     plan = builder.build_serialized_network(network, config)
     if plan is not None:
         return []
-    return [{"said": said} for said in logger.errors] or [
-        {"said": "it does not compile, and the builder says no more"}
+    return [{"message": message} for message in logger.errors] or [
+        {"message": "it does not compile, and the builder says no more"}
     ]
 
 
 def _fault(error: Any) -> dict[str, Any]:
     return {
-        "said": error.desc(),
+        "message": error.desc(),
         "node": error.node(),
         "name": error.node_name(),
         "operator": error.node_operator(),

@@ -37,17 +37,17 @@ def check_served(served: Served, *, is_cpu: bool) -> None:
 
 def batch_faults(served: Served) -> Iterator[str]:
     """Sizes of batches and counts of instances."""
-    largest, wish = served.max_batch_size, served.serving.dynamic_batching
+    largest, batching = served.max_batch_size, served.serving.dynamic_batching
     if largest < 1:
         yield f"max_batch_size is {largest}; it must be 1 or more"
-    for size in wish.preferred_batch_sizes:
+    for size in batching.preferred_batch_sizes:
         if not 1 <= size <= largest:
             yield (
                 f"preferred batch size {size} is not from 1 to max_batch_size {largest}; change "
                 "preferred_batch_sizes"
             )
-    if wish.max_queue_delay_us < 0:
-        yield f"max_queue_delay_us is {wish.max_queue_delay_us}; it must be 0 or more"
+    if batching.max_queue_delay_us < 0:
+        yield f"max_queue_delay_us is {batching.max_queue_delay_us}; it must be 0 or more"
     if served.serving.instances_per_gpu < 1:
         yield f"instances_per_gpu is {served.serving.instances_per_gpu}; it must be 1 or more"
 

@@ -138,12 +138,12 @@ def triton_type(datatype: str) -> str:
 
 
 def _dynamic_batching(served: Served) -> tuple[str, Message]:
-    wish = served.serving.dynamic_batching
-    sizes = tuple(wish.preferred_batch_sizes)
+    batching = served.serving.dynamic_batching
+    sizes = tuple(batching.preferred_batch_sizes)
     preferred: Message = [("preferred_batch_size", sizes)] if sizes else []
     return "dynamic_batching", [
         *preferred,
-        ("max_queue_delay_microseconds", wish.max_queue_delay_us),
+        ("max_queue_delay_microseconds", batching.max_queue_delay_us),
     ]
 
 

@@ -132,13 +132,13 @@ def refuse_other_vectors(built: Array, reference: Array) -> None:
     """Refuse a network whose vectors are not those of `encode()`. Raises SourceFault."""
     if built.shape == reference.shape and np.allclose(built, reference, rtol=1e-4, atol=1e-4):
         return
-    told = f"[{built.shape[1]}] against [{reference.shape[1]}] values"
+    difference = f"[{built.shape[1]}] against [{reference.shape[1]}] values"
     if built.shape == reference.shape:
         lengths = np.linalg.norm(built, axis=1) * np.linalg.norm(reference, axis=1)
         cosine = (built * reference).sum(axis=1) / np.maximum(lengths, 1e-12)
-        told = f"by {np.abs(built - reference).max():.2g}, smallest cosine {cosine.min():.4f}"
+        difference = f"by {np.abs(built - reference).max():.2g}, smallest cosine {cosine.min():.4f}"
     raise SourceFault(
-        f"the network's vectors differ from those of sentence-transformers' encode() ({told}); the "
-        "checkpoint names a prompt, a lower-casing or a tokenizer class that tokenizer.json does "
-        f"not hold. Save the checkpoint without it, or: {EXPORT_IT}"
+        "the network's vectors differ from those of sentence-transformers' encode() "
+        f"({difference}); the checkpoint names a prompt, a lower-casing or a tokenizer class that "
+        f"tokenizer.json does not hold. Save the checkpoint without it, or: {EXPORT_IT}"
     )

@@ -40,7 +40,7 @@ precision too.
 TINIEST = 1e-6
 
 
-def network_of(source: OnnxFile, request: BuildRequest, folder: Path) -> Network:
+def read_network(source: OnnxFile, request: BuildRequest, folder: Path) -> Network:
     """The file as a network of the request's task. Raises SourceFault and NetworkRefused."""
     name, model = source.path.name, read_model(source.path)
     refuse_broken_weights(model)
@@ -76,19 +76,19 @@ def network_of(source: OnnxFile, request: BuildRequest, folder: Path) -> Network
     )
 
 
-def encoder_of(network: Network, longest: int | None) -> Encoder:
+def encoder_for(network: Network, longest: int | None) -> Encoder:
     """What makes feeds of samples for a network."""
     if network.tokenizer is None or longest is None:
         return TensorEncoder(network.inputs)
     return TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
 
 
-def checked_answers(network: Network, request: BuildRequest) -> Network:
+def check_answers(network: Network, request: BuildRequest) -> Network:
     """The network, run at every size that is served: one finite row for each sample.
 
     Raises SourceFault.
     """
-    answer, encoder = OrtNetwork(network.path), encoder_of(network, request.longest_sequence)
+    answer, encoder = OrtNetwork(network.path), encoder_for(network, request.longest_sequence)
     if isinstance(encoder, TextEncoder):
         _refuse_other_vocabulary(answer, encoder.largest_token())
     feeds = _feeds(encoder, request)
@@ -158,12 +158,12 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
                 if axis > int(has_sequence) and not dim.HasField("dim_value")
             ]
             if others and kind == "input":
-                told = ", ".join(
+                listed = ", ".join(
                     f"axis {axis} ({dims[axis].dim_param or 'no name'})" for axis in others
                 )
                 allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
                 raise SourceFault(
-                    f"{name}: {kind} {tensor.name!r} is dynamic in {told}; an engine's dynamic "
+                    f"{name}: {kind} {tensor.name!r} is dynamic in {listed}; an engine's dynamic "
                     f"axes are {allowed}: export the others with a fixed size."
                 )
 
@@ -193,9 +193,9 @@ def _refuse_other_text_network(
             f"{name} takes {', '.join(names)}; a text network takes {', '.join(TEXT_INPUTS)}."
         )
     if len(outputs) != 1 or len(outputs[0].shape) != 2:
-        told = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
+        listed = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
         raise SourceFault(
-            f"{name} gives {told}; a text network gives one output, [batch, values]: put the "
+            f"{name} gives {listed}; a text network gives one output, [batch, values]: put the "
             "pooling into it."
         )
 

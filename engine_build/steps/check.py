@@ -21,7 +21,7 @@ from engine_build.context import BuildContext
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.refusal import TENSORRT_ONLY, Fault, explained, refused_operators
+from engine_build.onnx_graph.refusal import TENSORRT_ONLY, Fault, explanation, refused_operators
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step
@@ -74,7 +74,7 @@ def compile_checks(
                 "network was NOT checked"
             )
             continue
-        record = record_of(network, ended)
+        record = check_record(network, ended)
         log.line(
             f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} "
             f"{record.version})"
@@ -110,13 +110,13 @@ def _child_result(ended: Ended) -> dict[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def record_of(network: Network, ended: Ended) -> CompileCheckRecord:
+def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
     """What a child said, or how it died."""
     try:
-        said = json.loads(ended.output.strip().splitlines()[-1])
-        faults = [Fault(**fault) for fault in said.pop("faults", ())]
-        reason = explained(network.path, faults) if faults else None
-        return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **said)
+        result = json.loads(ended.output.strip().splitlines()[-1])
+        faults = [Fault(**fault) for fault in result.pop("faults", ())]
+        reason = explanation(network.path, faults) if faults else None
+        return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **result)
     except (IndexError, TypeError, ValueError):
         return CompileCheckRecord(
             tool=TOOL,
@@ -180,7 +180,7 @@ def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
     )
 
 
-def kept_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecord | None:
+def stored_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecord | None:
     """The check, if a store has it."""
     found = () if path is None else filter(None, (store.read(path) for store in stores))
     for data in found:
@@ -193,7 +193,7 @@ def kept_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecord 
     return None
 
 
-def checked(
+def check_networks(
     context: BuildContext, networks: Mapping[str, Network]
 ) -> tuple[CompileCheckRecord, ...]:
     """A record of every network, kept or made now; none where the compiler is missing.
@@ -202,7 +202,7 @@ def checked(
     """
     with context.log.step("check", INTENT):
         paths = {name: check_path(context.request, network) for name, network in networks.items()}
-        kept = {name: kept_check(context.stores, path) for name, path in paths.items()}
+        kept = {name: stored_check(context.stores, path) for name, path in paths.items()}
         for name in (name for name, record in kept.items() if record is not None):
             context.log.line(f"  {name}: passed when the network was made")
         missing = tuple(networks[name] for name, record in kept.items() if record is None)
@@ -223,7 +223,7 @@ def _keep(store: Store, path: str | None, record: CompileCheckRecord, scratch: P
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Check every network. Raises NetworkRefused."""
-    state.checks = checked(context, state.networks)
+    state.checks = check_networks(context, state.networks)
 
 
 CHECK = Step(name="check", run=run)

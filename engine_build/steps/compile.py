@@ -30,9 +30,9 @@ ON_GPU: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "int8")
 
 def precisions(request: BuildRequest) -> tuple[Precision, ...]:
     """The precisions tried, the plainest first."""
-    asked = request.model.engine.precision
-    if asked != "auto":
-        return (asked,)
+    requested = request.model.engine.precision
+    if requested != "auto":
+        return (requested,)
     plain: Precision = "fp32" if request.is_cpu else "fp16"
     return (plain, "int8") if request.may_be_int8 else (plain,)
 
@@ -71,9 +71,11 @@ def check_machine(
     return host
 
 
-def compiled(context: BuildContext, networks: Mapping[str, Network]) -> tuple[Candidate, ...]:
+def compile_candidates(
+    context: BuildContext, networks: Mapping[str, Network]
+) -> tuple[Candidate, ...]:
     """Return every candidate of a request, the plainest first. Raises BuildError."""
-    wanted = tried(context.request, networks)
+    wanted = candidate_precisions(context.request, networks)
     if not context.request.is_cpu:
         return _plans(context, networks, wanted)
     folder, candidates = context.work.scratch("engines"), []
@@ -87,7 +89,9 @@ def compiled(context: BuildContext, networks: Mapping[str, Network]) -> tuple[Ca
     return tuple(candidates)
 
 
-def tried(request: BuildRequest, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
+def candidate_precisions(
+    request: BuildRequest, networks: Mapping[str, Network]
+) -> tuple[Precision, ...]:
     """The precisions that there are networks for."""
     by_cache = request.quantization == "calibration-cache"
     return tuple(
@@ -144,9 +148,9 @@ def refuse_unfit_machine(context: BuildContext) -> None:
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Compile every candidate. Raises InputRefused and NetworkRefused."""
-    wanted = ", ".join(tried(context.request, state.networks))
+    wanted = ", ".join(candidate_precisions(context.request, state.networks))
     with context.log.step("compile", f"{wanted} for {context.request.runtime.name}"):
-        state.candidates = compiled(context, state.networks)
+        state.candidates = compile_candidates(context, state.networks)
 
 
 COMPILE = Step(name="compile", run=run)

@@ -9,7 +9,7 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network, class_count, class_numbers
+from engine_build.onnx_graph.network_store import Network, class_count, class_indices
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 
@@ -32,9 +32,9 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
     metric, validation = request.model.accuracy.metric, request.model.accuracy.dataset
     if metric in ("agreement", "accuracy"):
         # An empty list asks no more than whether the network has classes.
-        class_numbers((), network, validation)
+        class_indices((), network, validation)
     if metric == "accuracy" and request.validation.labels is not None:
-        class_numbers(request.validation.labels, network, validation)
+        class_indices(request.validation.labels, network, validation)
 
 
 def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:

@@ -6,7 +6,7 @@ from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import refuse_opset
-from engine_build.sources.given_network import checked_answers, encoder_of, network_of
+from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.sources.source import OnnxFile
 from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
 from engine_build.steps.step import BuildState, Step
@@ -28,7 +28,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
     refuse_quantized_network(network, request.model.engine.precision)
     state.networks["float"] = network
-    state.encoder = encoder_of(network, request.longest_sequence)
+    state.encoder = encoder_for(network, request.longest_sequence)
     check_samples(request, network, state.encoder, context.log)
     if request.may_be_int8:
         check_calibration_classes(request, network, state.encoder)
@@ -50,8 +50,8 @@ def _given(context: BuildContext, source: OnnxFile, known: Network | None) -> Ne
     """Check an ONNX file; one that a store has is run all the same, for its samples may be new."""
     with context.log.step("export", f"{source.path.name} is a network already; it is checked"):
         folder = context.work.scratch("float")
-        network = network_of(source, context.request, folder) if known is None else known
-        return checked_answers(network, context.request)
+        network = read_network(source, context.request, folder) if known is None else known
+        return check_answers(network, context.request)
 
 
 def _exported(context: BuildContext, state: BuildState) -> Network:

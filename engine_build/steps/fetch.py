@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.sources.source import Fetching, fetch, intent
-from engine_build.steps.reference import kept_reference
+from engine_build.sources.source import FetchContext, fetch, intent
+from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
 
@@ -17,10 +17,10 @@ def run(context: BuildContext, state: BuildState) -> None:
     network = state.network_store.find("float", request.network_keys["float"])
     if network is not None:
         state.networks["float"] = network
-        state.reference = kept_reference(context.stores, request)
+        state.reference = stored_reference(context.stores, request)
         if state.reference is not None:
             return
-    fetching = Fetching(
+    fetching = FetchContext(
         root=request.root,
         folder=context.work.scratch("source"),
         runner=context.runner,

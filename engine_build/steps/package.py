@@ -151,10 +151,16 @@ def quantization(request: BuildRequest, network: Network | None) -> Quantization
 
 
 def _by_cache(request: BuildRequest) -> QuantizationRecord | None:
-    wish = request.model.engine.calibration
-    if wish is None or not request.may_be_int8 or request.quantization != "calibration-cache":
+    calibration = request.model.engine.calibration
+    if (
+        calibration is None
+        or not request.may_be_int8
+        or request.quantization != "calibration-cache"
+    ):
         return None
-    return QuantizationRecord(mode="calibration-cache", method=wish.method, samples=wish.samples)
+    return QuantizationRecord(
+        mode="calibration-cache", method=calibration.method, samples=calibration.samples
+    )
 
 
 def _builder(context: BuildContext) -> BuilderRecord:

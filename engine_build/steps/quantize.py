@@ -9,7 +9,7 @@ from engine_build.datasets.dataset import Array, Encoder, Samples
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
 from engine_build.evaluation.answers import rows_by_length
-from engine_build.onnx_graph.network_store import Network, Networks, class_numbers
+from engine_build.onnx_graph.network_store import Network, Networks, class_indices
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
@@ -75,7 +75,7 @@ def _split(request: BuildRequest, network: Network, samples: Samples, dataset: s
             raise InputRefused(
                 f"dataset {dataset} has no labels, and metric accuracy needs them; add them."
             )
-        labels = class_numbers(samples.labels, network, dataset)
+        labels = class_indices(samples.labels, network, dataset)
 
     def score(reference: Array) -> Score:
         standard = Standard(

@@ -54,10 +54,10 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     network, model = OrtNetwork(state.networks["float"].path), state.model
     if model is None or longest is None or not model.embeds:
         answer = network.rows if model is None else model.rows
-        counted = context.log.counting(answer, batches, "batches")
+        counted = context.log.count_calls(answer, batches, "batches")
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
     model.release()
-    encode = context.log.counting(model.reference_embedder(longest).rows, batches, "batches")
+    encode = context.log.count_calls(model.reference_embedder(longest).rows, batches, "batches")
     places = by_length(state.encoder, samples)
     sorted_rows = np.concatenate(
         [
@@ -81,7 +81,7 @@ def reference_path(request: BuildRequest) -> str:
     )
 
 
-def kept_reference(stores: tuple[Store, ...], request: BuildRequest) -> Array | None:
+def stored_reference(stores: tuple[Store, ...], request: BuildRequest) -> Array | None:
     """The answers [samples, values] from the first store that has them whole."""
     for store in stores:
         data = store.read(reference_path(request))

@@ -20,7 +20,7 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.onnx_graph.network_store import class_numbers
+from engine_build.onnx_graph.network_store import class_indices
 from engine_build.steps.prepare import Prepared
 from engine_build.steps.reference import REFERENCE_BATCH
 from onboarding.manifest import AccuracyRecord
@@ -94,7 +94,7 @@ class Verification:
         with ExitStack() as stack:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
-            answer = self._shop.log.counting(engine.rows, -(-len(samples) // batch), "batches")
+            answer = self._shop.log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
             rows = rows_in_order if as_served else rows_by_length
             return rows(answer, encoder, samples, batch)
 
@@ -108,7 +108,7 @@ def standard(context: BuildContext, prepared: Prepared) -> Standard:
     spec, labels = request.model.accuracy, request.validation.labels
     numbers = None
     if spec.metric == "accuracy" and labels is not None:
-        numbers = class_numbers(labels, network, spec.dataset)
+        numbers = class_indices(labels, network, spec.dataset)
         refuse_useless_labels(prepared.reference, numbers, spec.dataset)
     return Standard(
         reference=prepared.reference,

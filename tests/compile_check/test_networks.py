@@ -39,7 +39,7 @@ ROWS = OptimizationProfileSpec(batch=(1, 2, 4))
 X, Y = tensor("x", "batch", 8), tensor("y", "batch", 8)
 
 
-def checked(path, profile):
+def check_networks(path, profile):
     log = Log(io.StringIO())
     network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
     return compile_checks([network], (profile,), ProcessRunner(log), log)
@@ -54,14 +54,14 @@ def test_exported_text_network_compiles(name, tmp_path):
         tmp_path,
         longest=16,
     )
-    assert [record.verdict for record in checked(network.path, TEXTS)] == ["pass"]
+    assert [record.verdict for record in check_networks(network.path, TEXTS)] == ["pass"]
 
 
 @pytest.mark.parametrize("name", VISION)
 def test_vision_network_compiles(name, tmp_path):
     assert [
         record.verdict
-        for record in checked(write_vision_network(tmp_path / "model.onnx", name), ROWS)
+        for record in check_networks(write_vision_network(tmp_path / "model.onnx", name), ROWS)
     ] == ["pass"]
 
 
@@ -77,7 +77,7 @@ def test_quantized_vision_network_compiles(name, tmp_path):
     )
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
-        records = checked(prepare(tools).networks["int8"].path, ROWS)
+        records = check_networks(prepare(tools).networks["int8"].path, ROWS)
     assert [record.verdict for record in records] == ["pass"]
 
 
@@ -182,7 +182,7 @@ def test_refuses_by_node_operator_origin_and_way_out(fault, tmp_path):
         tmp_path / "model.onnx", nodes, [takes], [gives], domains=sorted(domains), **weights
     )
     with pytest.raises(NetworkRefused) as caught:
-        checked(path, ROWS)
+        check_networks(path, ROWS)
     said = str(caught.value)
     module = nodes[0].name.split("/")[1]
     assert said.startswith("TensorRT-RTX 1.")
@@ -202,7 +202,7 @@ def test_refuses_a_loop_whose_tensors_grow(tmp_path):
         r"1\).*way out: .*fixed number of steps"
     )
     with pytest.raises(NetworkRefused, match=words):
-        checked(path, ROWS)
+        check_networks(path, ROWS)
 
 
 def test_refuses_a_dynamic_axis_that_no_profile_sets(tmp_path):
@@ -212,7 +212,7 @@ def test_refuses_a_dynamic_axis_that_no_profile_sets(tmp_path):
         NetworkRefused,
         match=r"input x has shape \[-1, 3, -1\], and no profile sets all its dynamic axes; way out",
     ):
-        checked(path, ROWS)
+        check_networks(path, ROWS)
 
 
 def test_refuses_sizes_that_do_not_fit(tmp_path):
@@ -227,7 +227,7 @@ def test_refuses_sizes_that_do_not_fit(tmp_path):
     with pytest.raises(
         NetworkRefused, match=r"/positions/Add.*way out: a size is fixed in the graph"
     ):
-        checked(path, ROWS)
+        check_networks(path, ROWS)
 
 
 def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):

@@ -17,14 +17,14 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
 from engine_build.steps.check import compile_checks
 from onboarding.lock import LockEntry
-from tests.unit.engine_build.onnx_graph.test_compile_check import PROFILES
+from tests.unit.engine_build.steps.test_check import PROFILES
 from tests.unit.engine_build.test_command import arguments, engine_build
 from tests.unit.engine_build.tiny import model, write_tree
 
 pytestmark = pytest.mark.compile_check
 
 
-def checked(paths):
+def check_networks(paths):
     log = Log(io.StringIO())
     networks = [
         Network(precision=name, path=path, inputs=(), outputs=(), facts={})
@@ -57,7 +57,7 @@ def test_command_builds_for_real_and_then_knows_the_key(wheel, tmp_path):
 def test_float_and_qdq_networks_compile(built):
     paths = sorted(built.store.glob("networks/*/*-model.onnx"))
     assert len(paths) == 2
-    records = checked({path.parent.name: path for path in paths})
+    records = check_networks({path.parent.name: path for path in paths})
     assert [record.verdict for record in records] == ["pass", "pass"]
     assert records[0].version.startswith("1.")
 
@@ -75,4 +75,4 @@ def test_refuses_an_operator_by_node_and_name(tmp_path):
     )
     onnx.save(model, tmp_path / "det.onnx")
     with pytest.raises(NetworkRefused, match=r"float network: .*/layer/det.*Det"):
-        checked({"float": tmp_path / "det.onnx"})
+        check_networks({"float": tmp_path / "det.onnx"})

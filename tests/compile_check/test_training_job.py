@@ -21,10 +21,10 @@ from tests.unit.engine_build.tiny import model, write_tree
 pytestmark = pytest.mark.compile_check
 
 
-def run(places, wheel, **wishes):
+def run(places, wheel, **hyperparameter_values):
     """The job's process, as the image starts it: nothing of this repository on its path."""
     places.hyperparameters.parent.mkdir(parents=True, exist_ok=True)
-    places.hyperparameters.write_text(json.dumps(wishes))
+    places.hyperparameters.write_text(json.dumps(hyperparameter_values))
     entry = shutil.copy(training_job.__file__, places.ml.parent)
     command = (sys.executable, "-I", "-c", ENTRY, entry, str(places.ml), str(places.tree))
     environment = {

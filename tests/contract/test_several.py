@@ -16,9 +16,9 @@ import pytest
 from container.client import rows_of
 from engine_build.packaging import archive as packing
 from engine_build.packaging.archive import model_repository
+from engine_build.packaging.combine import several
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import member
-from engine_build.packaging.several import several
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
 from tests.contract.conftest import exit_status, load, serve, start

@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner
-from engine_build.steps.compile import Candidate, check_machine, compiled, fallback
+from engine_build.steps.compile import Candidate, check_machine, compile_candidates, fallback
 from engine_build.store import FolderStore
 from engine_build.tensorrt.host import gpu_host, trtexec_version
 from engine_build.tensorrt.network import load_plan
@@ -138,7 +138,7 @@ def test_this_machine_is_taken_for_its_own_key(tmp_path):
 def test_plans_are_built_read_back_and_answer_as_their_networks(tmp_path, networks):
     tools = context(tmp_path, "auto")
     with tools.work:
-        plain, int8 = compiled(tools, networks)
+        plain, int8 = compile_candidates(tools, networks)
         exact = fallback(tools, networks)
     assert (plain.plan.int8_layers, int8.plan.int8_layers > 0) == (0, True)
     assert difference(exact, networks["float"]) < 1e-4
@@ -150,11 +150,11 @@ def test_timing_cache_is_shared_and_a_damaged_one_survived(tmp_path, networks):
     store = FolderStore(tmp_path / "store")
     first = context(tmp_path, "fp16", store)
     with first.work:
-        compiled(first, networks)
+        compile_candidates(first, networks)
     name = timing_cache_path(first.request.runtime.version, gpu_host(first.runner).gpu)
     assert store.size(name)
     (tmp_path / "damaged").write_bytes(b"no timing cache at all")
     store.upload(tmp_path / "damaged", name)
     again = context(tmp_path, "fp32", store, out="again")
     with again.work:
-        assert compiled(again, networks)[0].plan is not None
+        assert compile_candidates(again, networks)[0].plan is not None

@@ -49,7 +49,7 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
-    from engine_build.sources.source import Checkpoint, Fetching, fetch
+    from engine_build.sources.source import Checkpoint, FetchContext, fetch
     from engine_build.store import store_at
     from onboarding.model_spec import SourceSpec
 
@@ -59,7 +59,7 @@ def main() -> int:
     runner = ProcessRunner(Log(sys.stderr))
     try:
         spec = SourceSpec.model_validate(question["source"])
-        fetching = Fetching(
+        fetching = FetchContext(
             root=Path.cwd(), folder=folder, runner=runner, bucket=partial(store_at, region=REGION)
         )
         source = fetch(spec, fetching)

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from engine_build.build import build
-from engine_build.steps.compile import check_machine, compiled
+from engine_build.steps.compile import check_machine, compile_candidates
 from engine_build.steps.evaluate import evaluate
 from engine_build.steps.prepare import prepare
 from onboarding.model_spec import BudgetSpec
@@ -45,7 +45,7 @@ def evaluation(tools):
     with tools.work:
         check_machine(tools.request, tools.runner)
         prepared = prepare(tools)
-        return evaluate(tools, prepared, compiled(tools, prepared.networks))
+        return evaluate(tools, prepared, compile_candidates(tools, prepared.networks))
 
 
 def test_gpu_engine_is_built_judged_and_packed(context):

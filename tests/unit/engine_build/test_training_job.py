@@ -30,9 +30,9 @@ def places(tmp_path) -> Places:
     return found
 
 
-def wish(places, wishes):
+def wish(places, hyperparameter_values):
     places.hyperparameters.parent.mkdir(parents=True, exist_ok=True)
-    places.hyperparameters.write_text(json.dumps(wishes))
+    places.hyperparameters.write_text(json.dumps(hyperparameter_values))
 
 
 class Build:
@@ -186,7 +186,7 @@ def test_interruption_before_the_build_is_told(places):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("hyperparameter_values", "words"),
     [
         ({"environment": "dev", "model": "tiny"}, "publish is missing"),
         ({**WISHES, "modle": "tiny"}, "modle is unknown"),
@@ -196,8 +196,8 @@ def test_interruption_before_the_build_is_told(places):
         ([], "holds list; give an object of strings"),
     ],
 )
-def test_refuses_hyperparameters_by_name(places, wishes, words):
-    wish(places, wishes)
+def test_refuses_hyperparameters_by_name(places, hyperparameter_values, words):
+    wish(places, hyperparameter_values)
     build = Build()
     assert run(places, build)[0] == 1
     assert words in places.failure.read_text() and build.trees == []

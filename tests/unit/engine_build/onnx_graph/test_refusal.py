@@ -10,7 +10,7 @@ from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.onnx_graph.refusal import (
     Fault,
     advice,
-    explained,
+    explanation,
     origin,
     refuse_foreign_operators,
 )
@@ -22,7 +22,7 @@ VALUES = ([tensor("x", "batch", 3, 3)], [tensor("y", "batch")])
 
 def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    said = explained(path, [Fault(said="false", node=0, name=DET.name, operator="Det")])
+    said = explanation(path, [Fault(message="false", node=0, name=DET.name, operator="Det")])
     assert said == (
         "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, "
         "exported by tests 1): the parser has no importer for it; way out: write it with other "
@@ -33,14 +33,14 @@ def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
 
 def test_node_without_a_name_is_told_by_what_it_makes(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [node("Det", "x", "y")], *VALUES)
-    said = explained(path, [Fault(said="false", node=0, operator="Det")])
+    said = explanation(path, [Fault(message="false", node=0, operator="Det")])
     assert said.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
 
 
 def test_node_is_found_in_the_builders_words(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    said = explained(
-        path, [Fault(said=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")]
+    said = explanation(
+        path, [Fault(message=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")]
     )
     assert said.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in said
 
@@ -62,7 +62,7 @@ def test_newer_exporters_say_the_line_of_code(tmp_path):
 
 def test_only_the_first_faults_are_told_in_full(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    assert explained(path, [Fault(said="false", node=0, operator="Det")] * 5).endswith(
+    assert explanation(path, [Fault(message="false", node=0, operator="Det")] * 5).endswith(
         "; and 2 more"
     )
 

@@ -125,7 +125,7 @@ class TensorRT:
         return SimpleNamespace(
             create_network=lambda flags: self.calls.append(("network", flags)) or network,
             create_builder_config=self._config,
-            create_optimization_profile=lambda: SimpleNamespace(set_shape=self._told("shape")),
+            create_optimization_profile=lambda: SimpleNamespace(set_shape=self._sentence("shape")),
             build_serialized_network=lambda network, config: self._build(config, logger),
         )
 
@@ -135,9 +135,9 @@ class TensorRT:
             "set_calibration_profile": "calibration profile",
             "set_flag": "flag",
         }
-        return SimpleNamespace(**{name: self._told(word) for name, word in told.items()})
+        return SimpleNamespace(**{name: self._sentence(word) for name, word in told.items()})
 
-    def _told(self, word):
+    def _sentence(self, word):
         return lambda *arguments: self.calls.append(
             (word, *[each for each in arguments if isinstance(each, (str, tuple))])
         )

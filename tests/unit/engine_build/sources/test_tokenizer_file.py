@@ -25,22 +25,22 @@ def changed(folder, **changes):
     return folder
 
 
-def checked(folder, vocabulary=VOCABULARY, padding=0):
+def check_networks(folder, vocabulary=VOCABULARY, padding=0):
     return TokenizerFile(folder, vocabulary=vocabulary, padding=padding)
 
 
 def test_tokenizer_of_the_model_is_saved_with_the_padding_of_a_batch(folder, tmp_path):
     (tmp_path / "served").mkdir()
-    saved = json.loads(checked(folder).save(tmp_path / "served").read_text())
+    saved = json.loads(check_networks(folder).save(tmp_path / "served").read_text())
     assert (saved["padding"]["strategy"], saved["padding"]["pad_id"]) == ("BatchLongest", 0)
 
 
 def test_tokenizer_may_be_smaller_than_the_models_table(folder):
-    checked(folder, vocabulary=VOCABULARY + 30)
+    check_networks(folder, vocabulary=VOCABULARY + 30)
 
 
 def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
-    path = checked(changed(folder, padding=None), padding=3).save(tmp_path)
+    path = check_networks(changed(folder, padding=None), padding=3).save(tmp_path)
     ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])[
         "input_ids"
     ]
@@ -52,7 +52,7 @@ def test_refuses_a_token_that_the_model_has_no_row_for(folder):
         SourceFault,
         match=rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}",
     ):
-        checked(folder, vocabulary=VOCABULARY - 5)
+        check_networks(folder, vocabulary=VOCABULARY - 5)
 
 
 def test_refuses_another_padding_than_the_models(folder):
@@ -60,14 +60,14 @@ def test_refuses_another_padding_than_the_models(folder):
         SourceFault,
         match=r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair",
     ):
-        checked(folder, padding=1)
+        check_networks(folder, padding=1)
 
 
 def test_refuses_a_model_whose_padding_the_tokenizer_does_not_have(folder):
     with pytest.raises(
         SourceFault, match=r"the model pads with token 900, which the tokenizer does not have"
     ):
-        checked(changed(folder, padding=None), vocabulary=1000, padding=900)
+        check_networks(changed(folder, padding=None), vocabulary=1000, padding=900)
 
 
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
@@ -76,28 +76,30 @@ def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     with pytest.raises(
         SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"
     ):
-        checked(changed(folder, padding=None, model=state["model"]), padding=None).save(tmp_path)
+        check_networks(changed(folder, padding=None, model=state["model"]), padding=None).save(
+            tmp_path
+        )
 
 
 def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}})
     )
-    checked(folder)
+    check_networks(folder)
     with pytest.raises(
         SourceFault,
         match=r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text",
     ):
-        checked(changed(folder, post_processor=None))
+        check_networks(changed(folder, post_processor=None))
 
 
 def test_refuses_a_checkpoint_without_a_fast_tokenizer(tmp_path):
     with pytest.raises(SourceFault, match=r"has no tokenizer.json; save it with a fast tokenizer"):
-        checked(tmp_path)
+        check_networks(tmp_path)
 
 
 def test_refuses_a_damaged_tokenizer(folder):
     path = folder / "tokenizer.json"
     path.write_text(path.read_text()[:100])
     with pytest.raises(SourceFault, match=r"tokenizer.json cannot be read"):
-        checked(folder)
+        check_networks(folder)

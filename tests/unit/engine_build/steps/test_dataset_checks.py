@@ -9,10 +9,10 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network, class_numbers
+from engine_build.onnx_graph.network_store import Network, class_indices
 from engine_build.options import Options
 from engine_build.request import build_request
-from engine_build.sources.given_network import encoder_of
+from engine_build.sources.given_network import encoder_for
 from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
@@ -50,11 +50,11 @@ def text_network(tmp_path, labels=None):
     )
 
 
-def checked(wanted, network, log=None):
+def check_networks(wanted, network, log=None):
     check_samples(
         wanted,
         network,
-        encoder_of(network, wanted.longest_sequence),
+        encoder_for(network, wanted.longest_sequence),
         Log(io.StringIO() if log is None else log),
     )
 
@@ -82,7 +82,9 @@ def classifier_tree(root, *, calibration, validation=None, metric="agreement"):
 def test_few_long_texts_are_cut_and_told(tmp_path):
     texts = [*sentences(110, seed=2), *(" ".join([text] * 4) for text in sentences(10, seed=7))]
     log = io.StringIO()
-    checked(resolved(write_tree(tmp_path / "root", validation=texts)), text_network(tmp_path), log)
+    check_networks(
+        resolved(write_tree(tmp_path / "root", validation=texts)), text_network(tmp_path), log
+    )
     assert (
         "10 of 120 samples of accuracy dataset models/data/validation.txt are cut at 16 tokens"
         in log.getvalue()
@@ -98,7 +100,7 @@ def test_refuses_texts_that_are_mostly_longer_than_the_engine_takes(use, tmp_pat
         r"of the longest sequence; raise"
     )
     with pytest.raises(InputRefused, match=words):
-        checked(wanted, text_network(tmp_path))
+        check_networks(wanted, text_network(tmp_path))
 
 
 def tensors(tmp_path, rows, **settings):
@@ -117,7 +119,7 @@ def tensors(tmp_path, rows, **settings):
 
 
 def test_arrays_of_the_networks_shape_are_taken(tmp_path):
-    checked(*tensors(tmp_path, {"x": np.zeros((5, 4))}))
+    check_networks(*tensors(tmp_path, {"x": np.zeros((5, 4))}))
 
 
 def test_refuses_arrays_of_another_shape(tmp_path):
@@ -125,14 +127,14 @@ def test_refuses_arrays_of_another_shape(tmp_path):
         InputRefused,
         match=r"a sample of input 'x' has shape \[7\], but the network takes \[4\] a row",
     ):
-        checked(*tensors(tmp_path, {"x": np.zeros((5, 7))}))
+        check_networks(*tensors(tmp_path, {"x": np.zeros((5, 7))}))
 
 
 def test_refuses_arrays_without_an_input(tmp_path):
     with pytest.raises(
         InputRefused, match=r"has no array for input 'x' of the network; it has: other; add it"
     ):
-        checked(*tensors(tmp_path, {"other": np.zeros((5, 4))}))
+        check_networks(*tensors(tmp_path, {"other": np.zeros((5, 4))}))
 
 
 def test_refuses_arrays_outside_the_profile(tmp_path):
@@ -141,7 +143,7 @@ def test_refuses_arrays_outside_the_profile(tmp_path):
         r".*; allowed: 4 to 8"
     )
     with pytest.raises(InputRefused, match=words):
-        checked(
+        check_networks(
             *tensors(
                 tmp_path,
                 {"x": np.zeros((5, 9))},
@@ -161,8 +163,8 @@ def test_labels_are_names_or_numbers_of_classes(labels, tmp_path):
         )
     )
     network = text_network(tmp_path, CLASSES)
-    checked(wanted, network)
-    assert list(class_numbers(wanted.validation.labels, network, "data")[:3]) == [0, 1, 0]
+    check_networks(wanted, network)
+    assert list(class_indices(wanted.validation.labels, network, "data")[:3]) == [0, 1, 0]
 
 
 def test_refuses_labels_that_are_no_class(tmp_path):
@@ -177,7 +179,7 @@ def test_refuses_labels_that_are_no_class(tmp_path):
         InputRefused,
         match=r"has 1 labels that are no class of the model, such as 'wild'; allowed: calm, glad",
     ):
-        checked(resolved(root), text_network(tmp_path, CLASSES))
+        check_networks(resolved(root), text_network(tmp_path, CLASSES))
 
 
 def test_refuses_class_metrics_of_a_network_without_classes(tmp_path):
@@ -193,11 +195,11 @@ def test_refuses_class_metrics_of_a_network_without_classes(tmp_path):
         InputRefused,
         match=r"gives y \[-1, 3, 8\], which are no scores of classes \[batch, classes\]",
     ):
-        checked(wanted, many)
+        check_networks(wanted, many)
 
 
 def calibration_checked(wanted, network):
-    check_calibration_classes(wanted, network, encoder_of(network, wanted.longest_sequence))
+    check_calibration_classes(wanted, network, encoder_for(network, wanted.longest_sequence))
 
 
 def test_calibration_of_several_classes_is_taken(tmp_path):

@@ -13,7 +13,7 @@ from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.evaluation.runtimes import load_engine
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration_cache import cache_path
-from engine_build.steps.compile import check_machine, compiled, fallback
+from engine_build.steps.compile import check_machine, compile_candidates, fallback
 from engine_build.store import FolderStore
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, install_runtime
@@ -29,7 +29,7 @@ def machine(tmp_path, monkeypatch):
 
 def made(context, networks):
     with context.work:
-        return compiled(context, networks)
+        return compile_candidates(context, networks)
 
 
 def told(context):

@@ -1,4 +1,4 @@
-"""Fetching an engine's card."""
+"""FetchContext an engine's card."""
 
 from __future__ import annotations
 

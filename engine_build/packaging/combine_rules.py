@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.opened import Opened
+from engine_build.packaging.engine_archive import EngineArchive
 
 SHARED = {
     "model": "the model",
@@ -35,7 +35,7 @@ MEANINGS = (
 )
 
 
-def check_several(archives: Sequence[Opened]) -> None:
+def check_combinable(archives: Sequence[EngineArchive]) -> None:
     """Raises InputRefused with the first fault."""
     for fault in (
         *count_faults(archives),
@@ -46,7 +46,7 @@ def check_several(archives: Sequence[Opened]) -> None:
         raise InputRefused(f"{fault}.")
 
 
-def count_faults(archives: Sequence[Opened]) -> Iterator[str]:
+def count_faults(archives: Sequence[EngineArchive]) -> Iterator[str]:
     """One archive needs no combining."""
     if len(archives) < 2:
         yield (
@@ -55,7 +55,7 @@ def count_faults(archives: Sequence[Opened]) -> Iterator[str]:
         )
 
 
-def capability_faults(archives: Sequence[Opened]) -> Iterator[str]:
+def capability_faults(archives: Sequence[EngineArchive]) -> Iterator[str]:
     """Each archive is for a GPU of its own kind."""
     for index, archive in enumerate(archives):
         capability = archive.manifest.compute_capability
@@ -72,7 +72,7 @@ def capability_faults(archives: Sequence[Opened]) -> Iterator[str]:
                 )
 
 
-def shared_faults(archives: Sequence[Opened]) -> Iterator[str]:
+def shared_faults(archives: Sequence[EngineArchive]) -> Iterator[str]:
     """Clients must see one model, whatever GPU answers."""
     for other in archives[1:]:
         for field, meaning in SHARED.items():
@@ -85,7 +85,7 @@ def shared_faults(archives: Sequence[Opened]) -> Iterator[str]:
                 )
 
 
-def file_faults(archives: Sequence[Opened]) -> Iterator[str]:
+def file_faults(archives: Sequence[EngineArchive]) -> Iterator[str]:
     """All files but the engines are the same bytes."""
     for other in archives[1:]:
         first, second = _besides_engine(archives[0]), _besides_engine(other)
@@ -100,7 +100,7 @@ def file_faults(archives: Sequence[Opened]) -> Iterator[str]:
                 )
 
 
-def _besides_engine(archive: Opened) -> dict[str, str]:
+def _besides_engine(archive: EngineArchive) -> dict[str, str]:
     return {
         name: digest
         for name, digest in archive.manifest.files.items()

@@ -15,8 +15,8 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import archive, model_repository
+from engine_build.packaging.combine import DEFAULT_FILE, combine_archives, main
 from engine_build.packaging.repository import repository
-from engine_build.packaging.several import DEFAULT_FILE, main, several
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import (
     MANIFEST_NAME,
@@ -95,7 +95,7 @@ def digest(data: bytes) -> str:
 
 
 def test_archive_holds_an_engine_for_each_capability_and_the_rest_once(two, tmp_path):
-    several(two, tmp_path / "out.tar.gz")
+    combine_archives(two, tmp_path / "out.tar.gz")
     assert sorted(unpacked(tmp_path / "out.tar.gz")) == sorted([
         "embedder/config.pbtxt", "embedder/1/ensemble.txt", f"{ENGINE}/config.pbtxt",
         f"{ENGINE}/1/model_86.plan", f"{ENGINE}/1/model_89.plan", f"{TOKENIZER}/config.pbtxt",
@@ -105,7 +105,7 @@ def test_archive_holds_an_engine_for_each_capability_and_the_rest_once(two, tmp_
 
 
 def test_configuration_names_a_file_for_each_capability_and_no_default(two, tmp_path):
-    several(two, tmp_path / "out.tar.gz")
+    combine_archives(two, tmp_path / "out.tar.gz")
     before = unpacked(two[0])[f"{ENGINE}/config.pbtxt"].decode()
     found = unpacked(tmp_path / "out.tar.gz")[f"{ENGINE}/config.pbtxt"].decode()
     entries = "".join(
@@ -116,7 +116,7 @@ def test_configuration_names_a_file_for_each_capability_and_no_default(two, tmp_
 
 
 def test_digests_chain_from_the_pinned_one_to_every_published_file(two, tmp_path):
-    written = several(two, tmp_path / "out.tar.gz")
+    written = combine_archives(two, tmp_path / "out.tar.gz")
     held = unpacked(tmp_path / "out.tar.gz")
     assert digest(held[MANIFEST_NAME]) == written.manifest.sha256()
     manifest = CombinedManifest.from_bytes(held.pop(MANIFEST_NAME))
@@ -140,8 +140,8 @@ def test_digests_chain_from_the_pinned_one_to_every_published_file(two, tmp_path
 
 
 def test_bytes_follow_from_the_archives_alone_in_any_order(two, tmp_path):
-    first = several(two, tmp_path / "one.tar.gz")
-    again = several(tuple(reversed(two)), tmp_path / "two.tar.gz")
+    first = combine_archives(two, tmp_path / "one.tar.gz")
+    again = combine_archives(tuple(reversed(two)), tmp_path / "two.tar.gz")
     assert (
         first == again
         and (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
@@ -154,7 +154,7 @@ def test_archives_that_refuse_long_texts_stay_so_together(tmp_path):
         published(tmp_path, capability, shown=shown, auto_truncate=False)
         for capability in ("8.6", "8.9")
     ]
-    assert several(paths, tmp_path / "out.tar.gz").manifest.auto_truncate is False
+    assert combine_archives(paths, tmp_path / "out.tar.gz").manifest.auto_truncate is False
     held = unpacked(tmp_path / "out.tar.gz")
     assert b'"auto_truncate": false' in held[MANIFEST_NAME]
     carried = {"model.py", "manifest_check.py"}
@@ -166,7 +166,7 @@ def test_archives_that_refuse_long_texts_stay_so_together(tmp_path):
 def test_tensors_are_the_plans_alone(tmp_path):
     shown = golden.served(**golden.VISION)
     paths = [published(tmp_path, capability, shown=shown) for capability in ("8.0", "12.0", "9.0")]
-    written = several(paths, tmp_path / "out.tar.gz")
+    written = combine_archives(paths, tmp_path / "out.tar.gz")
     assert [name for name in unpacked(tmp_path / "out.tar.gz") if name.endswith(".plan")] == [
         "vision/1/model_120.plan", "vision/1/model_80.plan", "vision/1/model_90.plan",
     ]  # fmt: skip
@@ -217,20 +217,20 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
 def test_refuses_to_mix(changes, words, tmp_path):
     first = published(tmp_path, "8.6")
     with pytest.raises(InputRefused, match=words):
-        several((first, published(tmp_path, "8.9", **changes)), tmp_path / "out.tar.gz")
+        combine_archives((first, published(tmp_path, "8.9", **changes)), tmp_path / "out.tar.gz")
     assert not (tmp_path / "out.tar.gz").exists()
 
 
 def test_refuses_one_archive_two_of_one_capability_and_a_cpu_engine(two, tmp_path):
     with pytest.raises(InputRefused, match="1 archive is given; give two or more"):
-        several(two[:1], tmp_path / "out.tar.gz")
+        combine_archives(two[:1], tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match=r"are both for compute capability 8\.9"):
-        several((two[0], published(tmp_path / "again", "8.9")), tmp_path / "out.tar.gz")
+        combine_archives((two[0], published(tmp_path / "again", "8.9")), tmp_path / "out.tar.gz")
     twin = published(
         tmp_path, "cpu", is_cpu=True, runtime=RuntimeIdentity(name="onnxruntime", version="1.31.1")
     )
     with pytest.raises(InputRefused, match="holds a CPU engine"):
-        several((two[0], twin), tmp_path / "out.tar.gz")
+        combine_archives((two[0], twin), tmp_path / "out.tar.gz")
 
 
 def test_refuses_an_archive_whose_tokenizer_reads_only_one_engine(two, tmp_path):
@@ -240,7 +240,7 @@ def test_refuses_an_archive_whose_tokenizer_reads_only_one_engine(two, tmp_path)
         for path, folder in zip(two, (tmp_path / "a", tmp_path / "b"), strict=True)
     ]
     with pytest.raises(InputRefused, match=r"tokenizer has no manifest_check\.py"):
-        several(archives, tmp_path / "out.tar.gz")
+        combine_archives(archives, tmp_path / "out.tar.gz")
 
 
 def without(path: Path, name: str) -> bytes:
@@ -278,14 +278,14 @@ def spoiled(path: Path, folder: Path, **files: bytes) -> Path:
 )
 def test_refuses_an_archive_that_is_not_as_published(files, words, two, tmp_path):
     with pytest.raises(InputRefused, match=words):
-        several((two[0], spoiled(two[1], tmp_path, **files)), tmp_path / "out.tar.gz")
+        combine_archives((two[0], spoiled(two[1], tmp_path, **files)), tmp_path / "out.tar.gz")
 
 
 def test_refuses_an_archive_that_is_cut_short_or_not_there_or_of_several(two, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(two[0].read_bytes()[:300])
     with pytest.raises(InputRefused, match="cannot be unpacked"):
-        several((cut, two[1]), tmp_path / "out.tar.gz")
+        combine_archives((cut, two[1]), tmp_path / "out.tar.gz")
     failed = io.StringIO()
     assert (
         main(
@@ -296,9 +296,9 @@ def test_refuses_an_archive_that_is_cut_short_or_not_there_or_of_several(two, tm
         == 1
     )
     assert "none.tar.gz is not there" in failed.getvalue()
-    several(two, tmp_path / "out.tar.gz")
+    combine_archives(two, tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match="is not the manifest of one engine"):
-        several((tmp_path / "out.tar.gz", two[0]), tmp_path / "x")
+        combine_archives((tmp_path / "out.tar.gz", two[0]), tmp_path / "x")
 
 
 def test_refuses_a_folder_and_names_the_archive_in_it(two, tmp_path):
@@ -324,7 +324,7 @@ def test_refuses_an_archive_that_may_not_be_read(two, tmp_path, monkeypatch):
 
     monkeypatch.setattr("tarfile.open", refuse)
     with pytest.raises(InputRefused, match="Permission denied; see to permissions and room there"):
-        several(two, tmp_path / "out.tar.gz")
+        combine_archives(two, tmp_path / "out.tar.gz")
 
 
 def test_refuses_an_archive_with_any_byte_after_its_header_changed(two, tmp_path):
@@ -333,7 +333,7 @@ def test_refuses_an_archive_with_any_byte_after_its_header_changed(two, tmp_path
     for place in range(header, len(whole), max(1, len(whole) // 40)):
         changed.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         with pytest.raises(InputRefused, match="publish the engine again"):
-            several((changed, two[1]), tmp_path / "out.tar.gz")
+            combine_archives((changed, two[1]), tmp_path / "out.tar.gz")
 
 
 def test_refuses_an_archive_with_a_changed_file(two, tmp_path):
@@ -345,17 +345,17 @@ def test_refuses_an_archive_with_a_changed_file(two, tmp_path):
         for path in sorted(path for path in (tmp_path / "files").rglob("*") if path.is_file()):
             tar.add(path, path.relative_to(tmp_path / "files"))
     with pytest.raises(InputRefused, match=r"model.plan is not the file that its manifest names"):
-        several((tmp_path / "changed.tar.gz", two[1]), tmp_path / "out.tar.gz")
+        combine_archives((tmp_path / "changed.tar.gz", two[1]), tmp_path / "out.tar.gz")
 
 
 def test_refuses_a_place_that_cannot_be_written(two, tmp_path):
     with pytest.raises(
         InputRefused, match=r"--out .* cannot be written: No such file or directory"
     ):
-        several(two, tmp_path / "none" / "out.tar.gz")
+        combine_archives(two, tmp_path / "none" / "out.tar.gz")
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputRefused, match=r"cannot be written: Is a directory"):
-        several(two, tmp_path / "folder")
+        combine_archives(two, tmp_path / "folder")
     assert not list(tmp_path.glob("*.part"))
 
 

@@ -10,14 +10,14 @@ from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import Ended
-from engine_build.steps.check import UNAVAILABLE, compile_checks, record_of
+from engine_build.steps.check import UNAVAILABLE, check_record, compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 
 PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
 
 
-def checked(paths, runner):
+def check_networks(paths, runner):
     networks = [
         Network(precision=name, path=path, inputs=(), outputs=(), facts={})
         for name, path in paths.items()
@@ -27,7 +27,7 @@ def checked(paths, runner):
 
 def test_compiler_that_crashes_is_a_failed_check(tmp_path):
     network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
-    record = record_of(network, Ended(code=-11, output="", errors="Segmentation fault"))
+    record = check_record(network, Ended(code=-11, output="", errors="Segmentation fault"))
     assert record.verdict == "fail" and record.reason is not None
     assert record.reason.startswith(
         "the compiler was killed by signal 11 (Segmentation fault); export with another opset"
@@ -38,7 +38,9 @@ def test_refuses_a_network_that_crashes_the_compiler(tmp_path):
     with pytest.raises(
         NetworkRefused, match="refuses the float network: the compiler was killed by signal 6"
     ):
-        checked({"float": tmp_path}, StandInRunner(check=Ended(code=-6, output="", errors="")))
+        check_networks(
+            {"float": tmp_path}, StandInRunner(check=Ended(code=-6, output="", errors=""))
+        )
 
 
 def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
@@ -58,7 +60,7 @@ def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
 
 def test_compiler_without_memory_says_so(tmp_path):
     network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
-    record = record_of(network, Ended(code=-9, output="", errors=""))
+    record = check_record(network, Ended(code=-9, output="", errors=""))
     assert record.reason == (
         "the compiler was killed (it said nothing), most often for want of memory: use a machine "
         "with more of it"

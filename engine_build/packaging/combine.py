@@ -1,7 +1,7 @@
 """One archive of several: the engines of one network for different compute capabilities, and Triton
 picks by the GPU.
 
-`python -m engine_build.packaging.several ARCHIVE ARCHIVE ... --out FILE`. The engines' files are
+`python -m engine_build.packaging.combine ARCHIVE ARCHIVE ... --out FILE`. The engines' files are
 told apart by their compute
 capability (`model_86.plan`), `cc_model_filenames` names them, everything else is as published; no
 default file is left, so that
@@ -21,10 +21,10 @@ from typing import TextIO
 from engine_build.errors import BuildError, InputRefused
 from engine_build.options import Parser
 from engine_build.packaging.archive import MANIFEST_CHECK, model_repository, pack
+from engine_build.packaging.combine_rules import check_combinable
+from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
 from engine_build.packaging.model_configuration import CONFIGURATION
-from engine_build.packaging.opened import Opened, opened
 from engine_build.packaging.pbtxt import entry, text
-from engine_build.packaging.several_rules import check_several
 from engine_build.store import sha256_of
 from onboarding.combined_manifest import CombinedEngine, CombinedManifest
 from onboarding.manifest import MANIFEST_NAME
@@ -41,11 +41,14 @@ class Combined:
     size_bytes: int
 
 
-def several(archives: Sequence[Path], out: Path) -> Combined:
+def combine_archives(archives: Sequence[Path], out: Path) -> Combined:
     """Writes one archive of several; their order does not matter. Raises InputRefused."""
     with tempfile.TemporaryDirectory() as scratch:
-        found = [opened(path, Path(scratch) / str(index)) for index, path in enumerate(archives)]
-        check_several(found)
+        found = [
+            read_engine_archive(path, Path(scratch) / str(index))
+            for index, path in enumerate(archives)
+        ]
+        check_combinable(found)
         ordered = sorted(found, key=lambda each: _number(each.manifest.compute_capability))
         folder = Path(scratch) / "combined"
         digests = model_repository(folder, files(ordered))
@@ -69,7 +72,7 @@ def _write(folder: Path, out: Path) -> None:
         ) from error
 
 
-def files(archives: Sequence[Opened]) -> dict[str, Path | str]:
+def files(archives: Sequence[EngineArchive]) -> dict[str, Path | str]:
     """What lies where: by archive path, a text as it stands."""
     first = archives[0]
     configuration = f"{_engine_folder(first)}/{CONFIGURATION}"
@@ -92,7 +95,7 @@ def files(archives: Sequence[Opened]) -> dict[str, Path | str]:
     return shared
 
 
-def for_capabilities(configuration: str, archives: Sequence[Opened]) -> str:
+def for_capabilities(configuration: str, archives: Sequence[EngineArchive]) -> str:
     """The model configuration of one engine, its one file replaced by a file for each compute
     capability.
     """
@@ -109,7 +112,9 @@ def for_capabilities(configuration: str, archives: Sequence[Opened]) -> str:
     )
 
 
-def combined_manifest(archives: Sequence[Opened], digests: dict[str, str]) -> CombinedManifest:
+def combined_manifest(
+    archives: Sequence[EngineArchive], digests: dict[str, str]
+) -> CombinedManifest:
     """The manifest of them all; what they share is taken of the first."""
     first = archives[0].manifest
     engines = {
@@ -134,7 +139,7 @@ def combined_manifest(archives: Sequence[Opened], digests: dict[str, str]) -> Co
     return CombinedManifest(**(shared | own), engines=engines)
 
 
-def engine_file(archive: Opened) -> str:
+def engine_file(archive: EngineArchive) -> str:
     """Where an engine lies among several."""
     path = Path(archive.manifest.engine_file)
     return str(
@@ -142,14 +147,14 @@ def engine_file(archive: Opened) -> str:
     )
 
 
-def manifest_file(archive: Opened) -> str:
+def manifest_file(archive: EngineArchive) -> str:
     """Where an engine's own manifest lies: at the root, where both modes of Triton's SageMaker
     front end leave files alone.
     """
     return f"manifest-{archive.manifest.compute_capability}.json"
 
 
-def _engine_folder(archive: Opened) -> str:
+def _engine_folder(archive: EngineArchive) -> str:
     return Path(archive.manifest.engine_file).parts[0]
 
 
@@ -160,7 +165,7 @@ def _number(capability: str) -> tuple[int, ...]:
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
     """0: written; otherwise as in errors.py."""
     parser = Parser(
-        prog="python -m engine_build.packaging.several", description=__doc__, allow_abbrev=False
+        prog="python -m engine_build.packaging.combine", description=__doc__, allow_abbrev=False
     )
     parser.add_argument(
         "archives",
@@ -173,18 +178,20 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
         "--out", required=True, type=Path, metavar="FILE", help="the archive to write"
     )
     try:
-        wish = parser.parse_args(arguments)
-        print("\n".join(_said(several(wish.archives, wish.out), wish)), file=stdout)
+        parsed = parser.parse_args(arguments)
+        print(
+            "\n".join(_report(combine_archives(parsed.archives, parsed.out), parsed)), file=stdout
+        )
     except BuildError as error:
         print(f"FAILED: {error}", file=stderr)
         return error.exit_code
     return 0
 
 
-def _said(written: Combined, wish: argparse.Namespace) -> list[str]:
+def _report(written: Combined, parsed: argparse.Namespace) -> list[str]:
     manifest = written.manifest
     return [
-        f"{wish.out}: {manifest.model} on {manifest.platform}, compute capability "
+        f"{parsed.out}: {manifest.model} on {manifest.platform}, compute capability "
         f"{manifest.compute_capability}",
         f"  {written.size_bytes / 1e6:.1f} MB, sha256 {written.sha256}",
         f"  ROUNDHOUSE_MANIFEST_SHA256={manifest.sha256()}",

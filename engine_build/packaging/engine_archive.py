@@ -21,7 +21,7 @@ ARCHIVE = "model.tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class EngineArchive:
     """An archive's content; `name` is what a user calls it."""
 
     name: str
@@ -29,7 +29,7 @@ class Opened:
     manifest: Manifest
 
 
-def opened(archive: Path, folder: Path) -> Opened:
+def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
     """Unpacks an archive of ours into an empty folder.
 
     Raises InputRefused when it is damaged, changed or another's.
@@ -68,7 +68,7 @@ def opened(archive: Path, folder: Path) -> Opened:
             f"{archive}: {sentence}; give engine archives that roundhouse published."
         ) from error
     _refuse_changed(archive, folder, manifest)
-    return Opened(name=str(archive), folder=folder, manifest=manifest)
+    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
 
 
 def _refuse_changed(archive: Path, folder: Path, manifest: Manifest) -> None:
