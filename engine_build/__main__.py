@@ -1,5 +1,6 @@
-"""`python -m engine_build`: reads arguments and environment once, wires a build, and turns its end
-into an exit code.
+"""`python -m engine_build`.
+
+Reads arguments and environment once, wires a build, and turns its end into an exit code.
 """
 
 from __future__ import annotations
@@ -164,8 +165,9 @@ def _disk_failure(error: OSError) -> str:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the build as Ctrl-C does, once, and with it the processes under way: they have sessions
-    of their own, which a signal to this one does not reach.
+    """End the build as Ctrl-C does, once, and with it the processes under way.
+
+    They have sessions of their own, which a signal to this one does not reach.
     """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

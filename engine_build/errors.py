@@ -1,5 +1,6 @@
-"""Why a build ends without an engine: one class per exit code, each message one sentence for the
-user.
+"""Why a build ends without an engine.
+
+One class per exit code, each message one sentence for the user.
 
 BuildError
 ├── InputRefused    1  files, arguments, datasets or this machine cannot give the engine asked for

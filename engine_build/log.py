@@ -1,5 +1,6 @@
-"""The build log: plain lines, to a stream and to a file, how long each step took, and how far the
-one under way is.
+"""The build log: plain lines, to a stream and to a file.
+
+It says how long each step took, and how far the one under way is.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ def peak_mib() -> float:
 
 
 def return_memory() -> None:
-    """Gives the machine what this process freed but its allocator keeps: gigabytes after a large
-    export. glibc only.
+    """Gives the machine what this process freed but its allocator keeps.
+
+    Gigabytes after a large export. glibc only.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

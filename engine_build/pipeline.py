@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from engine_build.context import BuildContext
 from engine_build.steps.check import CHECK
 from engine_build.steps.compile import COMPILE
-from engine_build.steps.package import EVALUATE, PACKAGE
+from engine_build.steps.evaluate import BENCHMARK, VERIFY
+from engine_build.steps.package import PACKAGE
 from engine_build.steps.prepare import NETWORK_STEPS
 from engine_build.steps.publish import PUBLISH, PUBLISH_NETWORKS
 from engine_build.steps.step import BuildState, Step, applicable
 from onboarding.lock import LockEntry
 
-STEPS: tuple[Step, ...] = (*NETWORK_STEPS, CHECK, COMPILE, EVALUATE, PACKAGE, PUBLISH)
+STEPS: tuple[Step, ...] = (
+    *NETWORK_STEPS,
+    CHECK,
+    COMPILE,
+    VERIFY,
+    BENCHMARK,
+    PACKAGE,
+    PUBLISH,
+)
 """Every step of an engine."""
 STEPS_OF_NETWORKS: tuple[Step, ...] = (*NETWORK_STEPS, CHECK, PUBLISH_NETWORKS)
 """Every step of `--networks-only`."""

@@ -70,8 +70,9 @@ class Runner(Protocol):
 
 
 class ProcessRunner:
-    """Runs real processes; prints each before it starts, and leaves a script that runs them again
-    and a log of each.
+    """Run real processes, each printed before it starts.
+
+    Leaves a script that runs them again, and a log of each.
     """
 
     def __init__(self, log: Log, *, tick_seconds: float = TICK_SECONDS) -> None:
@@ -82,8 +83,9 @@ class ProcessRunner:
         self._count = 0
 
     def record(self, script: Path) -> None:
-        """Writes every further command to a script, and its output to a file NN-name.log of the
-        folder `logs` beside it.
+        """Write every further command to a script.
+
+        Its output goes to a file NN-name.log of the folder `logs` beside it.
         """
         script.write_text(
             "#!/bin/sh\n# The processes of the last build, in order.\nset -e\n", encoding="utf-8"
@@ -94,8 +96,9 @@ class ProcessRunner:
         self._logs.mkdir()
 
     def run(self, command: Command) -> Ended:
-        """Runs a command; what it writes goes to its log line by line, and at the end to the
-        build's.
+        """Run a command.
+
+        What it writes goes to its log line by line, and at the end to the build's.
         """
         self._log.line(f"  $ {command}")
         self._count += 1

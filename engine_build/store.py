@@ -108,8 +108,9 @@ class FolderStore:
         return path.read_bytes() if path.is_file() else None
 
     def download(self, name: str, path: Path) -> bool:
-        """A copy, or a hard link where the disk allows it: nobody writes to an object once it is
-        there.
+        """A copy, or a hard link where the disk allows it.
+
+        Nobody writes to an object once it is there.
         """
         if self.size(name) is None:
             return False
@@ -167,8 +168,9 @@ class S3Store:
         return self._answer(name, lambda: self._stream(name, path)) is not None
 
     def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
-        """One PUT with its sha256: the bucket refuses other bytes, and a broken upload leaves
-        nothing.
+        """One PUT with its sha256.
+
+        The bucket refuses other bytes, and a broken upload leaves nothing.
         """
         if only_if_absent and self.size(name) is not None:
             return False

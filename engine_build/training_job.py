@@ -1,5 +1,6 @@
-"""`python -m engine_build.training_job`: one build as a SageMaker training job, by the contract of
-/opt/ml.
+"""`python -m engine_build.training_job`.
+
+One build as a SageMaker training job, by the contract of /opt/ml.
 
 The builder images hold this file alone, as the program `train`: everything else comes in the job's
 channel `source`, the zip that
@@ -69,8 +70,9 @@ class Places:
 
     @property
     def out(self) -> Path:
-        """The work folder; SageMaker copies it to S3, and back, when the job has a
-        CheckpointConfig.
+        """The work folder.
+
+        SageMaker copies it to S3, and back, when the job has a CheckpointConfig.
         """
         return self.ml / "checkpoints/engine"
 
@@ -92,8 +94,9 @@ def main(
     stderr: TextIO,
     load: Callable[[Path], Build] | None = None,
 ) -> int:
-    """0, or the exit code of the build that failed; then the failure file holds the reason in one
-    sentence.
+    """0, or the exit code of the build that failed.
+
+    Then the failure file holds the reason in one sentence.
     """
     output = io.StringIO()
     try:
@@ -155,8 +158,9 @@ def hyperparameters(path: Path) -> dict[str, str]:
 
 
 def source_tree(places: Places) -> Path:
-    """The folder with models/ and engine_build/ that the channel brings, unpacked where it is a
-    zip. Raises JobRefused.
+    """Return the folder with models/ and engine_build/ that the channel brings.
+
+    A zip is unpacked. Raises JobRefused.
     """
     zips = sorted(places.source.glob("*.zip"))
     if len(zips) == 1:
@@ -178,8 +182,9 @@ def source_tree(places: Places) -> Path:
 
 
 def load_build(tree: Path) -> Build:
-    """The tree's own engine_build; its child processes find it because the tree becomes the current
-    folder.
+    """The tree's own engine_build.
+
+    Its child processes find it because the tree becomes the current folder.
     """
     os.chdir(tree)
     sys.path.insert(0, str(tree))
@@ -214,9 +219,7 @@ def variables(hyperparameter_values: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_results(places: Places, output: str) -> None:
-    """Copies the log, the script that repeats the build, and what the build said, to where
-    SageMaker keeps them.
-    """
+    """Copy the log, the script that repeats the build, and its result to the job's output."""
     for name in RESULTS:
         if (places.out / name).is_file():
             places.data.mkdir(parents=True, exist_ok=True)
@@ -226,8 +229,9 @@ def keep_results(places: Places, output: str) -> None:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """End the build as Ctrl-C does, once: SageMaker stops a job by SIGTERM, and by SIGKILL 120
-    seconds later.
+    """End the build as Ctrl-C does, once.
+
+    SageMaker stops a job by SIGTERM, and by SIGKILL 120 seconds later.
     """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -21,8 +21,9 @@ KEPT = (NETWORKS_PREFIX, ENGINES_PREFIX, TIMING_CACHES_PREFIX, "ranges")
 
 
 class WorkFolder:
-    """Held by one build at a time; `store` keeps finished networks and engines, under the names
-    that are published.
+    """Held by one build at a time.
+
+    `store` keeps finished networks and engines, under the names that are published.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,8 +83,9 @@ class WorkFolder:
             ) from error
 
     def _empty_scratch(self) -> None:
-        """Takes away half-done work, and what a killed build was writing into the store: the folder
-        is this build's alone.
+        """Takes away half-done work, and what a killed build was writing into the store.
+
+        The folder is this build's alone.
         """
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
         for folder in KEPT:

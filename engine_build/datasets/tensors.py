@@ -46,8 +46,9 @@ class TensorEncoder:
             yield self.feed(samples[begin : begin + batch])
 
     def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
-        """Samples repeated until there are enough rows; a dynamic second axis is cut, or repeated,
-        to the sequence.
+        """Samples repeated until there are enough rows.
+
+        A dynamic second axis is cut, or repeated, to the sequence.
         """
         feed = self.feed([samples[index % len(samples)] for index in range(shape.batch)])
         return {

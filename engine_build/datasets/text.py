@@ -15,8 +15,9 @@ TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 
 
 class TextEncoder:
-    """A checkpoint's tokenizer, padding to the longest text of a batch and cutting at the longest
-    sequence served.
+    """A checkpoint's tokenizer.
+
+    Pads to the longest text of a batch, and cuts at the longest sequence served.
     """
 
     def __init__(self, path: Path, *, inputs: Sequence[str], longest: int) -> None:
@@ -59,8 +60,9 @@ class TextEncoder:
         return len(_text(sample))
 
     def largest_token(self) -> Feed:
-        """One row, of the vocabulary's last token alone: what a network of another vocabulary fails
-        on.
+        """One row, of the vocabulary's last token alone.
+
+        What a network of another vocabulary fails on.
         """
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         ids: Array = np.full((1, 1), largest, dtype=np.int64)

@@ -47,8 +47,9 @@ def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
 
 
 def save_padded(tokenizer: Tokenizer, folder: Path, token: int | None = None) -> Path:
-    """Writes a tokenizer that fills the rows of a batch to the longest, with the same token for
-    every reader of the file.
+    """Write a tokenizer that pads the rows of a batch to the longest.
+
+    Every reader of the file pads with the same token.
     """
     tokenizer.enable_padding(**padding(tokenizer, token))
     path = folder / NAME

@@ -105,6 +105,16 @@ class Findings:
         return next(candidates, None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What verification found, and the candidates that may be timed, the baseline first."""
+
+    findings: Findings
+    network_records: tuple[AccuracyRecord, ...]
+    """Of the Q/DQ network itself."""
+    candidates: tuple[Candidate, ...]
+
+
 def speedup(
     latencies: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
 ) -> SpeedupRecord:

@@ -1,5 +1,6 @@
-"""`python3 engine_build/image/images.py ORDERS.json`: builds and pushes the container images that
-no repository holds yet.
+"""`python3 engine_build/image/images.py ORDERS.json`.
+
+Builds and pushes the container images that no repository holds yet.
 
 What the image project runs, in CodeBuild's own image: so it imports the standard library only, and
 asks AWS through the `aws`
@@ -45,8 +46,9 @@ Run = Callable[[Sequence[str], "str | None", bool], Ended]
 
 
 def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> int:
-    """0 when every image is there, 1 with one sentence when one could not be made, 2 for wrong
-    usage.
+    """Return 0 when every image is there.
+
+    1 with one sentence when one could not be made, 2 for wrong usage.
     """
     if len(arguments) != 1:
         print("usage: python3 engine_build/image/images.py ORDERS.json", file=stderr)
@@ -78,8 +80,9 @@ def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> 
 
 
 def is_there(run: Run, region: str, order: Mapping[str, Any]) -> bool:
-    """Whether the repository holds the tag: a tag is its content's address and is never pushed
-    twice.
+    """Whether the repository holds the tag.
+
+    A tag is its content's address and is never pushed twice.
     """
     ask = (
         "aws",

@@ -84,8 +84,9 @@ TOKENIZER = "tokenizer.json"
 
 
 class StoredFile(Value):
-    """One file of a network, stored under a name that holds its digest: two builds at once cannot
-    mix theirs.
+    """One file of a network, stored under a name that holds its digest.
+
+    Two builds at once cannot mix theirs.
     """
 
     name: str
@@ -129,8 +130,9 @@ class Network:
 
 
 class Networks:
-    """The networks of one build; `stores` are asked in order, the first being the work folder's
-    own.
+    """The networks of one build.
+
+    `stores` are asked in order, the first being the work folder's own.
     """
 
     def __init__(self, stores: tuple[Store, ...], folder: Path, log: Log) -> None:

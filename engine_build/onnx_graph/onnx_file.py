@@ -30,8 +30,9 @@ LEAST_INT8 = 13
 
 
 def opset_range(tensorrt: str) -> tuple[int, int] | None:
-    """The opsets of an exact TensorRT build, such as "10.16.1.11"; None for releases older than the
-    table.
+    """Return the least and largest opset of an exact TensorRT build, such as 10.16.1.11.
+
+    None for releases older than the table.
     """
     major, minor = (*map(int, tensorrt.split(".")[:2]), 0)[:2]
     return next(
@@ -40,8 +41,9 @@ def opset_range(tensorrt: str) -> tuple[int, int] | None:
 
 
 def refuse_opset(opset: int, platform: ServingPlatform, *, may_be_int8: bool = False) -> None:
-    """Refuses a network that the platform's TensorRT would read at its own risk, or that takes no
-    INT8. Raises NetworkRefused.
+    """Refuse an opset that the platform's TensorRT does not document, or that has no INT8.
+
+    Raises NetworkRefused.
     """
     allowed = None if platform.tensorrt is None else opset_range(platform.tensorrt)
     if allowed is not None and not allowed[0] <= opset <= allowed[1]:
@@ -99,8 +101,9 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
-    """The digest pins one file, so the weights must be in it, those of constants, of branches and
-    of functions too.
+    """Refuse weights in other files: the digest pins one file.
+
+    Those of constants, branches and functions count too.
     """
     outside = [
         weight for _, weight in _weights(model) if weight.data_location == onnx.TensorProto.EXTERNAL

@@ -142,8 +142,9 @@ TRACES = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes", "namespace
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What a compiler says about one node, or about the network when `name` is empty and `node`
-    negative.
+    """What a compiler says about one node, or about the network.
+
+    Of the network, `name` is empty and `node` negative.
     """
 
     message: str

@@ -1,5 +1,6 @@
-"""The compile check's own process: `python -m engine_build.onnx_graph.rtx NETWORK PROFILES` prints
-one JSON line.
+"""The compile check's own process.
+
+`python -m engine_build.onnx_graph.rtx NETWORK PROFILES` prints one JSON line.
 
 PROFILES is a JSON list of {"batch": [min, opt, max], "sequence": [min, opt, max] or null}.
 """
@@ -42,8 +43,9 @@ def main(arguments: list[str]) -> int:
 
 
 def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
-    """Why the network does not compile, in the parser's or builder's own words, by node; nothing
-    when it does.
+    """Why the network does not compile, in the parser's or builder's own words, by node.
+
+    Nothing when it does.
     """
     logger = error_logger(trt)
     builder = trt.Builder(logger)

@@ -1,3 +1,4 @@
-"""From an engine to a published archive: model repository, manifest, deterministic bytes, atomic
-publish.
+"""From an engine to a published archive.
+
+Model repository, manifest, deterministic bytes, atomic publish.
 """

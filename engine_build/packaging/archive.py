@@ -1,5 +1,6 @@
-"""The package step: a Triton model repository beside its manifest, as a tar.gz whose bytes follow
-from its files alone.
+"""A Triton model repository beside its manifest, as a tar.gz.
+
+Its bytes follow from its files alone.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str,
 
 
 def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
-    """Writes the manifest beside the repository, packs both, and reads the entry for the lock back
-    from the archive.
+    """Write the manifest beside the repository, and pack both.
+
+    The entry for the lock is read back from the archive.
     """
     (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     pack(folder, path)
@@ -115,8 +117,9 @@ def entry_bytes(entry: LockEntry) -> bytes:
 
 
 def known_engine(store: Store, engine_key: str) -> LockEntry | None:
-    """A published engine: its record is there and readable, and its archive has the size that the
-    record says.
+    """Return a published engine's entry, or None.
+
+    Its record must be readable, and its archive of the size that the record says.
     """
     data = store.read(engine_record_path(engine_key))
     if data is None:

@@ -1,5 +1,6 @@
-"""One archive of several: the engines of one network for different compute capabilities, and Triton
-picks by the GPU.
+"""One archive of several.
+
+The engines of one network for different compute capabilities, and Triton picks by the GPU.
 
 `python -m engine_build.packaging.combine ARCHIVE ARCHIVE ... --out FILE`. The engines' files are
 told apart by their compute
@@ -96,9 +97,7 @@ def files(archives: Sequence[EngineArchive]) -> dict[str, Path | str]:
 
 
 def for_capabilities(configuration: str, archives: Sequence[EngineArchive]) -> str:
-    """The model configuration of one engine, its one file replaced by a file for each compute
-    capability.
-    """
+    """Return the model configuration with a file for each compute capability."""
     if configuration.count(DEFAULT_FILE) != 1:
         raise InputRefused(
             f"{archives[0].name}: its {CONFIGURATION} does not name model.plan; build the engine "
@@ -148,8 +147,9 @@ def engine_file(archive: EngineArchive) -> str:
 
 
 def manifest_file(archive: EngineArchive) -> str:
-    """Where an engine's own manifest lies: at the root, where both modes of Triton's SageMaker
-    front end leave files alone.
+    """Where an engine's own manifest lies.
+
+    At the root, where both modes of Triton's SageMaker front end leave files alone.
     """
     return f"manifest-{archive.manifest.compute_capability}.json"
 

@@ -1,5 +1,6 @@
-"""What archives must share before one may carry them all: one function a rule, one sentence a
-fault.
+"""What archives must share before one may carry them all.
+
+One function a rule, one sentence a fault.
 """
 
 from __future__ import annotations

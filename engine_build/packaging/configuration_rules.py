@@ -1,5 +1,6 @@
-"""What Triton's protobuf accepts in a model configuration and its servers do not: one function a
-rule, one sentence a fault.
+"""What Triton's protobuf accepts in a model configuration and its servers do not.
+
+One function a rule, one sentence a fault.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A published archive, opened: its manifest, and its files where each is the one that the manifest
-names.
+"""A published archive, opened.
+
+Its manifest, and its files where each is the one that the manifest names.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Triton's model configurations of an engine archive, `config.pbtxt`, as pure functions of what is
-served.
+"""Triton's model configurations, `config.pbtxt`, as pure functions of what is served.
 
 On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an
 ensemble of a tokenizer and the plan; tensors are the plan alone. No configuration has a `name`, so
@@ -53,8 +52,9 @@ def onnxruntime_model(served: Served) -> Message:
 
 
 def plan(served: Served) -> Message:
-    """A TensorRT plan; among several profiles the server chooses by its own rule, which need not be
-    the builder's.
+    """Configure a TensorRT plan.
+
+    Among several profiles the server chooses by its own rule, which need not be the builder's.
     """
     profiles = tuple(str(index) for index in range(len(served.profiles)))
     group: Message = [("kind", Word("KIND_GPU")), ("count", served.serving.instances_per_gpu)]
@@ -158,8 +158,9 @@ def _cuda_graphs(served: Served) -> Message:
 
 
 def _graph_specs(served: Served) -> Message:
-    """One graph per profile's opt shape, and per preferred batch size at its opt sequence: no lower
-    bound, so no stale data.
+    """One graph per profile's opt shape, and per preferred batch size at its opt sequence.
+
+    No lower bound, so no stale data.
     """
     shapes = {
         (batch, _opt_sequence(profile))
@@ -218,8 +219,9 @@ def _opt_sequence(profile: ProfileRecord) -> int | None:
 
 
 def _row_shape(record: TensorRecord, sequence: int | None) -> tuple[int, ...]:
-    """The axes of one row as the server counts them; a dynamic first one is the sequence, others
-    have no known size.
+    """The axes of one row as the server counts them.
+
+    A dynamic first one is the sequence, others have no known size.
     """
     shape = client_record(record).shape[1:]
     return (sequence, *shape[1:]) if sequence is not None and shape[0] == -1 else shape

@@ -1,5 +1,6 @@
-"""The model repository of an engine: which files lie where in the archive, by task and by what it
-runs on.
+"""The model repository of an engine.
+
+Which files lie where in the archive, by task and by what it runs on.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ class TokenizerFile:
         _refuse_missing_tokens(self._tokenizer, read_json(folder / "tokenizer_config.json", {}))
 
     def save(self, folder: Path) -> Path:
-        """Writes the file that engines are served with: every reader of it pads with the same
-        token.
+        """Writes the file that engines are served with.
+
+        Every reader of it pads with the same token.
         """
         return save_padded(self._tokenizer, folder, self._padding)
 

@@ -1,5 +1,6 @@
-"""The export step: the source model as an ONNX network with dynamic batch and sequence, compared
-with PyTorch.
+"""The source model as an ONNX network with dynamic batch and sequence.
+
+It is compared with PyTorch.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
 
 
 def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int) -> list[Feed]:
-    """Batches of 1, 2, 7 and 16 texts, the shortest and the longest among them, and one row of the
-    longest sequence.
+    """Return batches of 1, 2, 7 and 16 texts, and one row of the longest sequence.
+
+    The shortest and the longest text are among them.
     """
     ordered = [texts[place] for place in by_length(encoder, texts)]
     batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])

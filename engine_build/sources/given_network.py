@@ -1,5 +1,6 @@
-"""An ONNX file as the float network of a task: its inputs, outputs and axes are those that a build
-serves.
+"""An ONNX file as the float network of a task.
+
+Its inputs, outputs and axes are those that a build serves.
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ def check_answers(network: Network, request: BuildRequest) -> Network:
 
 
 def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
-    """A server puts requests of several callers into one batch, so no row may change another's
-    answer.
+    """Refuse a network in which one row changes another's answer.
+
+    A server puts requests of several callers into one batch.
     """
     alone = _rows(answer, {name: array[-1:] for name, array in feed.items()})
     difference = np.linalg.norm(alone - rows[-1:]) if alone.shape == rows[-1:].shape else np.inf
@@ -134,8 +136,9 @@ def _feeds(encoder: Encoder, request: BuildRequest) -> list[Feed]:
 
 
 def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> None:
-    """Axis 0 of every input and output is the batch; axis 1 may be the sequence; every other one is
-    fixed.
+    """Axis 0 of every input and output is the batch; axis 1 may be the sequence.
+
+    Every other one is fixed.
     """
     weights = {weight.name for weight in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in weights]

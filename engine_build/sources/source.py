@@ -1,5 +1,6 @@
-"""The fetch step: the pinned source on this machine's disk, its digest checked, nothing in it
-executed.
+"""The pinned source on this machine's disk.
+
+Its digest is checked, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxFile:
-    """A network that is its own source; a text network's tokenizer.json, and a config.json with
-    class names, lie beside it.
+    """A network that is its own source.
+
+    A text network's tokenizer.json, and a config.json with class names, lie beside it.
     """
 
     path: Path

@@ -179,7 +179,7 @@ def _refuse_other_problems(config: dict[str, Any]) -> None:
 
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
-    """transformers fills what a checkpoint lacks with random numbers."""
+    """Refuse missing weights: transformers fills what a checkpoint lacks with random numbers."""
     needed = sorted(
         name
         for name in missing

@@ -153,8 +153,9 @@ PREFIX = "check-"
 
 
 def check_path(request: BuildRequest, network: Network) -> str | None:
-    """Where the check of a network lies, by its bytes, the profiles and the compiler; None where
-    there is no compiler.
+    """Return where the check of a network lies; None where there is no compiler.
+
+    The network's bytes, the profiles and the compiler decide it.
     """
     try:
         version = metadata.version(DISTRIBUTION)

@@ -100,9 +100,7 @@ def candidate_precisions(
 
 
 def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:
-    """What `auto` may still take where FP16 misses the budget: FP32 on a GPU, compiled only when
-    this is called.
-    """
+    """Compile what `auto` may still take where FP16 misses the budget: FP32 on a GPU."""
     if context.request.is_cpu or context.request.model.engine.precision != "auto":
         return None
     return _plans(context, networks, ("fp32",))[0]

@@ -38,8 +38,9 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
 
 
 def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:
-    """Refuses calibration samples of one class, by their labels or else by what the network
-    answers.
+    """Refuse calibration samples of one class.
+
+    Their labels decide, or else what the network answers.
     """
     spec, samples = request.model.engine.calibration, request.calibration
     is_classifier = (

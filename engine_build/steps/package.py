@@ -14,8 +14,7 @@ from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
 from engine_build.runner import Command
-from engine_build.steps.evaluate import evaluate
-from engine_build.steps.prepare import Prepared, prepared
+from engine_build.steps.prepare import Prepared, prepared_parts
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
 from onboarding.lock import LockEntry
@@ -133,8 +132,9 @@ def _manifest(
 
 
 def quantization(request: BuildRequest, network: Network | None) -> QuantizationRecord | None:
-    """How INT8 was made: from the facts that its network was kept with, or by a calibration cache;
-    None when it was not.
+    """Return how INT8 was made; None when it was not.
+
+    The facts that its network was kept with tell it, or the calibration cache.
     """
     if network is None:
         return _by_cache(request)
@@ -196,16 +196,10 @@ def source_commit(context: BuildContext) -> str | None:
     return commit if is_marked else f"{commit}{DIRTY}"
 
 
-def run_evaluation(context: BuildContext, state: BuildState) -> None:
-    """Verify and time every candidate, and choose one. Raises BudgetMissed."""
-    state.evaluation = evaluate(context, prepared(state), state.candidates)
-
-
 def run(context: BuildContext, state: BuildState) -> None:
     """Package the chosen engine. Raises InputRefused."""
     chosen = state.evaluation.chosen
-    state.entry = package(context, prepared(state), chosen, state.evaluation, state.checks)
+    state.entry = package(context, prepared_parts(state), chosen, state.evaluation, state.checks)
 
 
-EVALUATE = Step(name="evaluate", run=run_evaluation)
 PACKAGE = Step(name="package", run=run)

@@ -37,10 +37,10 @@ def prepare(context: BuildContext) -> Prepared:
     state = BuildState(context)
     for step in applicable(NETWORK_STEPS, context):
         step.run(context, state)
-    return prepared(state)
+    return prepared_parts(state)
 
 
-def prepared(state: BuildState) -> Prepared:
+def prepared_parts(state: BuildState) -> Prepared:
     """Return what the network steps made."""
     assert state.reference is not None
     return Prepared(

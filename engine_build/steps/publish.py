@@ -1,5 +1,4 @@
-"""The publish step: networks, then the archive, then its card, then the record that makes the
-engine visible.
+"""The publish step: networks, archive, card, and the record that makes an engine visible.
 
 An archive is never replaced while it is whole, and the record follows from the archive alone. So
 two builds of one key that
@@ -37,8 +36,9 @@ def publish(
     log: Log,
     card: Callable[[LockEntry], Sequence[File]] = lambda entry: (),
 ) -> LockEntry:
-    """Publishes what is missing and returns the entry of the archive that is there now. Raises
-    PublishFailed.
+    """Publishes what is missing and returns the entry of the archive that is there now.
+
+    Raises PublishFailed.
 
     `card` makes the files that are published beside that archive, whoever built it.
     """

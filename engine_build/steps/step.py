@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
-from engine_build.evaluation.decision import Candidate, Evaluation
+from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.sources.source import Source
 from onboarding.lock import LockEntry
@@ -37,6 +37,7 @@ class BuildState:
     """Why `auto` cannot try INT8, when it cannot."""
     checks: tuple[CompileCheckRecord, ...] = ()
     candidates: tuple[Candidate, ...]
+    verified: Verified
     evaluation: Evaluation
     entry: LockEntry
 

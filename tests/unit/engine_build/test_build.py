@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import shutil
 import tarfile
@@ -13,9 +15,12 @@ from engine_build.build import build
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.evaluation.answers import rows_in_order
+from engine_build.log import Log
 from engine_build.ort import OrtNetwork
+from engine_build.pipeline import STEPS
 from engine_build.runner import Ended
 from engine_build.sources.source_model import SourceModel
+from engine_build.steps.step import applicable
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
@@ -286,3 +291,15 @@ def test_refuses_a_truncated_onnx_file(built, tmp_path):
     root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
     with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
         run(root, tmp_path / "out", store=None, runner=StandInRunner())
+
+
+def test_steps_that_are_printed_are_those_that_run(wheel, tmp_path):
+    root, stream = write_tree(tmp_path / "root", model("tiny", "fp32")), io.StringIO()
+    store = FolderStore(tmp_path / "store")
+    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(wheel))
+    tools = dataclasses.replace(tools, log=Log(stream))
+    with tools.work:
+        build(tools)
+    printed = stream.getvalue().splitlines()[0].split("): ")[1].split("; ")[0].split(", ")
+    assert printed == [step.name for step in applicable(STEPS, tools)] == list(tools.log.seconds)
+    assert printed[0] == "fetch" and printed[-1] == "publish" and "quantize" not in printed

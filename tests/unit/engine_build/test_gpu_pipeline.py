@@ -11,7 +11,7 @@ import pytest
 
 from engine_build.build import build
 from engine_build.steps.compile import check_machine, compile_candidates
-from engine_build.steps.evaluate import evaluate
+from engine_build.steps.evaluate import choose_candidate, verify_candidates
 from engine_build.steps.prepare import prepare
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
@@ -45,7 +45,9 @@ def evaluation(tools):
     with tools.work:
         check_machine(tools.request, tools.runner)
         prepared = prepare(tools)
-        return evaluate(tools, prepared, compile_candidates(tools, prepared.networks))
+        candidates = compile_candidates(tools, prepared.networks)
+        verified = verify_candidates(tools, prepared, candidates)
+        return choose_candidate(tools, prepared, verified)
 
 
 def test_gpu_engine_is_built_judged_and_packed(context):

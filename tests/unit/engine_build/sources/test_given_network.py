@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import check_answers, read_network
 from engine_build.sources.source import OnnxFile
+from engine_build.store import sha256_of
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.tiny import model, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
@@ -29,7 +31,7 @@ def resolved(root):
 
 
 def made(tmp_path, network, rows=ROWS, *, name="x", **settings):
-    """The network of an ONNX file, as the road makes it."""
+    """The network of an ONNX file, as a build makes it."""
     root = write_tensors_tree(tmp_path / "root", network, {"validation": {name: rows}}, **settings)
     wanted = resolved(root)
     folder = tmp_path / "float"
@@ -40,7 +42,9 @@ def made(tmp_path, network, rows=ROWS, *, name="x", **settings):
 
 
 def text_network(tmp_path, path, **changes):
-    spec = model(source={"onnx": "model.onnx", "sha256": "0" * 64}, **changes)
+    (tmp_path / "root").mkdir()
+    shutil.copyfile(path, tmp_path / "root/model.onnx")
+    spec = model(source={"onnx": "model.onnx", "sha256": sha256_of(path)}, **changes)
     wanted = resolved(write_tree(tmp_path / "root", spec))
     (tmp_path / "float").mkdir()
     return check_answers(read_network(OnnxFile(path=path), wanted, tmp_path / "float"), wanted)

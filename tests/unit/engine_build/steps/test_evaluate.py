@@ -15,7 +15,7 @@ from engine_build.evaluation.accuracy import BrokenAnswers
 from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.steps.evaluate import evaluate
+from engine_build.steps.evaluate import choose_candidate, verify_candidates
 from engine_build.steps.prepare import Prepared
 from engine_build.steps.verify import standard
 from onboarding.manifest import TensorRecord
@@ -121,13 +121,14 @@ def evaluation(tools, machine, **answers):
         for precision, name in answers.items()
     ]
     with tools.work:
-        return evaluate(
+        verified = verify_candidates(
             tools,
             prepared,
             candidates,
             load=machine.load,
             compile_fallback=machine.compile_fallback,
         )
+        return choose_candidate(tools, prepared, verified, load=machine.load)
 
 
 def test_everything_measured_is_in_the_record_the_chosen_engine_last(desk):
