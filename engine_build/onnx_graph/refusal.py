@@ -77,7 +77,6 @@ _GROUPS: tuple[tuple[str, str], ...] = (
 _BY_OPERATOR = {operator: advice for operators, advice in _GROUPS for operator in operators.split()}
 
 _BY_MESSAGE: tuple[tuple[str, str], ...] = (
-    (r"uint8", "cast it to FP32 before this node: TensorRT reads UINT8 at inputs and outputs only"),
     (
         r"convertDtype|Unsupported ONNX data type|data ?type",
         "cast to FP32, FP16, INT64, INT32 or BOOL before it",
@@ -97,6 +96,7 @@ _BY_MESSAGE: tuple[tuple[str, str], ...] = (
         "it needs a constant there: fold constants (onnxsim, or polygraphy surgeon sanitize "
         "--fold-constants)",
     ),
+    (r"uint8", "cast it to FP32 before this node: TensorRT reads UINT8 at inputs and outputs only"),
     (
         r"dynamic|profile|dimension|shape",
         "a size is fixed in the graph, or follows from values: export with dynamic axes, without "
