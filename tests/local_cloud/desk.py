@@ -33,4 +33,4 @@ def copy_repository(place, *trees):
 
 def roundhouse(desk, *words):
     """The command line of the desk's own `roundhouse`."""
-    return (str(desk / ".venv" / "bin" / "python"), "-m", "roundhouse.cli", *words)
+    return (str(desk / ".venv" / "bin" / "python"), "-m", "roundhouse", *words)
