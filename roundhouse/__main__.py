@@ -53,7 +53,7 @@ def main() -> NoReturn:
         code = exit_code()
     except BaseException:
         # What was being loaded may have turned Ctrl-C into an error of its own.
-        if not interruption.seen():
+        if not interruption.is_requested():
             raise
         print("Stopped.", file=sys.stderr)
         code = 130

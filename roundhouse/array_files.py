@@ -61,13 +61,13 @@ def as_document(arrays: Mapping[str, Array]) -> dict[str, Any]:
 
     from container.wire import datatype
 
-    def listed(array: Array) -> Any:
+    def as_list(array: Array) -> Any:
         if array.dtype.kind != "f" or np.isfinite(array).all():
             return array.tolist()
         return np.where(np.isfinite(array), array, None).tolist()
 
     return {
-        name: {"datatype": datatype(each), "shape": list(each.shape), "data": listed(each)}
+        name: {"datatype": datatype(each), "shape": list(each.shape), "data": as_list(each)}
         for name, each in arrays.items()
     }
 
@@ -76,9 +76,9 @@ def _only_input(path: Path, target: Target) -> str:
     inputs = () if target.lock_entry is None else target.lock_entry.manifest.inputs
     if len(inputs) != 1:
         known = ", ".join(each.name for each in inputs)
-        told = f"takes {known}" if inputs else "has no lock entry that names its input"
+        takes = f"takes {known}" if inputs else "has no lock entry that names its input"
         raise RoundhouseError(
-            f"--input {path}: a .npy names no input, and {target.model.name} {told}; give an .npz."
+            f"--input {path}: a .npy names no input, and {target.model.name} {takes}; give an .npz."
         )
     return inputs[0].name
 

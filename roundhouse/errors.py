@@ -50,8 +50,8 @@ class AwsError(NotReadyError):
     `reason` is AWS's code or botocore's kind of error.
     """
 
-    def __init__(self, said: str, *, reason: str, is_answer: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, reason: str, is_answer: bool = False) -> None:
+        super().__init__(message)
         self.reason = reason
         self.is_answer = is_answer
 

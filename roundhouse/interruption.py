@@ -29,7 +29,7 @@ def release() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def seen() -> bool:
+def is_requested() -> bool:
     """Return whether the user wants this process to end."""
     return bool(_seen)
 

@@ -41,7 +41,7 @@ class Step:
     progress: Progress | None
     begin: float = field(default_factory=time.monotonic)
     detail: str = ""
-    said: float = 0.0
+    shown_at: float = 0.0
     last: str = ""
 
     def update(self, text: str) -> None:
@@ -55,11 +55,13 @@ class Step:
             self.progress.update(
                 self.progress.task_ids[0], description=f"{self.title}  [dim]{escape(short)}[/dim]"
             )
-        elif self.seconds - self.said >= (REPEAT_SECONDS if short == self.last else UPDATE_SECONDS):
-            self.said, self.last = self.seconds, short
+        elif self.seconds - self.shown_at >= (
+            REPEAT_SECONDS if short == self.last else UPDATE_SECONDS
+        ):
+            self.shown_at, self.last = self.seconds, short
             self.console.print(f"    … {self.seconds:5.1f} s  {escape(short)}", soft_wrap=True)
 
-    def done(self, detail: str) -> None:
+    def finish(self, detail: str) -> None:
         """Leave what the work came to."""
         self.detail = detail
 

@@ -108,7 +108,7 @@ def start_local_cloud(paths: Paths, report: Report, port: int | None = None) -> 
     with report.step("Local cloud") as step:
         address = lifecycle.start(paths.code, cloud_folder(paths), port)
         log = cloud_folder(paths) / lifecycle.LOG_FILE
-        step.done(f"{address.endpoint_url} (process {address.pid}, log {log})")
+        step.finish(f"{address.endpoint_url} (process {address.pid}, log {log})")
     return address
 
 

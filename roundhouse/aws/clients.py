@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from roundhouse.aws.faults import answered, unanswered, unmade, unread
+from roundhouse.aws.faults import (
+    client_message,
+    failure_message,
+    refusal_message,
+    unreadable_message,
+)
 from roundhouse.errors import AwsError
 
 Client = Any
@@ -52,14 +57,14 @@ def calling(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        code, said = answered(error)
-        raise AwsError(f"{what}: {said}", reason=code, is_answer=True) from error
+        code, message = refusal_message(error)
+        raise AwsError(f"{what}: {message}", reason=code, is_answer=True) from error
     except (BotoCoreError, ResponseParserError) as error:
-        kind, said = unanswered(error)
-        raise AwsError(f"{what}: {said}", reason=kind) from error
+        kind, message = failure_message(error)
+        raise AwsError(f"{what}: {message}", reason=kind) from error
     except KeyError as error:
-        kind, said = unread(error)
-        raise AwsError(f"{what}: {said}", reason=kind, is_answer=True) from error
+        kind, message = unreadable_message(error)
+        raise AwsError(f"{what}: {message}", reason=kind, is_answer=True) from error
 
 
 @contextmanager
@@ -75,8 +80,8 @@ def _making(what: str) -> Iterator[None]:
     except (BotoCoreError, ClientError):
         raise
     except Exception as error:
-        kind, said = unmade(error)
-        raise AwsError(f"{what}: {said}", reason=kind) from error
+        kind, message = client_message(error)
+        raise AwsError(f"{what}: {message}", reason=kind) from error
 
 
 def _session(region: str) -> Any:

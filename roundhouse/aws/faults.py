@@ -108,37 +108,37 @@ _WORDS = {
 """In place of botocore's own, where they say little or fill the screen."""
 
 
-def answered(error: Any) -> tuple[str, str]:
+def refusal_message(error: Any) -> tuple[str, str]:
     """The code of AWS's refusal, and what to say of it."""
     answer = error.response.get("Error", {})
     code = str(answer.get("Code"))
-    said = f"AWS answered {code}: {_one_line(answer.get('Message'))}"
-    return code, _with(said, _BY_CODE.get(code))
+    message = f"AWS answered {code}: {_one_line(answer.get('Message'))}"
+    return code, _with(message, _BY_CODE.get(code))
 
 
-def unanswered(error: Exception) -> tuple[str, str]:
+def failure_message(error: Exception) -> tuple[str, str]:
     """The kind of a failure of botocore's own, its nearest known one, and what to say of it."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     known = next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
-    said = _WORDS.get(known, _one_line(error))
-    return kinds[0], _with(said, _BY_TYPE.get(known, SETTINGS))
+    message = _WORDS.get(known, _one_line(error))
+    return kinds[0], _with(message, _BY_TYPE.get(known, SETTINGS))
 
 
-def unread(error: KeyError) -> tuple[str, str]:
+def unreadable_message(error: KeyError) -> tuple[str, str]:
     """The same of an answer that lacks what AWS always says."""
     return "NotAws", _with(f"the answer has no {_one_line(error)}", NOT_AWS)
 
 
-def unmade(error: Exception) -> tuple[str, str]:
+def client_message(error: Exception) -> tuple[str, str]:
     """The same of whatever else comes up while a client is made.
 
     Of settings and credentials that nobody checked before.
     """
     kind, text = type(error).__name__, _one_line(error)
     if text.startswith("Invalid endpoint"):
-        said = f"{text}, which is no address"
+        message = f"{text}, which is no address"
         return "InvalidEndpoint", _with(
-            said, "write AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, as https://HOST"
+            message, "write AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, as https://HOST"
         )
     if isinstance(error, OSError) and error.filename is not None:
         return kind, _with(
@@ -147,12 +147,12 @@ def unmade(error: Exception) -> tuple[str, str]:
     return kind, _with(f"the client's settings or credentials cannot be used: {text}", SETTINGS)
 
 
-def _with(said: str, way_out: str | None) -> str:
+def _with(message: str, way_out: str | None) -> str:
     if way_out is None:
-        return f"{said}."
-    return f"{said}; {way_out}{'' if way_out.endswith('?') else '.'}"
+        return f"{message}."
+    return f"{message}; {way_out}{'' if way_out.endswith('?') else '.'}"
 
 
-def _one_line(said: object) -> str:
-    text = " ".join(str(said).split()).rstrip(".")
+def _one_line(message: object) -> str:
+    text = " ".join(str(message).split()).rstrip(".")
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -78,7 +78,9 @@ def exit_code() -> int:
     except KeyboardInterrupt:
         message, code = "Stopped.", 130
     except Exception as error:
-        message, code = ("Stopped.", 130) if interruption.seen() else _message_and_code(error)
+        message, code = (
+            ("Stopped.", 130) if interruption.is_requested() else _message_and_code(error)
+        )
     if message is not None:
         _print_error(message)
     if code:

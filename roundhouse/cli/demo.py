@@ -21,7 +21,7 @@ def demo() -> None:
     except BaseException:
         # Not only KeyboardInterrupt: a library that was being loaded may have turned it into an
         # error of its own.
-        if not interruption.seen():
+        if not interruption.is_requested():
             raise
         interruption.ignore()
         _stop_interrupted()

@@ -39,7 +39,7 @@ def prune(
     The bucket deletes them later; until then the mark can be taken off.
     """
     from roundhouse.deploy.pruning.prune import prune as mark_unreferenced
-    from roundhouse.deploy.pruning.unreferenced import shown
+    from roundhouse.deploy.pruning.unreferenced import reportable
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
@@ -49,7 +49,7 @@ def prune(
     pruned = mark_unreferenced(session, older_than_days=older_than, dry_run=dry_run)
     if form is Format.json:
         print_json(pruned.as_dict())
-    elif not shown(pruned.found):
+    elif not reportable(pruned.found):
         report.print("Every engine and network is named by a lock: nothing to mark.")
     else:
         report.print_table(prune_table(pruned))
@@ -59,7 +59,7 @@ def prune(
 
 def prune_table(pruned: Pruned) -> Table:
     """Return a table of the engines and networks that no lock names, or that were marked."""
-    from roundhouse.deploy.pruning.unreferenced import shown
+    from roundhouse.deploy.pruning.unreferenced import reportable
     from roundhouse.report import table
 
     return table(
@@ -73,7 +73,7 @@ def prune_table(pruned: Pruned) -> Table:
                 f"{found.age_days} days",
                 _outcome(found),
             )
-            for found in shown(pruned.found)
+            for found in reportable(pruned.found)
         ),
         right=("Size", "Age"),
     )

@@ -87,7 +87,7 @@ def deploy(
     """
     if session.is_local:
         with session.report.step("cdk bootstrap") as step:
-            step.done("done" if cdk.bootstrap(session) else "is there already")
+            step.finish("done" if cdk.bootstrap(session) else "is there already")
         session.report.print(
             "– No image is built in the local cloud: environments of this machine stand for them"
         )
@@ -142,7 +142,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
         ]
         errors = [finding for finding in findings if finding.severity == "error"]
         warnings = len(findings) - len(errors)
-        step.done(f"{quantity(len(artifacts), 'stack')}, {quantity(warnings, 'warning')}")
+        step.finish(f"{quantity(len(artifacts), 'stack')}, {quantity(warnings, 'warning')}")
     if errors:
         lines = [f"  {finding}" for finding in errors[:SHOWN_FAULTS]]
         more = len(errors) - len(lines)
@@ -284,4 +284,4 @@ def _checked_assembly(
 
 
 def _finish(step: Step, deployed: cdk.Deployed) -> None:
-    step.done(f"{len(deployed.changed)} changed, {len(deployed.unchanged)} with no changes")
+    step.finish(f"{len(deployed.changed)} changed, {len(deployed.unchanged)} with no changes")

@@ -104,7 +104,7 @@ def _deploy(
             parameters=parameters,
             on_line=lambda line: cdk.show_line(step, line),
         )
-        step.done(", ".join(templates))
+        step.finish(", ".join(templates))
     return tuple(templates)
 
 

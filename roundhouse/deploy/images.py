@@ -119,7 +119,7 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
             raise BuildFailedError(
                 f"Images: the build ended well, but {', '.join(left)} is not there; build it again."
             )
-        step.done(f"{len(orders)} pushed")
+        step.finish(f"{len(orders)} pushed")
 
 
 def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str, Any]:

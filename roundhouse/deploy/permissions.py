@@ -80,7 +80,7 @@ def _grants(template: Template) -> Iterator[tuple[str, str]]:
         for policy in properties.get("Policies", ()) if kind == "AWS::IAM::Role" else ():
             yield from ((name, text) for text in _statements(policy.get("PolicyDocument")))
         for key in LISTS.get(kind, ()):
-            yield from ((name, _text({key: value})) for value in _listed(properties.get(key)))
+            yield from ((name, _text({key: value})) for value in _as_list(properties.get(key)))
         if kind in WHOLE:
             yield name, _text(properties)
 
@@ -88,17 +88,17 @@ def _grants(template: Template) -> Iterator[tuple[str, str]]:
 def _statements(document: Any) -> Iterator[str]:
     """Return each statement on one line: effect, actions, resources, principals, conditions."""
     statements = document.get("Statement", ()) if isinstance(document, Mapping) else ()
-    for statement in _listed(statements):
+    for statement in _as_list(statements):
         effect = str(statement.get("Effect", "Allow")).lower()
         rest = {
-            key: sorted(_listed(value), key=_text) if key != "Condition" else value
+            key: sorted(_as_list(value), key=_text) if key != "Condition" else value
             for key, value in statement.items()
             if key not in ("Effect", "Sid")
         }
         yield _text({effect: rest})
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -43,7 +43,7 @@ def verify(session: Session, deployments: Sequence[Deployment]) -> int:
                 prefixes[f"{NETWORKS_PREFIX}/{key}/"] = None
         freed = tags.keep(s3, bucket, prefixes)
         unmarked = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
-        step.done(f"{len(pairs)} as their locks say{unmarked}")
+        step.finish(f"{len(pairs)} as their locks say{unmarked}")
     return len(pairs)
 
 

@@ -92,7 +92,7 @@ class Missing:
 
 def missing(probes: Probes, folder: Path, first: bool) -> list[Missing]:
     """Everything a machine lacks; `first`: no environment is made yet, so their space is needed."""
-    return _python(probes) + _node(probes) + _system(probes) + _room(probes, folder, first)
+    return _python(probes) + _node(probes) + _system(probes) + _capacity(probes, folder, first)
 
 
 def _python(probes: Probes) -> list[Missing]:
@@ -145,7 +145,7 @@ def _system(probes: Probes) -> list[Missing]:
     return found
 
 
-def _room(probes: Probes, folder: Path, first: bool) -> list[Missing]:
+def _capacity(probes: Probes, folder: Path, first: bool) -> list[Missing]:
     found = []
     need = DISK_BYTES_FIRST if first else DISK_BYTES_LATER
     if not probes.writable(folder):

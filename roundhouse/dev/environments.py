@@ -97,8 +97,8 @@ def prepare(
     Raises NotReadyError with the first fault; what was made whole stays.
     """
     steps = tuple(r for r in chosen if workshop.missing(r) or (dev and workshop.missing_dev(r)))
-    if recipes.WORKBENCH in chosen and not workshop.missing(recipes.WORKBENCH):
-        install_command(workshop.root, workshop.root / recipes.WORKBENCH.folder)
+    if recipes.COMMAND in chosen and not workshop.missing(recipes.COMMAND):
+        install_command(workshop.root, workshop.root / recipes.COMMAND.folder)
     if not steps:
         return ()
     if workshop.missing(UV) and steps != (NODE,):
@@ -115,15 +115,15 @@ def prepare(
 
 
 def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
-    begin, told = time.monotonic(), 0.0
+    begin, shown_at = time.monotonic(), 0.0
     pending = set(futures)
     while pending:
         done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
         for future in done:
             future.result()
         seconds = time.monotonic() - begin
-        if pending and seconds - told >= 15:
-            told = seconds
+        if pending and seconds - shown_at >= 15:
+            shown_at = seconds
             running = ", ".join(sorted(futures[f] for f in pending if f.running()))
             workshop.say(f"  … {seconds:4.0f} s, making {running}")
 
@@ -140,7 +140,7 @@ def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
     if workshop.missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
         _all(workshop, recipe, recipes.making(recipe, workshop.root, workshop.python))
-        if recipe is recipes.WORKBENCH:
+        if recipe is recipes.COMMAND:
             install_command(workshop.root, folder)
         (folder / STAMP).write_text(recipe.digest(workshop.root, workshop.python), encoding="utf-8")
     if dev and workshop.missing_dev(recipe):

@@ -46,7 +46,7 @@ class Recipe:
 
 UV = Recipe(name="uv", folder=".venvs/uv", inputs=("requirements/uv.txt",))
 NODE = Recipe(name="cdk", folder="node_modules", inputs=("package.json", "package-lock.json"))
-WORKBENCH = Recipe(
+COMMAND = Recipe(
     name="roundhouse",
     folder=".venv",
     inputs=("requirements/roundhouse.txt",),
@@ -60,7 +60,7 @@ RECIPES = (
         extra=(TORCH,),
         dev="requirements/test.txt",
     ),
-    WORKBENCH,
+    COMMAND,
     NODE,
     Recipe(name="triton", folder=".venvs/triton", inputs=("requirements/triton.txt",)),
     Recipe(

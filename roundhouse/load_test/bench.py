@@ -82,7 +82,7 @@ def _run(test: LoadTest, report: Report) -> Measured:
 
         measured: Measured = uvloop.run(run())
         answers = sum(phase.answered for phase in measured.phases)
-        step.done("broken off" if measured.interrupted else f"{answers:,} answers")
+        step.finish("broken off" if measured.interrupted else f"{answers:,} answers")
     return measured
 
 

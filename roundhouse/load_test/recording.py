@@ -191,7 +191,7 @@ def _gpu_percent(
     name = endpoint_name(deployment.environment, deployment.name)
     with session.report.step("Reading the GPUs' utilization") as step:
         percent = utilization(session.clients("cloudwatch"), name, gpus, *held)
-        step.done("no metric came" if percent is None else f"{percent:g} % of each")
+        step.finish("no metric came" if percent is None else f"{percent:g} % of each")
     return percent
 
 

@@ -67,7 +67,7 @@ class MemoryState:
 
     instance_type: str
     kind: str | None
-    room_mib: float | None
+    available_mib: float | None
     taken_mib: float
     models: dict[str, float]
     fits: bool
@@ -147,7 +147,7 @@ def _memory(plan: PoolMemory) -> MemoryState:
     return MemoryState(
         instance_type=plan.instance_type,
         kind=None if plan.memory is None else plan.memory.kind,
-        room_mib=round(plan.capacity_mib, 1) if is_known else None,
+        available_mib=round(plan.capacity_mib, 1) if is_known else None,
         taken_mib=plan.total_mib,
         models={each.name: each.mib for each in plan.models},
         fits=plan.fits,

@@ -162,8 +162,8 @@ def _targets(variant: VariantState) -> str:
         _target(variant.backlog_target, "waiting"),
         _target(variant.gpu_target, "% GPU"),
     )
-    said = [each for each in found if each]
-    return "\n".join(said) if said else "fixed" if variant.fewest == variant.most else "nothing"
+    lines = [each for each in found if each]
+    return "\n".join(lines) if lines else "fixed" if variant.fewest == variant.most else "nothing"
 
 
 def _target(target: TargetValue | None, unit: str) -> str:
@@ -180,11 +180,11 @@ def _cost(cost: Cost) -> str:
 
 def _memory(memory: MemoryState) -> str:
     missing = f"; not built: {', '.join(memory.not_built)}" if memory.not_built else ""
-    if memory.room_mib is None:
+    if memory.available_mib is None:
         return f"{UNKNOWN}{missing}"
-    room = f"{memory.room_mib:.0f} MiB of {memory.kind} for models"
+    available = f"{memory.available_mib:.0f} MiB of {memory.kind} for models"
     if not memory.models:
-        return f"{room}{missing}"
+        return f"{available}{missing}"
     models = ", ".join(f"{name} {mib:.0f}" for name, mib in memory.models.items())
     outcome = "all fit" if memory.fits else f"at least {memory.evicted} evicted at any time"
-    return f"{room}, {memory.taken_mib:.0f} taken ({models}): {outcome}{missing}"
+    return f"{available}, {memory.taken_mib:.0f} taken ({models}): {outcome}{missing}"

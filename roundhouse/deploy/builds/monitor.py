@@ -29,7 +29,7 @@ class Line:
     title: str
     task: TaskID | None
     begin: float = field(default_factory=time.monotonic)
-    said: float = 0.0
+    shown_at: float = 0.0
     last: str = ""
 
     @property
@@ -53,19 +53,19 @@ class Lines:
         """Show where a build is; the first time, that it has begun."""
         line = self._lines.get(key)
         if line is None:
-            line = self._begun(key, title)
+            line = self._begin(key, title)
         short = shorten(text)
         if self.progress is not None and line.task is not None:
             self.progress.update(line.task, description=f"{title}  [dim]{escape(short)}[/dim]")
-        elif short and line.seconds - line.said >= (
+        elif short and line.seconds - line.shown_at >= (
             REPEAT_SECONDS if short == line.last else UPDATE_SECONDS
         ):
-            line.said, line.last = line.seconds, short
+            line.shown_at, line.last = line.seconds, short
             self._print(f"    … {line.seconds:5.1f} s  {escape(title)}: {escape(short)}")
 
-    def done(self, key: str, title: str, detail: str) -> None:
+    def finish(self, key: str, title: str, detail: str) -> None:
         """Leave what a build came to, and remembers how long it took."""
-        line = self._ended(key, title)
+        line = self._remove(key, title)
         self.report.times.append((title, line.seconds))
         self._print(
             f"[green]✓[/green] {escape(title)}: {escape(detail)}  [dim]{line.seconds:.1f} s[/dim]"
@@ -73,19 +73,19 @@ class Lines:
 
     def failed(self, key: str, title: str, reason: str) -> None:
         """Leave why a build failed."""
-        line = self._ended(key, title)
+        line = self._remove(key, title)
         self._print(
             f"[red]✗[/red] {escape(title)}: {escape(reason)}  [dim]{line.seconds:.1f} s[/dim]"
         )
 
-    def _begun(self, key: str, title: str) -> Line:
+    def _begin(self, key: str, title: str) -> Line:
         if self.progress is None:
             self._print(f"  {escape(title)} …")
         task = None if self.progress is None else self.progress.add_task(title, total=None)
         self._lines[key] = Line(title=title, task=task)
         return self._lines[key]
 
-    def _ended(self, key: str, title: str) -> Line:
+    def _remove(self, key: str, title: str) -> Line:
         line = self._lines.pop(key, None)
         if line is None:
             return Line(title=title, task=None)
@@ -167,7 +167,7 @@ class BuildMonitor:
         return execution.status != RUNNING
 
     def _missed(self, fault: AwsError, seconds: float, execution: Execution) -> float:
-        """The seconds without an answer, once it is said why.
+        """The seconds without an answer, once it is shown_at why.
 
         Raises NotReadyError when they are too many.
         """
@@ -208,7 +208,7 @@ class BuildMonitor:
             return
         self._left.discard(key)
         self.built.append(entry)
-        lines.done(key, self._title(key), summary(entry))
+        lines.finish(key, self._title(key), summary(entry))
 
     def _fail(self, key: str, reason: str, log: str, lines: Lines) -> None:
         self._left.discard(key)

@@ -25,9 +25,9 @@ from roundhouse.deploy.pruning.unreferenced import (
     Found,
     Named,
     Verdict,
-    judged,
-    shown,
-    stored,
+    decide,
+    group_objects,
+    reportable,
 )
 from roundhouse.errors import NotReadyError
 from roundhouse.session import Session, valid_tree
@@ -61,7 +61,7 @@ class Pruned:
             "dry_run": self.dry_run,
             "older_than_days": self.older_than_days,
             "kept_days": self.kept_days,
-            "found": [each.as_dict() for each in shown(self.found)],
+            "found": [each.as_dict() for each in reportable(self.found)],
         }
 
 
@@ -90,18 +90,20 @@ def prune(
         named = Named(by_locks=locked, deployed=deployed_keys(session))
         kept_days = session.environment.unreferenced_engine_days
         found = [
-            judged(each, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
+            decide(each, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
             for kind, prefix in PREFIXES.items()
-            for each in stored(kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix)))
+            for each in group_objects(
+                kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix))
+            )
         ]
-        step.done(
+        step.finish(
             f"{len(found)} engines and networks, {len(named.by_locks)} keys named, "
             f"{len(named.deployed)} deployed"
         )
     if not dry_run:
         _act(session, bucket, found)
-    told = tuple(
-        each.with_model(_model(s3, bucket, each)) if each in shown(found) else each
+    with_models = tuple(
+        each.with_model(_model(s3, bucket, each)) if each in reportable(found) else each
         for each in found
     )
     return Pruned(
@@ -110,7 +112,7 @@ def prune(
         dry_run=dry_run,
         older_than_days=older_than_days,
         kept_days=kept_days,
-        found=told,
+        found=with_models,
     )
 
 
@@ -186,7 +188,7 @@ def _act(session: Session, bucket: str, found: list[Found]) -> None:
         ]
         if objects:
             with session.report.step(title) as step:
-                step.done(f"{act(s3, bucket, objects)} objects")
+                step.finish(f"{act(s3, bucket, objects)} objects")
 
 
 def _model(s3: Client, bucket: str, found: Found) -> str | None:

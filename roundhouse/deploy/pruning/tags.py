@@ -27,7 +27,7 @@ KEPT_FIELDS = (
 
 
 def objects_under(s3: Client, bucket: str, prefix: str) -> tuple[StoredObject, ...]:
-    """Every object whose name begins so, in a bucket; whether they are marked is not asked."""
+    """Every object whose name begins so, in a bucket; whether they are marked is not with_mark."""
     with calling(f"Listing s3://{bucket}/{prefix}"):
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         found = [each for page in pages for each in page.get("Contents", ())]
@@ -40,12 +40,12 @@ def objects_under(s3: Client, bucket: str, prefix: str) -> tuple[StoredObject, .
 def with_marks(
     s3: Client, bucket: str, objects: Iterable[StoredObject]
 ) -> tuple[StoredObject, ...]:
-    """The same objects, each asked for its mark."""
+    """The same objects, each with_mark for its mark."""
 
-    def asked(each: StoredObject) -> StoredObject:
+    def with_mark(each: StoredObject) -> StoredObject:
         return replace(each, is_marked=_tag() in _tags(s3, bucket, each.name))
 
-    return tuple(_at_once(asked, objects))
+    return tuple(_at_once(with_mark, objects))
 
 
 def mark(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:

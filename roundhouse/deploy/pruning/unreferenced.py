@@ -108,7 +108,7 @@ class Found:
         }
 
 
-def stored(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, ...]:
+def group_objects(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, ...]:
     """The objects under a kind's prefix, by key: its first folder.
 
     What lies in no folder is nobody's and is left alone.
@@ -122,7 +122,7 @@ def stored(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, ...]:
     return tuple(Stored(kind=kind, key=key, objects=tuple(group)) for key, group in groups)
 
 
-def judged(
+def decide(
     each: Stored, named: Named, *, now: datetime, older_than_days: int, kept_days: int
 ) -> Found:
     """What becomes of an engine or network.
@@ -153,7 +153,7 @@ def _verdict(each: Stored, named: Named, age_days: int, older_than_days: int) ->
     return Verdict.marked if each.bears_a_mark or age_days >= older_than_days else Verdict.young
 
 
-def shown(found: Iterable[Found]) -> tuple[Found, ...]:
+def reportable(found: Iterable[Found]) -> tuple[Found, ...]:
     """What is worth a line: engines first, the largest first."""
     order: Collection[Kind] = tuple(PREFIXES)
     worth = [each for each in found if each.verdict in SHOWN]

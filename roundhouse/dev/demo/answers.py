@@ -10,7 +10,7 @@ from onboarding.manifest import Manifest
 from roundhouse.errors import WrongAnswerError
 from roundhouse.invocation import Vector, cosine
 
-SENTENCES = (
+DOCUMENTS = (
     "The night train to Vienna leaves from platform nine.",
     "Preheat the oven and knead the dough for ten minutes.",
     "Our quarterly revenue grew by eight percent.",
@@ -32,7 +32,7 @@ QUESTIONS = (
 EXPECTED = (4, 5, 7)
 """The sentence that answers each question, by position."""
 
-TEXTS = SENTENCES + QUESTIONS
+TEXTS = DOCUMENTS + QUESTIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ class Hit:
 
 def hits(vectors: Sequence[Vector], question: int, count: int = 2) -> tuple[Hit, ...]:
     """Return the nearest sentences of a question; `vectors` are those of TEXTS."""
-    question_vector = vectors[len(SENTENCES) + question]
+    question_vector = vectors[len(DOCUMENTS) + question]
     found = [
         Hit(sentence=number, score=cosine(question_vector, vectors[number]))
-        for number in range(len(SENTENCES))
+        for number in range(len(DOCUMENTS))
     ]
     return tuple(sorted(found, key=lambda hit: -hit.score)[:count])
 

@@ -85,7 +85,7 @@ def _answers(
         )
         for answer in answers:
             require_sound(answer)
-        step.done(
+        step.finish(
             f"{len(answers)} models, {len(TEXTS)} texts each, every vector as PyTorch's "
             "within its budget"
         )

@@ -39,7 +39,7 @@ def reference_vectors(
     def wait() -> Reference:
         with session.report.step("PyTorch's own vectors") as step:
             found = computing.result()
-            step.done(f"{len(texts)} texts through transformers")
+            step.finish(f"{len(texts)} texts through transformers")
         return found
 
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from onboarding.manifest import Manifest
-from roundhouse.dev.demo.answers import QUESTIONS, SENTENCES, Answer, hits
+from roundhouse.dev.demo.answers import DOCUMENTS, QUESTIONS, Answer, hits
 
 COLUMNS = (
     "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms",
@@ -29,7 +29,7 @@ def search_table(answers: Sequence[Answer]) -> Table:
         table.add_row(f"[bold]{question}[/bold]", *("" for _ in answers))
         for hit in hits(answers[0].vectors, place):
             scores = (_score(answer, place, hit.sentence) for answer in answers)
-            table.add_row(f"   {SENTENCES[hit.sentence]}", *scores)
+            table.add_row(f"   {DOCUMENTS[hit.sentence]}", *scores)
     return table
 
 
@@ -56,7 +56,7 @@ def summary_table(
             f"{each.manifest.precision} {each.manifest.engine_key[:8]}",
             f"{each.endpoint}\n{each.server}",
         )
-        asked = (f"{each.milliseconds:.0f}", f"{each.worst:.5f}")
+        measured = (f"{each.milliseconds:.0f}", f"{each.worst:.5f}")
         table.add_row(
             each.model,
             engine,
@@ -64,21 +64,21 @@ def summary_table(
             _accuracy(each.manifest),
             *_speed(each.manifest),
             endpoint,
-            *asked,
+            *measured,
         )
     return table
 
 
 def _score(answer: Answer, question: int, sentence: int) -> str:
-    found = {hit.sentence: hit.score for hit in hits(answer.vectors, question, len(SENTENCES))}
+    found = {hit.sentence: hit.score for hit in hits(answer.vectors, question, len(DOCUMENTS))}
     return f"{found[sentence]:.3f}"
 
 
 def _accuracy(manifest: Manifest) -> str:
-    judged = [record for record in manifest.accuracy if record.verdict == "pass"]
-    if not judged:
+    passed = [record for record in manifest.accuracy if record.verdict == "pass"]
+    if not passed:
         return "-"
-    last = judged[-1]
+    last = passed[-1]
     return f"{last.mean:.4f} / {last.worst:.4f}\nof {last.samples}"
 
 

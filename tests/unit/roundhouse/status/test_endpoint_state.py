@@ -158,7 +158,7 @@ def shared(mib):
 def test_memory_plan_and_its_change_are_shown():
     (memory,) = endpoint_state(shared(15000.0)).memory
     assert (memory.fits, memory.evicted, memory.round_seconds) == (False, 1, 5.0)
-    assert memory.room_mib == 22528
+    assert memory.available_mib == 22528
     text = printed(shared(15000.0))
     assert (
         "22528 MiB of GPU memory for models, 30000 taken" in text

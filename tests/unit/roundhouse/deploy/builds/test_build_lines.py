@@ -21,7 +21,7 @@ def test_lines_tell_beginning_and_end_of_each_build_and_remember_its_time():
         lines.update("a", "Building a (not in the lock)", "starting")
         lines.update("b", "Building b (not in the lock)", "starting")
         lines.failed("b", "Building b (not in the lock)", "too wrong [0.91]")
-        lines.done("a", "Building a (not in the lock)", "fp16 engine 01, 3 MB")
+        lines.finish("a", "Building a (not in the lock)", "fp16 engine 01, 3 MB")
     shown = report.console.file.getvalue().splitlines()
     assert shown[0] == "  Building a (not in the lock) …"
     assert shown[1] == "  Building b (not in the lock) …"
@@ -38,7 +38,7 @@ def test_lines_on_a_terminal_leave_only_what_came_of_each_build():
             "Building a  [dim]exporting \\[red][/dim]"
         ]
         lines.update("b", "Building b", "starting")
-        lines.done("a", "Building a", "built")
+        lines.finish("a", "Building a", "built")
         assert len(lines.progress.tasks) == 1
     assert "✓ Building a: built" in report.console.file.getvalue()
 

@@ -11,9 +11,9 @@ from roundhouse.deploy.pruning.unreferenced import (
     Stored,
     StoredObject,
     Verdict,
-    judged,
-    shown,
-    stored,
+    decide,
+    group_objects,
+    reportable,
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ def engine(*, days, marks=(False,), key="k"):
 
 
 def verdict(each, named=NOBODY, older_than_days=30):
-    return judged(each, named, now=NOW, older_than_days=older_than_days, kept_days=90)
+    return decide(each, named, now=NOW, older_than_days=older_than_days, kept_days=90)
 
 
 @pytest.mark.parametrize(
@@ -81,26 +81,26 @@ def test_objects_are_grouped_by_their_first_folder():
         "engines/a/card/x.html",
         "engines/stray",
     )
-    found = stored(
+    found = group_objects(
         "engine", [StoredObject(name=name, size_bytes=3, modified=NOW) for name in names]
     )
     assert [(each.key, each.size_bytes) for each in found] == [("a", 6), ("b", 3)]
 
 
 def test_only_what_is_not_as_it_should_be_is_shown_the_largest_first():
-    large = judged(
+    large = decide(
         engine(days=40, key="large", marks=(False,) * 3),
         NOBODY,
         now=NOW,
         older_than_days=1,
         kept_days=1,
     )
-    small = judged(engine(days=40, key="small"), NOBODY, now=NOW, older_than_days=1, kept_days=1)
-    well = judged(
+    small = decide(engine(days=40, key="small"), NOBODY, now=NOW, older_than_days=1, kept_days=1)
+    well = decide(
         engine(days=40, key="well"),
         Named(by_locks=frozenset({"well"})),
         now=NOW,
         older_than_days=1,
         kept_days=1,
     )
-    assert [each.stored.key for each in shown([small, well, large])] == ["large", "small"]
+    assert [each.stored.key for each in reportable([small, well, large])] == ["large", "small"]

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from roundhouse.dev.demo.answers import (
+    DOCUMENTS,
     EXPECTED,
     QUESTIONS,
-    SENTENCES,
     TEXTS,
     Answer,
     hits,
@@ -27,7 +27,7 @@ from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployme
 
 def _vectors(answers=EXPECTED):
     """Sentence vectors are the axes; each question points at the sentence given for it."""
-    axes = [tuple(float(i == j) for j in range(len(SENTENCES))) for i in range(len(SENTENCES))]
+    axes = [tuple(float(i == j) for j in range(len(DOCUMENTS))) for i in range(len(DOCUMENTS))]
     return (*axes, *(axes[place] for place in answers))
 
 
@@ -48,7 +48,7 @@ def answer(pair):
 
 
 def test_the_search_is_a_dozen_sentences_and_three_questions():
-    assert (len(SENTENCES), len(QUESTIONS), len(TEXTS)) == (12, 3, 15)
+    assert (len(DOCUMENTS), len(QUESTIONS), len(TEXTS)) == (12, 3, 15)
 
 
 def test_the_nearest_sentence_comes_first():
