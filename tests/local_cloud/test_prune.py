@@ -14,7 +14,7 @@ from rich.console import Console
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
-from roundhouse.cli.prune import prune_table, sentences
+from roundhouse.cli.prune import prune_table, summary_lines
 from roundhouse.deploy.pruning import tags
 from roundhouse.deploy.pruning.prune import prune
 from roundhouse.deploy.pruning.unreferenced import Verdict
@@ -225,5 +225,5 @@ def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):
     assert (
         LOST in text and "gone-model" in text and any(f"deleted on {day}" in text for day in days)
     )
-    assert "put the lock's entry back" in sentences(found)[1] and "2 marked" in sentences(found)[0]
+    assert "put the lock's entry back" in summary_lines(found)[1] and "2 marked" in summary_lines(found)[0]
     assert json.dumps(found.as_dict())
