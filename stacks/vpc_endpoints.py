@@ -98,7 +98,8 @@ def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
 
 def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
     """ECR's own bucket, from which every layer of every image comes by a signed address."""
-    bucket = f"arn:{aws_partition(environment.region)}:s3:::prod-{environment.region}-starport-layer-bucket"
+    partition, region = aws_partition(environment.region), environment.region
+    bucket = f"arn:{partition}:s3:::prod-{region}-starport-layer-bucket"
     return {
         "Sid": "ImageLayers",
         "Effect": "Allow",

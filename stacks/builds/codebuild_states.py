@@ -97,8 +97,10 @@ def _looked_at(environment: EnvironmentSpec) -> str:
   $began := "BUILD" in $build.Phases.PhaseType;
   $told := $count($messages) > 0 ? $messages[0] : "the build ended as " & $status;
   $late := $began ? {literal(overrun(environment))} : {literal(QUEUED)};
-  $reason := $boolean($own) ? $own : $status = "TIMED_OUT" ? $late : {explained(environment, "$told")};
-  $place := $build.Logs.DeepLink ? $build.Logs.DeepLink : $build.Logs.GroupName & " " & $build.Logs.StreamName;
+  $reason := $boolean($own) ? $own
+    : $status = "TIMED_OUT" ? $late : {explained(environment, "$told")};
+  $place := $build.Logs.DeepLink ? $build.Logs.DeepLink
+    : $build.Logs.GroupName & " " & $build.Logs.StreamName;
 """
     fields = {
         "status": "$status",

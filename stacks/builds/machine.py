@@ -116,13 +116,17 @@ def _summarize() -> State:
     output = """(
   $flat := function($lists) { $reduce($lists, function($all, $some) { $append($all, $some) }, []) };
   $records := $flat($states.input.records);
-  $told := function($each) { { "engineKey": $each.engineKey, "model": $each.model, "reason": $each.reason, "log": $each.log } };
+  $told := function($each) {
+    { "engineKey": $each.engineKey, "model": $each.model, "reason": $each.reason, "log": $each.log }
+  };
   {
     "built": [$records[status = "built"].{ "engineKey": engineKey, "model": model }],
     "failed": [
       $map($records[status = "failed"], $told),
       $map($flat($states.input.waves)[$not(engineKey in $records.engineKey)], function($each) {
-        $told($merge([$each, { "reason": "its execution ended without a word", "log": $states.context.Execution.Id }]))
+        $told($merge([$each, {
+          "reason": "its execution ended without a word", "log": $states.context.Execution.Id
+        }]))
       })
     ]
   }

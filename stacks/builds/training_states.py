@@ -160,9 +160,11 @@ def _looked_at(environment: EnvironmentSpec) -> str:
     first = rf"""
   $job := $states.result;
   $given := $boolean($job.FailureReason) ? $job.FailureReason : {ended_as};
-  $own := $contains($given, /^AlgorithmError/) ? $trim($replace($replace($given, /^AlgorithmError:/, ""), {EXIT_CODE}, "")) : "";
+  $own := $contains($given, /^AlgorithmError/)
+    ? $trim($replace($replace($given, /^AlgorithmError:/, ""), {EXIT_CODE}, "")) : "";
   $wordless := $replace($given, /^AlgorithmError:[ ,]*/, "the program left no word but ");
-  $said := $job.SecondaryStatus = "MaxRuntimeExceeded" ? {literal(overrun(environment))} : {explained(environment, "$wordless")};
+  $said := $job.SecondaryStatus = "MaxRuntimeExceeded"
+    ? {literal(overrun(environment))} : {explained(environment, "$wordless")};
 """
     fields = {
         "status": "$job.TrainingJobStatus",

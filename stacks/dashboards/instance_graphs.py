@@ -120,13 +120,8 @@ def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
         shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")),
         shown.invocations("InvocationsPerInstance", "Sum", **hidden(f"each{number}")),
     ]
-    return (
-        rows,
-        (
-            f"FILL({COUNT.replace('requests', f'requests{number}').replace('each', f'each{number}')},"
-            " REPEAT)"
-        ),
-    )
+    count = COUNT.replace("requests", f"requests{number}").replace("each", f"each{number}")
+    return rows, f"FILL({count}, REPEAT)"
 
 
 def _reported_count(shown: Shown, number: int) -> tuple[list[Row], str]:

@@ -18,7 +18,8 @@ from stacks.scaling.targets import backlog_target, fewest, invocations_target, m
 MOST_LISTED = 500
 """Alarms of all endpoints, in widgets of a hundred."""
 GRAVEST = (
-    "no-instances", "server-errors", "latency", "no-answers", "client-errors", "gpu-memory", "host-memory",
+    "no-instances", "server-errors", "latency", "no-answers",
+    "client-errors", "gpu-memory", "host-memory",
     "disk", "oldest-request", "saturation", "drift", "cache-hits", "loading-wait", "early-5xx",
     "early-4xx", "ceiling",
 )  # fmt: skip

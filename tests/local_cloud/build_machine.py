@@ -97,6 +97,7 @@ class Machine:
         source = io.BytesIO()
         with zipfile.ZipFile(source, "w") as archive:
             archive.writestr("model.txt", f"a source of {self.environment.name}\n")
+            archive.writestr("engine_build/buildspec.yml", BUILDSPEC)
         self.cloud.client("s3").put_object(
             Bucket=self.bucket, Key="sources/1.zip", Body=source.getvalue()
         )
