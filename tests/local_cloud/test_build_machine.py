@@ -93,7 +93,7 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     ]
     execution = machine.start(engines)
     ended = machine.ended(execution)
-    assert (ended["status"], ended["error"]) == ("FAILED", "Roundhouse.EnginesNotBuiltError")
+    assert (ended["status"], ended["error"]) == ("FAILED", "Roundhouse.EnginesNotBuilt")
     records = machine.records(execution)
     assert models(each for each in records.values() if each["status"] == "built") == ["a", "c", "e"]
     for model in ("bad-b", "bad-d"):
