@@ -18,11 +18,11 @@ def element(
     tag: str, /, *children: str | Iterable[Markup], **attributes: str | float | None
 ) -> Markup:
     """Return one SVG element; an attribute that is None is left out, `_` is written `-`."""
-    written = "".join(
-        f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="{_value(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    written = ""
+    for key, value in attributes.items():
+        if value is not None:
+            text = escape(value) if isinstance(value, str) else number(float(value))
+            written += f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="{text}"'
     inner = "".join(
         escape(child) if isinstance(child, str) else "".join(child) for child in children
     )
@@ -32,10 +32,6 @@ def element(
 def number(value: float) -> str:
     """Format a coordinate: two digits are more than a screen shows."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _value(value: str | float) -> str:
-    return escape(value) if isinstance(value, str) else number(float(value))
 
 
 def _text(text: str, x: float, y: float, **attributes: str | float | None) -> Markup:
@@ -124,8 +120,7 @@ class Line:
     points: Points
     kind: str = ""
     color: str | None = None
-    radius: float | None = None
-    """Of a dot at each point; None: dots only where a point stands alone."""
+    radius: float | None = None  # of a dot at each point
     joined: bool = True
     steps: bool = False
     """Each value holds until the next."""
@@ -137,7 +132,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A labelled line across the chart: level at a value, or upright."""
+    """A labelled line across the chart, level or upright; the label stands `below` a level."""
 
     value: float
     label: str
@@ -146,7 +141,6 @@ class Mark:
     upright: bool = False
     at_left: bool = False
     below: bool = False
-    """The label of a level stands below its line."""
 
 
 def line_chart(
@@ -258,8 +252,7 @@ def legend_height(names: Sequence[str], width: float) -> float:
 
 def legend(lines: Sequence[Line], width: float, top: float) -> list[Markup]:
     """Return a swatch in its line's color and a name for each line."""
-    drawn = []
-    places = _legend_places([line.name for line in lines], width)
+    drawn, places = [], _legend_places([line.name for line in lines], width)
     for line, (x, row) in zip(lines, places, strict=True):
         y = top + row * LEGEND_LINE
         drawn.append(element("rect", x=x, y=y - 8, width=10, height=10, fill=line.color, rx=2))
@@ -281,8 +274,7 @@ def _legend_places(names: Sequence[str], width: float) -> list[tuple[float, int]
 
 def shortened(label: str, width: float) -> str:
     """Return a label cut to a width in pixels, with an ellipsis."""
-    most = int(width / LETTER)
-    return label if len(label) <= most else label[: most - 1] + "…"
+    return label if len(label) <= int(width / LETTER) else label[: int(width / LETTER) - 1] + "…"
 
 
 ROW_WIDTH, ROW, MIDDLE = 360.0, 41.0, 28.0
