@@ -7,12 +7,10 @@ the port cannot be used;
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -41,9 +39,14 @@ from container.server.http.application import (
 )
 from container.server.http.server import HttpServer
 from container.server.process import (
+    LoadFault,
+    StoppedWhileLoading,
+    await_loading,
     free_mib,
     ignore_stop_signals,
+    load_unless_stopped,
     raise_descriptor_limit,
+    stop_event,
     tune_interpreter,
     without_executor_wait,
 )
@@ -52,13 +55,13 @@ from container.server.settings import (
     Settings,
     SettingsFault,
     available_cores,
+    bind_address,
     process_environment,
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
-from container.server.types import first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
@@ -202,49 +205,6 @@ def _refused(code: int, sentence: str) -> int:
 
 Say = Callable[[str], object]
 T = TypeVar("T")
-
-
-class LoadFault(Exception):
-    """The engine cannot be loaded; the message is the reason."""
-
-
-class StoppedWhileLoading(Exception):
-    """A signal came while the engine was loading, in a thread that nothing can end."""
-
-
-def stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets; further signals change nothing."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
-async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """Return what `loading` returns.
-
-    Raises StoppedWhileLoading, and LoadFault with the first line of what loading raises.
-    """
-    coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not coming.done():
-        raise StoppedWhileLoading
-    return await await_loading(coming)
-
-
-async def await_loading(coming: Awaitable[T]) -> T:
-    """Return what `coming` returns. Raises LoadFault."""
-    try:
-        return await coming
-    except Exception as fault:
-        raise LoadFault(first_line(fault)) from fault
-
-
-def bind_address(settings: Settings) -> str:
-    """Return address and port as messages show them."""
-    address = f"[{settings.address}]" if ":" in settings.address else settings.address
-    return f"{address}:{settings.port}"
 
 
 async def serve_one_process(

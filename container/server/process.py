@@ -10,11 +10,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+
+from container.server.types import first_line
 
 T = TypeVar("T")
 LAST_SECONDS = 0.5
@@ -159,3 +161,40 @@ def _machine_mib(machine: Path) -> float | None:
         return int(lines["MemAvailable"].split()[0]) / 1024
     except (OSError, ValueError, KeyError):
         return None
+
+
+class LoadFault(Exception):
+    """The engine cannot be loaded; the message is the reason."""
+
+
+class StoppedWhileLoading(Exception):
+    """A signal came while the engine was loading, in a thread that nothing can end."""
+
+
+def stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets; further signals change nothing."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """Return what `loading` returns.
+
+    Raises StoppedWhileLoading, and LoadFault with the first line of what loading raises.
+    """
+    coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not coming.done():
+        raise StoppedWhileLoading
+    return await await_loading(coming)
+
+
+async def await_loading(coming: Awaitable[T]) -> T:
+    """Return what `coming` returns. Raises LoadFault."""
+    try:
+        return await coming
+    except Exception as fault:
+        raise LoadFault(first_line(fault)) from fault

@@ -115,6 +115,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def bind_address(settings: Settings) -> str:
+    """Return address and port as messages show them."""
+    address = f"[{settings.address}]" if ":" in settings.address else settings.address
+    return f"{address}:{settings.port}"
+
+
 def process_settings() -> Settings:
     """The settings of this process."""
     return read_settings(os.environ)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -212,3 +214,13 @@ def _parts(queued_rows: Sequence[QueuedRow]) -> list[tuple[Job, int, int]]:
             start, job = position, place[2]
     parts.append((job, start, len(queued_rows)))
     return parts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Limits of one batch and of the queue; `max_tokens` counts padding."""
+
+    max_tokens: int
+    queue_rows: int
+    run_seconds: float = math.inf
+    """Seconds that one batch may run before the engine counts as broken, because it hangs."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from container.server.batching.batch import Batch, Job
+from container.server.batching.batch import Batch, Job, Limits
 from container.server.batching.failures import (
     BROKEN,
     CLOSED,
@@ -26,6 +25,7 @@ from container.server.batching.failures import (
 )
 from container.server.batching.fair_queue import FairQueue, Head
 from container.server.batching.selection import (
+    TYPICAL_LENGTH,
     BatchLimits,
     Pick,
     least_window,
@@ -47,27 +47,9 @@ from container.server.types import (
     Unavailable,
 )
 
-TYPICAL_LENGTH = 16
-"""Tokens of a short text."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Limits of one batch and of the queue; `max_tokens` counts padding."""
-
-    max_tokens: int
-    queue_rows: int
-    run_seconds: float = math.inf
-    """Seconds that one batch may run before the engine counts as broken, because it hangs."""
-
 
 class Batcher:
-    """A bounded queue before an engine's slots.
-
-    Every method is called on the event loop, and none blocks. An engine of one slot gets its next
-    batch while one runs, if that batch is full. Answers are views of the engine's arrays, which it
-    never writes to again.
-    """
+    """A bounded queue before an engine's slots; its methods run on the event loop and never block."""
 
     def __init__(
         self,
@@ -82,11 +64,10 @@ class Batcher:
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`probe` are rows that every sound engine answers.
+        """`probe` are rows that every sound engine answers; rows of one `kind` share a batch.
 
-        Only rows of one `kind` share a batch. `threads`: one a slot. `shortage`: the fault of a
-        request for which the engine has no memory. `clock`: the event loop's time, but finer than
-        uvloop's whole milliseconds.
+        `threads`: one a slot. `shortage`: the fault of a request that memory is too short for.
+        `clock`: the event loop's time, but finer than uvloop's whole milliseconds.
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
@@ -130,9 +111,8 @@ class Batcher:
     ) -> asyncio.Future[Arrays]:
         """Queue rows and return their answers to come: one array per output, rows in order.
 
-        Cancelling the future removes the rows. `deadline` is a time of the event loop. Raises
-        QueueFull, TooLarge, DeadlinePassed, Unavailable; the future may fail with DeadlinePassed,
-        EngineRefused, Unavailable.
+        Cancelling removes the rows; `deadline` is a time of the event loop. Raises QueueFull,
+        TooLarge, DeadlinePassed, Unavailable; the future may fail with EngineRefused too.
         """
         loop = self._event_loop
         if loop is None:  # asked for once: uvloop takes its time
@@ -215,8 +195,7 @@ class Batcher:
             head = self._queue.head()
             self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
         self._prefetch_from_rows = math.inf
-        # This may be the second look in one turn: a batch landed before what came with it was
-        # looked at.
+        # A batch may have ended in this turn, before rows of the same turn were queued.
         if self._may_prefetch and not (self._slots.idle or self._prefetched):
             self._prefetch()
 
@@ -348,8 +327,7 @@ class Batcher:
         self, slot: int, failed_requests: Sequence[FailedRequest], probed: Exception | None
     ) -> None:
         """Fail the faulty requests; when the engine is broken, fail all queued requests too."""
-        # Memory that other models have is no fault of this engine: it may be there again when they
-        # are gone.
+        # Memory that other models have is no fault of this engine: it may be free again later.
         self.broken = self.broken or not (
             probed is None or (self._shortage is OutOfMemory and is_memory_shortage(probed))
         )

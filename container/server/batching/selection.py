@@ -14,6 +14,8 @@ WEIGHED_APART = 8
 """So many lengths are weighed in every way; of more, neighbours that run sooner together are taken
 as one.
 """
+TYPICAL_LENGTH = 16
+"""Tokens of a short text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from container.archive import EngineArchive
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread, slot_threads
 from container.server.data_plane.plane import DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import Process
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,40 +16,11 @@ from container.server.data_plane.plane import Backend
 from container.server.process import tune_interpreter
 from container.server.processes import frames
 from container.server.processes.acceptor import Acceptor
+from container.server.processes.restart_policy import MOST, RestartPolicy
 from container.server.processes.worker_session import WorkerSession
 from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metric_values import MetricValues, sum_snapshots
 from container.server.telemetry.metrics import GAUGES, counter, gauge
-
-WINDOW_SECONDS = 60.0
-MOST = 10
-"""Workers that may end within the window, all together, before the supervisor gives up."""
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
-
-
-class RestartPolicy:
-    """Delays and limits restarts by the ends of the last minute."""
-
-    def __init__(self) -> None:
-        self._times: deque[tuple[float, int]] = deque()
-
-    @property
-    def is_exhausted(self) -> bool:
-        """True when more processes ended within the window than are restarted."""
-        return len(self._times) > MOST
-
-    def restart_delay_seconds(self, now: float, place: int) -> float:
-        """Count the end of a worker, and return its restart's delay.
-
-        Doubled for each in the window.
-        """
-        self._times.append((now, place))
-        while self._times[0][0] < now - WINDOW_SECONDS:
-            self._times.popleft()
-        earlier = sum(1 for _, other in self._times if other == place) - 1
-        return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**earlier)
-
 
 WORKERS_DIE = 5
 """Exit code when HTTP processes die faster than they are worth replacing."""

@@ -94,7 +94,7 @@ def test_signal_after_the_event_loop_ended_changes_nothing():
     """
     program = """
 import os, signal
-from container.server.app import stop_event
+from container.server.process import stop_event
 from container.server.telemetry.failure_log import FailureLog
 from container.server.app import _run
 async def serving():

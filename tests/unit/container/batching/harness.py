@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.types import Arrays
 

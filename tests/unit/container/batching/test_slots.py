@@ -12,7 +12,8 @@ from queue import SimpleQueue
 import pytest
 import uvloop
 
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS, SlotThread
 from container.server.engines.engine import LinearCosts
 from container.server.types import EngineRefused

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from container.archive import ArchiveRefused, EngineArchive
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import model_signature
 from container.server.data_plane.multi_model import LoadedModels, WarmEngine
 from container.server.data_plane.plane import DataPlane

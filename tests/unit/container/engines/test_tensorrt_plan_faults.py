@@ -10,7 +10,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.batching.failures import BROKEN
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import Unavailable

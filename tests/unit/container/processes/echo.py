@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from container.server.batching.batcher import Batcher, Limits
+from container.server.batching.batch import Limits
+from container.server.batching.batcher import Batcher
 from container.server.engines.engine import LinearCosts
 from container.server.engines.tokens import Tokens
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container.server.processes.supervisor import (
+from container.server.processes.restart_policy import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     MOST,
