@@ -203,13 +203,19 @@ def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> 
     add(ROLLOUT, name, assembly, change)
 
 
-endpoint_fault("canary without a wait", *ROUTING, "WaitIntervalInSeconds", value=0)
+def canary(percent: int = 50, wait: int = 300) -> Document:
+    """Return how a canary shifts traffic."""
+    size = {"Type": "CAPACITY_PERCENT", "Value": percent}
+    return {"Type": "CANARY", "CanarySize": size, "WaitIntervalInSeconds": wait}
+
+
+endpoint_fault("canary without a wait", *ROUTING, value=canary(wait=0))
 endpoint_fault("old fleet ends at once", *ROUTING[:2], "TerminationWaitInSeconds", value=0)
-endpoint_fault("canary of 80 %", *ROUTING, "CanarySize", "Value", value=80)
+endpoint_fault("canary of 80 %", *ROUTING, value=canary(percent=80))
 endpoint_fault(
     "time shorter than its waits", *ROUTING[:2], "MaximumExecutionTimeoutInSeconds", value=600
 )
-endpoint_fault("canary shorter than its alarms", *ROUTING, "WaitIntervalInSeconds", value=60)
+endpoint_fault("canary shorter than its alarms", *ROUTING, value=canary(wait=60))
 
 
 def rollback_name(s: Stacks, name: str) -> None:
