@@ -22,7 +22,7 @@ from stacks.access.policies import (
     log_stream_writes,
     object_reads,
 )
-from stacks.images import AWS_TRITON_REPOSITORY, DOCKERFILES
+from stacks.images import AWS_TRITON_REPOSITORY, DOCKERFILES, ROUTE
 from stacks.resources import add_resources
 from stacks.template import log_group
 
@@ -65,7 +65,6 @@ class ImagesStack(Stack):
         )
 
 
-ROUTE = "images"
 CODEBUILD_IMAGE = "aws/codebuild/standard:7.0"
 """CodeBuild's own: Docker, Python and the AWS command line."""
 TIMEOUT_MINUTES = 120

@@ -16,6 +16,7 @@ from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
 from stacks.images import (
+    ROUTE,
     ImageOrder,
     base_image,
     image_orders,
@@ -24,7 +25,6 @@ from stacks.images import (
     read_image_files,
     registry,
 )
-from stacks.images_stack import ROUTE
 
 PROGRAM = "engine_build/image/images.py"
 ORDERS = "images.json"
