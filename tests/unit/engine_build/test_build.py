@@ -231,7 +231,7 @@ def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
     store = shutil.copytree(
         built.store / "networks", tmp_path / "store/networks", ignore=unchecked
     ).parent
-    fault = {"said": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
+    fault = {"message": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
     said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
     runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
     with pytest.raises(
