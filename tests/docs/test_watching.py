@@ -1,5 +1,5 @@
-"""docs/watching.md: its table of alarms is the code's, and its pictures show the dashboards as they
-are.
+"""The table of docs/reference/alarms.md is the code's, and the pictures of docs/watching.md show the
+dashboards as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.synth.watching_example import DOCUMENT, table, written
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "watching.md"
 COMMAND = "python -m roundhouse.reports.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
 
 
@@ -27,7 +28,7 @@ def test_table_of_alarms_is_made_by_the_code():
 
 
 def test_pictures_show_the_dashboards_as_they_are():
-    assert COMMAND in DOCUMENT.read_text(encoding="utf-8")
+    assert COMMAND in PAGE.read_text(encoding="utf-8")
     for picture in pictures(
         deployments(read_tree(ROOT), "dev"), "text-shared", ["sentence-embedder"]
     ):
@@ -35,4 +36,4 @@ def test_pictures_show_the_dashboards_as_they_are():
         assert digest_of(image.read_bytes()) == picture.digest, (
             f"{image.name} is out of date; run `{COMMAND}`"
         )
-        assert f"images/{image.name}" in DOCUMENT.read_text(encoding="utf-8")
+        assert f"images/{image.name}" in PAGE.read_text(encoding="utf-8")

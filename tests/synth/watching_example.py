@@ -1,4 +1,4 @@
-"""The table of alarms in docs/watching.md, made by the code it explains: `python -m
+"""The table of docs/reference/alarms.md, made by the code it explains: `python -m
 tests.synth.watching_example --write`.
 """
 
@@ -15,10 +15,10 @@ from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 
-DOCUMENT = ROOT / "docs" / "watching.md"
-BLOCK = re.compile(r"(<!-- made: alarms -->\n)(?P<text>.*?)(\n<!-- end -->)", re.DOTALL)
+DOCUMENT = ROOT / "docs" / "reference" / "alarms.md"
+BLOCK = re.compile(r"(<!-- made: alarms -->\n)(?P<text>.*?)(<!-- end -->)", re.DOTALL)
 SIGNS = {OVER: ">", AT_LEAST: "≥"}
-HEADS = ("Alarm", "Watches", "Trips when", "Takes a version back", "Example")
+HEADS = ("Alarm", "Watches", "Trips when", "Rolls back", "Example")
 
 
 def examples() -> tuple[Deployment, ...]:
@@ -45,7 +45,7 @@ def table() -> str:
 
 def written(text: str) -> str:
     """The document with the table as the code makes it now."""
-    return BLOCK.sub(lambda block: f"{block[1]}{table()}{block[3]}", text)
+    return BLOCK.sub(lambda block: f"{block[1]}{table()}\n{block[3]}", text)
 
 
 def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
