@@ -1,7 +1,7 @@
 """The table of differences between the servers, generated from what the suite asks.
 
-`python -m tests.contract.differences`. `--write` puts it between the markers of docs/servers.md;
-without it, a stale document is said and the exit status is 1.
+`python -m tests.contract.differences`. `--write` puts it between the markers of
+docs/reference/servers.md; without it, a stale document is reported and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onboarding.serve_environment import VARIABLES
 from tests.contract.exchanges import TABLES
 from tests.contract.replies import TITLES, Exchange
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "servers.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "servers.md"
 
 
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:

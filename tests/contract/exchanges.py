@@ -1,7 +1,7 @@
 """What one suite asks of every server, by name, and what each answers.
 
 The only place where their differences are written. `test_exchanges` and `test_pressure` ask for all
-of it; `differences` makes the tables of docs/servers.md from it.
+of it; `differences` makes the tables of docs/reference/servers.md from it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ANSWERS = (
         replies=replies(answered(), refused(500), refused()),
     ),
     Exchange(
-        name="Content-Encoding that nobody knows",
+        name="unknown Content-Encoding",
         body=json_request(["a"]),
         headers=(("Content-Encoding", "br"),),
         replies=replies(refused(415), answered(), answered()),
@@ -343,7 +343,7 @@ PRESSED = (
     ),
     Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
 )
-"""An inference request in a bad hour; `test_pressure` makes it so, on Triton's own port too."""
+"""Inference requests under faults and pressure, which `test_pressure` makes, on Triton's port too."""
 
 BAD_HOURS = (
     *PRESSED,
@@ -354,11 +354,11 @@ BAD_HOURS = (
     ),
     *DEADLY,
     Exchange(
-        name="told to listen on 127.0.0.1, it listens on",
+        name="bound to 127.0.0.1, listens on",
         replies=replies(does("127.0.0.1"), does("every interface"), does("every interface")),
     ),
 )
-"""All that the table shows of bad hours."""
+"""All that the table shows of faults and pressure."""
 
 WITH_KSERVE = (*KINDS, "triton-kserve")
 TABLES = (
@@ -366,5 +366,5 @@ TABLES = (
     ("Requests that are refused", SLIPS, KINDS),
     ("Paths", PATHS, KINDS),
     ("Loading", LOADING, KINDS),
-    ("In a bad hour", BAD_HOURS, WITH_KSERVE),
+    ("Under faults and pressure", BAD_HOURS, WITH_KSERVE),
 )

@@ -209,7 +209,7 @@ def test_port_is_open_to_whom_the_list_says(kind, launched):
     found = socket.inet_ntoa(struct.pack("=I", int(address, 16)))
     assert (len(listening), int(port, 16)) == (1, 8080)
     assert {"0.0.0.0": "every interface"}.get(found, found) == reply(
-        "told to listen on 127.0.0.1, it listens on", kind
+        "bound to 127.0.0.1, listens on", kind
     ).says
 
 
