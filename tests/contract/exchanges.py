@@ -343,7 +343,7 @@ PRESSED = (
     ),
     Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
 )
-"""Inference requests under faults and pressure, which `test_pressure` makes, on Triton's port too."""
+"""Inference requests under faults and pressure, made by `test_pressure`, on Triton's port too."""
 
 BAD_HOURS = (
     *PRESSED,

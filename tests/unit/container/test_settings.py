@@ -105,7 +105,9 @@ def test_refuses_a_switch_that_is_neither():
 
 
 def test_every_variable_is_documented():
-    document = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[3] / "docs" / "reference" / "python-server.md").read_text(
+        encoding="utf-8"
+    )
     missing = [name for name in VARIABLES if f"`{name}`" not in document]
     assert not missing
 
