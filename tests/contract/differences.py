@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> I
         if exchange not in unlike
     ]
     if alike:
-        yield from ("", f"*{name}, alike wherever they apply:* {'; '.join(alike)}.")
+        line = f"*{name}, alike wherever they apply:* {'; '.join(alike)}."
+        yield from ("", textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False))
 
 
 def _replies(exchange: Exchange, kinds: tuple[str, ...]) -> list[object]:

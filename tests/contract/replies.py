@@ -33,7 +33,9 @@ class Reply:
     says: str
 
     def __str__(self) -> str:
-        """As the table shows it."""
+        """As the table shows it: a status alone answers, or refuses in a sentence."""
+        if self.says == (ANSWER if self.status == 200 else SENTENCE):
+            return str(self.status)
         return self.says if self.status == 0 else f"{self.status}, {self.says}"
 
 

@@ -19,11 +19,9 @@ def test_document_shows_the_present_differences():
 def test_table_has_a_row_for_what_differs_and_a_word_for_what_does_not():
     lines = list(differences.table("Refused", SLIPS, KINDS))
     assert f"| Refused | {' | '.join(TITLES[kind] for kind in KINDS)} |" in lines
-    assert (
-        "| not JSON | 400, a sentence | 400, a sentence | 500, a sentence | 400, a sentence |"
-        in lines
-    )
-    assert "wrong shape (400, a sentence)" in lines[-1] and "not JSON" not in lines[-1]
+    assert "| not JSON | 400 | 400 | 500 | 400 |" in lines
+    alike = lines[-1].replace("\n", " ")
+    assert "wrong shape (400)" in alike and "not JSON" not in alike
 
 
 def test_names_of_exchanges_are_unique():
