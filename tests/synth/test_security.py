@@ -161,7 +161,7 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path
     role's a dead letter.
     """
     (policy,) = re.findall(
-        r"```json\n(.*?)```", role_table.DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
+        r"```json\n(.*?)```", role_table.SECURITY.read_text(encoding="utf-8"), re.DOTALL
     )
     (given,) = (
         set(each["Action"]) for each in json.loads(policy) if each["Sid"] == "RolesOfThisAccount"
