@@ -1,4 +1,4 @@
-"""The endpoints that docs/onboarding.md shows are endpoints that `check` accepts."""
+"""The endpoints that docs/endpoints.md shows are endpoints that `check` accepts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "onboarding.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "endpoints.md").read_text(encoding="utf-8")
 SHOWN = [
     text
     for text in re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)

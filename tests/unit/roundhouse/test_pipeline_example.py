@@ -1,4 +1,4 @@
-"""The workflow of docs/onboarding.md: it is YAML, and every command in it is one that `roundhouse`
+"""The workflow of docs/ci.md: it is YAML, and every command in it is one that `roundhouse`
 knows.
 """
 
@@ -19,7 +19,7 @@ ROUNDHOUSE = "$ROUNDHOUSE "
 
 
 def workflow():
-    (text,) = BLOCK.findall((REPOSITORY / "docs/onboarding.md").read_text(encoding="utf-8"))
+    (text,) = BLOCK.findall((REPOSITORY / "docs/ci.md").read_text(encoding="utf-8"))
     return yaml.safe_load(text)
 
 
