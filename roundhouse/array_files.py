@@ -75,7 +75,7 @@ def as_document(arrays: Mapping[str, Array]) -> dict[str, Any]:
 def _only_input(path: Path, target: Target) -> str:
     inputs = () if target.lock_entry is None else target.lock_entry.manifest.inputs
     if len(inputs) != 1:
-        known = ", ".join(each.name for each in inputs)
+        known = ", ".join(item.name for item in inputs)
         takes = f"takes {known}" if inputs else "has no lock entry that names its input"
         raise RoundhouseError(
             f"--input {path}: a .npy names no input, and {target.model.name} {takes}; give an .npz."

@@ -55,11 +55,13 @@ def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> 
         return WRONG_USAGE
     try:
         orders: Mapping[str, Any] = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-        missing = [each for each in orders["images"] if not is_there(run, orders["region"], each)]
+        missing = [
+            image for image in orders["images"] if not is_there(run, orders["region"], image)
+        ]
         if missing:
             log_in(run, orders["region"], orders["registries"])
-        for each in missing:
-            make(run, orders["region"], each)
+        for item in missing:
+            make(run, orders["region"], item)
     except ImageFailed as error:
         print(str(error), file=stderr, flush=True)
         return FAILED

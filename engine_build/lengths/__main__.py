@@ -173,7 +173,7 @@ def _records(wanted: Target) -> tuple[BenchmarkRecord, ...]:
         return ()
     manifest = wanted.lock_entry.manifest
     engine = (manifest.runtime.name, manifest.precision)
-    return tuple(each for each in manifest.benchmark if (each.runtime, each.precision) == engine)
+    return tuple(item for item in manifest.benchmark if (item.runtime, item.precision) == engine)
 
 
 if __name__ == "__main__":

@@ -105,10 +105,10 @@ def proposed_profiles(
     """
     sequences = [profile.sequence for profile in present if profile.sequence is not None]
     shortest, longest = (
-        min(edges[0], *(each[0] for each in sequences)),
-        max(each[2] for each in sequences),
+        min(edges[0], *(element[0] for element in sequences)),
+        max(sequence[2] for sequence in sequences),
     )
-    least, most = min(each.batch[0] for each in present), max(each.batch[2] for each in present)
+    least, most = min(item.batch[0] for item in present), max(entry.batch[2] for entry in present)
     tokens = present[0].batch[1] * sequences[0][1]
     lows = [shortest, *(edge + 1 for edge in edges[:-1])]
     highs = [*edges[:-1], longest]
@@ -126,10 +126,10 @@ def as_data(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> dict[str,
         "texts": len(proposal.lengths),
         "cut": proposal.cut,
         "tokens": percentiles(proposal.lengths),
-        "ways": [_way(each, proposal, records) for each in proposal.ways],
-        "measured_shapes": [asdict(each) for each in useful_at_shapes(records, proposal.lengths)],
+        "ways": [_way(way, proposal, records) for way in proposal.ways],
+        "measured_shapes": [asdict(shape) for shape in useful_at_shapes(records, proposal.lengths)],
         "buckets": list(proposal.edges),
-        "optimization_profiles": [each.model_dump(mode="json") for each in proposal.profiles],
+        "optimization_profiles": [profile.model_dump(mode="json") for profile in proposal.profiles],
     }
 
 
@@ -143,7 +143,7 @@ def as_text(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> str:
     ]
     if data["measured_shapes"]:
         parts.append(_shapes(data["measured_shapes"]))
-    profiles = "\n".join(f"    - {_profile(each)}" for each in proposal.profiles)
+    profiles = "\n".join(f"    - {_profile(profile)}" for profile in proposal.profiles)
     parts.append(f"batcher buckets: {', '.join(map(str, proposal.edges))}")
     parts.append(f"proposed for the model file:\n  optimization_profiles:\n{profiles}")
     return "\n\n".join(parts)
@@ -178,16 +178,16 @@ def _shapes(shapes: Sequence[dict[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = [
         ("measured shape", "texts that fit", "padding", "tokens/s", "useful tokens/s")
     ]
-    for each in shapes:
+    for item in shapes:
         shape, rates = (
-            f"{each['batch']} x {each['sequence']}",
-            (each["tokens_per_second"], each["useful_tokens_per_second"]),
+            f"{item['batch']} x {item['sequence']}",
+            (item["tokens_per_second"], item["useful_tokens_per_second"]),
         )
         rows.append(
             (
                 shape,
-                f"{each['share_that_fits']:.0%}",
-                f"{each['wasted']:.1%}",
+                f"{item['share_that_fits']:.0%}",
+                f"{item['wasted']:.1%}",
                 *(f"{rate:.0f}" for rate in rates),
             )
         )

@@ -71,7 +71,7 @@ def observed_outputs(
 
 
 def _record(record: TensorRecord, shapes: Sequence[tuple[int, ...]]) -> TensorRecord:
-    sizes = [set(each) for each in zip(*shapes, strict=True)]
+    sizes = [set(item) for item in zip(*shapes, strict=True)]
     shape = tuple(
         min(seen) if axis > 0 and len(seen) == 1 else -1 for axis, seen in enumerate(sizes)
     )

@@ -127,7 +127,7 @@ def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
 def opset(model: onnx.ModelProto) -> int:
     """The version of ONNX's own operators that a model is written in."""
     return next(
-        (int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), 0
+        (int(item.version) for item in model.opset_import if item.domain in ("", "ai.onnx")), 0
     )
 
 
@@ -140,14 +140,14 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
     """Names, KServe datatypes and shapes of a network's inputs or outputs; -1 is a dynamic axis."""
     return tuple(
         TensorRecord(
-            name=each.name,
-            datatype=_datatype(each.type),
+            name=tensor.name,
+            datatype=_datatype(tensor.type),
             shape=tuple(
                 dim.dim_value if dim.HasField("dim_value") else -1
-                for dim in each.type.tensor_type.shape.dim
+                for dim in tensor.type.tensor_type.shape.dim
             ),
         )
-        for each in tensors
+        for tensor in tensors
     )
 
 
@@ -191,17 +191,17 @@ def _graph_weights(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorPro
 def _node_weights(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
     for node in nodes:
         name = node.output[0] if node.output else node.name
-        for each in node.attribute:
+        for item in node.attribute:
             sparse = [
-                *([each.sparse_tensor] if each.HasField("sparse_tensor") else []),
-                *each.sparse_tensors,
+                *([item.sparse_tensor] if item.HasField("sparse_tensor") else []),
+                *item.sparse_tensors,
             ]
             inside = [part for one in sparse for part in (one.values, one.indices)]
             yield from (
                 (name, tensor)
-                for tensor in [*([each.t] if each.HasField("t") else []), *each.tensors, *inside]
+                for tensor in [*([item.t] if item.HasField("t") else []), *item.tensors, *inside]
             )
-            for graph in [*([each.g] if each.HasField("g") else []), *each.graphs]:
+            for graph in [*([item.g] if item.HasField("g") else []), *item.graphs]:
                 yield from _graph_weights(graph)
 
 

@@ -177,7 +177,8 @@ def refused_operators(path: Path, faults: Sequence[Fault]) -> frozenset[str]:
 def refuse_foreign_operators(model: onnx.ModelProto) -> None:
     """Operators that no runtime here knows, before anything runs them. Raises NetworkRefused."""
     domains = foreign_domains(
-        (node.domain for node in model.graph.node), (each.domain for each in model.functions)
+        (node.domain for node in model.graph.node),
+        (function.domain for function in model.functions),
     )
     faults = [
         Fault(
@@ -193,7 +194,7 @@ def refuse_foreign_operators(model: onnx.ModelProto) -> None:
 
 def origin(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
     """The module that a node was exported from, as its exporter wrote it down, and the exporter."""
-    properties = {each.key: each.value for each in node.metadata_props}
+    properties = {prop.key: prop.value for prop in node.metadata_props}
     trace = next((properties[key] for key in TRACES if key in properties), "")
     scope = [part for part in node.name.split("/")[:-1] if part]
     if trace:
@@ -262,7 +263,7 @@ def _is_at(nodes: Sequence[onnx.NodeProto], fault: Fault) -> bool:
 
 
 def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
+    return [item.g for item in node.attribute if item.type == onnx.AttributeProto.GRAPH]
 
 
 def _message(message: str) -> str:

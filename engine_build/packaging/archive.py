@@ -33,10 +33,10 @@ def backend_file(roots: tuple[Path, ...], name: str = ONNXRUNTIME_BACKEND) -> Pa
     Raises InputRefused.
     """
     for root in roots:
-        if all((root / CARRIED / each).is_file() for each in CARRIED_FILES):
+        if all((root / CARRIED / entry).is_file() for entry in CARRIED_FILES):
             return root / CARRIED / name
     missing = next(
-        each for each in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / each).is_file()
+        item for item in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / item).is_file()
     )
     sentence = (
         f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: "

@@ -50,7 +50,7 @@ def combine_archives(archives: Sequence[Path], out: Path) -> Combined:
             for index, path in enumerate(archives)
         ]
         check_combinable(found)
-        ordered = sorted(found, key=lambda each: _number(each.manifest.compute_capability))
+        ordered = sorted(found, key=lambda item: _number(item.manifest.compute_capability))
         folder = Path(scratch) / "combined"
         digests = model_repository(folder, files(ordered))
         manifest = combined_manifest(ordered, digests)
@@ -90,9 +90,9 @@ def files(archives: Sequence[EngineArchive]) -> dict[str, Path | str]:
             f"{first.name}: its tokenizer has no {MANIFEST_CHECK} and reads only one engine; build "
             "the engine again."
         )
-    for each in archives:
-        shared[engine_file(each)] = each.folder / each.manifest.engine_file
-        shared[manifest_file(each)] = each.folder / MANIFEST_NAME
+    for archive in archives:
+        shared[engine_file(archive)] = archive.folder / archive.manifest.engine_file
+        shared[manifest_file(archive)] = archive.folder / MANIFEST_NAME
     return shared
 
 
@@ -104,10 +104,11 @@ def for_capabilities(configuration: str, archives: Sequence[EngineArchive]) -> s
             "again."
         )
     named = [
-        entry(each.manifest.compute_capability, Path(engine_file(each)).name) for each in archives
+        entry(archive.manifest.compute_capability, Path(engine_file(archive)).name)
+        for archive in archives
     ]
     return configuration.replace(
-        DEFAULT_FILE, text([("cc_model_filenames", each) for each in named])
+        DEFAULT_FILE, text([("cc_model_filenames", item) for item in named])
     )
 
 
@@ -117,12 +118,12 @@ def combined_manifest(
     """The manifest of them all; what they share is taken of the first."""
     first = archives[0].manifest
     engines = {
-        each.manifest.compute_capability: CombinedEngine(
-            engine_key=each.manifest.engine_key,
-            manifest=manifest_file(each),
-            engine_file=engine_file(each),
+        archive.manifest.compute_capability: CombinedEngine(
+            engine_key=archive.manifest.engine_key,
+            manifest=manifest_file(archive),
+            engine_file=engine_file(archive),
         )
-        for each in archives
+        for archive in archives
     }
     shared = {
         field: getattr(first, field)

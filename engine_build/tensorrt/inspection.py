@@ -73,11 +73,11 @@ def _of_10(bindings: list[str], layers: list[Any]) -> Inspection:
 
 
 def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
-    modes = {each["Name"]: each["IOMode"].lower() for each in tensors}
+    modes = {tensor["Name"]: tensor["IOMode"].lower() for tensor in tensors}
     shaped = [
-        len(each["ProfileInfo"])
-        for each in tensors
-        if each["IOMode"].lower() == "input" and each.get("ProfileInfo")
+        len(item["ProfileInfo"])
+        for item in tensors
+        if item["IOMode"].lower() == "input" and item.get("ProfileInfo")
     ]
     return Inspection(
         tensors=tuple(modes),

@@ -87,13 +87,13 @@ def fill_feed(feed: Feed, profiles: Sequence[Profile]) -> Feed:
         {name: _grown(values, profile[name], feed) for name, values in feed.items()}
         for profile in profiles
     ]
-    fitting = [each for each in grown if taking(_shapes(each), profiles)]
+    fitting = [item for item in grown if taking(_shapes(item), profiles)]
     if not fitting:
         shapes = ", ".join(f"{name} {times(values.shape)}" for name, values in feed.items())
         raise InputRefused(
             f"no optimization profile of the plan takes {shapes}; allowed: {allowed(profiles)}."
         )
-    return min(fitting, key=lambda each: sum(values.size for values in each.values()))
+    return min(fitting, key=lambda entry: sum(values.size for values in entry.values()))
 
 
 def nearest_profile(feed: Feed, profiles: Sequence[Profile]) -> int:

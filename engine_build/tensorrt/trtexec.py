@@ -111,13 +111,13 @@ def profile_ranges(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec
     """
     return tuple(
         InputRange(
-            name=_name(each),
-            smallest=_sizes(each, spec, 0),
-            opt=_sizes(each, spec, 1),
-            largest=_sizes(each, spec, 2),
+            name=_name(item),
+            smallest=_sizes(item, spec, 0),
+            opt=_sizes(item, spec, 1),
+            largest=_sizes(item, spec, 2),
         )
-        for each in inputs
-        if -1 in each.shape
+        for item in inputs
+        if -1 in item.shape
     )
 
 
@@ -238,9 +238,9 @@ def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
     if not ranges:
         return []
     parts = {
-        "min": ",".join(f"{each.name}:{_times(each.smallest)}" for each in ranges),
-        "opt": ",".join(f"{each.name}:{_times(each.opt)}" for each in ranges),
-        "max": ",".join(f"{each.name}:{_times(each.largest)}" for each in ranges),
+        "min": ",".join(f"{item.name}:{_times(item.smallest)}" for item in ranges),
+        "opt": ",".join(f"{entry.name}:{_times(entry.opt)}" for entry in ranges),
+        "max": ",".join(f"{element.name}:{_times(element.largest)}" for element in ranges),
     }
     return [
         *([f"--profile={index}"] if several else []),

@@ -160,7 +160,7 @@ def _deploy_early_stacks(session: Session, options: DeployOptions) -> None:
     The endpoints that lack no engine are checked too, so that their faults end the deployment
     before anything changes.
     """
-    complete = [each for each in session.deployments() if not each.missing]
+    complete = [deployment for deployment in session.deployments() if not deployment.missing]
     with session.report.step("Synthesising (cdk synth)"):
         patterns = (*EARLY_STACKS, *map(construct_path, complete))
         folder = cdk.synthesise(session, patterns)

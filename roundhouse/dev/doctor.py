@@ -170,8 +170,8 @@ def main(root: Path, probes: Probes) -> int:
     if not found:
         return 0
     print("This machine is not ready for Roundhouse:", file=sys.stderr)
-    for each in found:
-        print(each, file=sys.stderr)
+    for item in found:
+        print(item, file=sys.stderr)
     return 1
 
 

@@ -96,7 +96,7 @@ def endpoint_state(deployment: Deployment) -> EndpointState:
         name=deployment.name,
         endpoint=endpoint_name(deployment.environment, deployment.name),
         latency_slo_ms=deployment.endpoint.latency_slo_ms,
-        variants=tuple(_variant(deployment, each) for each in deployment.variants),
+        variants=tuple(_variant(deployment, variant) for variant in deployment.variants),
         memory=tuple(_memory(plan) for plan in pool_memories(deployment)),
         faults=memory_faults(deployment),
     )
@@ -149,7 +149,7 @@ def _memory(plan: PoolMemory) -> MemoryState:
         kind=None if plan.memory is None else plan.memory.kind,
         available_mib=round(plan.capacity_mib, 1) if is_known else None,
         taken_mib=plan.total_mib,
-        models={each.name: each.mib for each in plan.models},
+        models={model.name: model.mib for model in plan.models},
         fits=plan.fits,
         evicted=plan.evicted if is_known else 0,
         round_seconds=plan.round_seconds if is_known else 0.0,

@@ -94,7 +94,7 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         return UNKNOWN if found is None else found
 
     with ThreadPoolExecutor(READERS) as readers:
-        running = dict(zip((each.name for each in wanted), readers.map(live, wanted), strict=True))
+        running = dict(zip((item.name for item in wanted), readers.map(live, wanted), strict=True))
     engines = tuple(
         engine_state(deployment, target, looking, running[deployment.name])
         for deployment in wanted
@@ -107,7 +107,7 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         unknown=tuple(looking.unknown[key] for key in sorted(looking.unknown)),
         engines=engines,
         endpoints=tuple(map(endpoint_state, wanted)),
-        live=tuple(each for each in running.values() if isinstance(each, LiveEndpoint)),
+        live=tuple(entry for entry in running.values() if isinstance(entry, LiveEndpoint)),
         stacks_without_files=gone or (),
     )
 

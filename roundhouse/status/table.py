@@ -162,7 +162,7 @@ def _targets(variant: VariantState) -> str:
         _target(variant.backlog_target, "waiting"),
         _target(variant.gpu_target, "% GPU"),
     )
-    lines = [each for each in found if each]
+    lines = [item for item in found if item]
     return "\n".join(lines) if lines else "fixed" if variant.fewest == variant.most else "nothing"
 
 

@@ -54,8 +54,8 @@ def slowest_load_seconds(variant: Variant) -> float | None:
     """Download at 20 MiB/s and measured load of the slowest model; None when none is built."""
     return max(
         (
-            each.archive.size_bytes / 2**20 / DOWNLOAD_MIB_PER_SECOND + each.manifest.load_seconds
-            for each in locked_entries(variant)
+            entry.archive.size_bytes / 2**20 / DOWNLOAD_MIB_PER_SECOND + entry.manifest.load_seconds
+            for entry in locked_entries(variant)
         ),
         default=None,
     )

@@ -20,7 +20,9 @@ ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
 
 def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Every `AWS::CloudWatch::Alarm` of an endpoint, by logical id."""
-    return {logical_id(each): properties(deployment, each) for each in endpoint_alarms(deployment)}
+    return {
+        logical_id(alarm): properties(deployment, alarm) for alarm in endpoint_alarms(deployment)
+    }
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
@@ -33,15 +35,15 @@ def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
 def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
     """The names of those that SageMaker watches during a rollout."""
     return tuple(
-        alarm_name(deployment, each.kind, each.variant)
-        for each in _taking_back(deployment)[:ROLLBACK_ALARM_COUNT]
+        alarm_name(deployment, item.kind, item.variant)
+        for item in _taking_back(deployment)[:ROLLBACK_ALARM_COUNT]
     )
 
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
     """Every alarm, by variant, then those of the endpoint as a whole."""
     of_variants = [
-        each for variant in deployment.variants for each in _of_variant(deployment, variant)
+        item for variant in deployment.variants for item in _of_variant(deployment, variant)
     ]
     return (*of_variants, *queue_alarms(deployment))
 
@@ -52,8 +54,8 @@ def logical_id(alarm: Alarm) -> str:
 
 
 def _taking_back(deployment: Deployment) -> list[Alarm]:
-    found = [each for each in endpoint_alarms(deployment) if each.rolls_back]
-    return [each for part in ROLLBACK_ORDER for each in found if each.part == part]
+    found = [alarm for alarm in endpoint_alarms(deployment) if alarm.rolls_back]
+    return [item for part in ROLLBACK_ORDER for item in found if item.part == part]
 
 
 def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:

@@ -86,8 +86,8 @@ def machine_statements(
         environment, "sagemaker", f"training-job/{names.training_job_prefix(environment)}*"
     )
     builders = [
-        arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, each)}")
-        for each in projects
+        arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, project)}")
+        for project in projects
     ]
     return (
         _allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),

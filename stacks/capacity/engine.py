@@ -63,10 +63,10 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
             f" {instance.name} has {instance.gpu}; measure it there (`roundhouse bench"
             f" {deployment.name} --record`)"
         )
-    kept = [each for each in records if keeps_slo(deployment, target, each)]
+    kept = [record for record in records if keeps_slo(deployment, target, record)]
     if not kept:
         return min(records, key=_rate)
-    return max(kept, key=lambda each: each.rows_per_second * share_of(deployment, target, each))
+    return max(kept, key=lambda item: item.rows_per_second * share_of(deployment, target, item))
 
 
 def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -> bool:
@@ -131,18 +131,18 @@ def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
     measured.
     """
     own = [
-        each
-        for each in manifest.benchmark
-        if (each.runtime, each.precision) == (manifest.runtime.name, manifest.precision)
+        item
+        for item in manifest.benchmark
+        if (item.runtime, item.precision) == (manifest.runtime.name, manifest.precision)
     ]
     tuned = {
         profile.sequence[1]
         for profile in manifest.optimization_profiles
         if profile.sequence is not None
     }
-    lengths = {each.sequence for each in own if each.sequence is not None}
+    lengths = {entry.sequence for entry in own if entry.sequence is not None}
     longest = max(lengths & tuned, default=max(lengths, default=None))
-    return [each for each in own if each.sequence == longest]
+    return [element for element in own if element.sequence == longest]
 
 
 def _rate(record: BenchmarkRecord) -> float:

@@ -39,7 +39,7 @@ def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | Non
 
     Any mix of requests may come, and the metric that scales is a mean over instances of every type.
     """
-    rates = [each.rate for each in target_capacities(deployment, variant)]
+    rates = [capacity.rate for capacity in target_capacities(deployment, variant)]
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates):
         return None
@@ -67,18 +67,18 @@ def target_capacities(deployment: Deployment, variant: Variant) -> tuple[TargetC
 
 def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
     """What is not known or not kept, one sentence each, with the way out."""
-    for each in target_capacities(deployment, variant):
+    for capacity in target_capacities(deployment, variant):
         where = (
             f"Endpoint '{deployment.name}', variant {variant.name}, on"
-            f" {each.pool.instance_type.name}"
+            f" {capacity.pool.instance_type.name}"
         )
-        if each.rate is None:
+        if capacity.rate is None:
             yield (
-                f"{where}: {each.unknown}, so its capacity is not known and nothing scales on its"
+                f"{where}: {capacity.unknown}, so its capacity is not known and nothing scales on its"
                 " requests."
             )
-        elif not each.rate.within_slo:
-            yield f"{where} cannot keep its latency SLO: {each.rate.derivation}."
+        elif not capacity.rate.within_slo:
+            yield f"{where} cannot keep its latency SLO: {capacity.rate.derivation}."
 
 
 def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> TargetCapacity:
@@ -190,10 +190,10 @@ def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatenc
     was not measured there.
     """
     found = [_of_target(deployment, target) for pool in variant.pools for target in pool.targets]
-    known = [each for each in found if each is not None]
+    known = [item for item in found if item is not None]
     if not known or len(known) < len(found):
         return None
-    return max(known, key=lambda each: each.milliseconds)
+    return max(known, key=lambda entry: entry.milliseconds)
 
 
 def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:

@@ -64,7 +64,9 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
 
 def _head(deployment: Deployment) -> list[Widget]:
     title = f"# {_endpoint(deployment)}\n\nRollout: {deployment.endpoint.rollout}. {lines.COLORS}"
-    arns = [alarm_arn(deployment, each.kind, each.variant) for each in endpoint_alarms(deployment)]
+    arns = [
+        alarm_arn(deployment, alarm.kind, alarm.variant) for alarm in endpoint_alarms(deployment)
+    ]
     told = "\n\n".join(
         [title, promises([deployment], counts=True), "**Deployed**", deployed(deployment)]
     )
@@ -141,7 +143,7 @@ def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[G
 
 
 def _graphs(deployment: Deployment, wanted: list[Graph]) -> list[Widget]:
-    return [graph(deployment.environment.region, each) for each in wanted]
+    return [graph(deployment.environment.region, item) for item in wanted]
 
 
 def _endpoint(deployment: Deployment) -> str:

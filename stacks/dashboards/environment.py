@@ -56,7 +56,7 @@ def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
     Numbers of its own that an endpoint has (SLO, capacity, price) are drawn by its alarms' graphs,
     which follow the selector.
     """
-    found = [endpoint_alarms(each) for each in deployments]
+    found = [endpoint_alarms(deployment) for deployment in deployments]
     kinds = [_own_kinds(each, alarms) for each, alarms in zip(deployments, found, strict=True)]
     sections = list(
         _Selected(
@@ -77,7 +77,9 @@ def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
 
 
 def _selector(deployments: Sequence[Deployment]) -> dict[str, Any]:
-    endpoints = [names.endpoint_name(each.environment, each.name) for each in deployments]
+    endpoints = [
+        names.endpoint_name(deployment.environment, deployment.name) for deployment in deployments
+    ]
     found: dict[str, Any] = {"values": [{"label": name, "value": name} for name in endpoints]}
     if len(endpoints) > MOST_VALUES:
         search = '{AWS/SageMaker,EndpointName,VariantName} MetricName="ModelLatency"'
@@ -110,12 +112,12 @@ class _Selected:
         yield Section(title="Latency and failures", widgets=self._latency())
         yield Section(title="Load and instances", widgets=self._load())
         yield Section(title="Hosts", widgets=self._hosts())
-        if any(each.multi_model for each in self.deployments):
+        if any(deployment.multi_model for deployment in self.deployments):
             yield Section(
                 title="Models in memory (multi-model endpoints)",
                 widgets=self._drawn(*cache_graphs(self.shown)),
             )
-        if any(each.endpoint.asynchronous is not None for each in self.deployments):
+        if any(item.endpoint.asynchronous is not None for item in self.deployments):
             oldest = self._by_alarm(
                 "oldest-request", "Age of the oldest request against the alarm, s"
             )
@@ -123,7 +125,7 @@ class _Selected:
                 title="Queue (asynchronous endpoints)",
                 widgets=[*self._drawn(*queue_graphs(self.shown)), *oldest],
             )
-        if any(len(each.variants) > 1 for each in self.deployments):
+        if any(len(entry.variants) > 1 for entry in self.deployments):
             yield Section(
                 title="Variants side by side", widgets=self._drawn(*variant_graphs(SELECTED))
             )
@@ -169,7 +171,11 @@ class _Selected:
 
     def _hosts(self) -> list[Widget]:
         gpus = sorted(
-            {count for each in self.deployments for count in gpu_counts(each, [each.own])}
+            {
+                count
+                for deployment in self.deployments
+                for count in gpu_counts(deployment, [deployment.own])
+            }
         )
         on_gpus = (
             [
@@ -193,11 +199,11 @@ class _Selected:
         ]
 
     def _drawn(self, *graphs: Graph) -> list[Widget]:
-        return [graph(self.deployments[0].environment.region, each) for each in graphs]
+        return [graph(self.deployments[0].environment.region, item) for item in graphs]
 
     def _by_alarm(self, kind: str, title: str) -> list[Widget]:
         """A graph of the selected endpoint's alarm; none where no endpoint has it."""
-        count = sum(kind in each for each in self.kinds)
+        count = sum(kind in item for item in self.kinds)
         where = "" if count == len(self.kinds) else f" ({count} of {len(self.kinds)} endpoints)"
         return (
             [alarm_graph(self.deployments[0].environment.region, title + where, self._alarm(kind))]
@@ -210,12 +216,12 @@ class _Selected:
 
 
 def _own_kinds(deployment: Deployment, alarms: Sequence[Alarm]) -> frozenset[str]:
-    return frozenset(each.kind for each in alarms if each.variant in (None, deployment.own))
+    return frozenset(alarm.kind for alarm in alarms if alarm.variant in (None, deployment.own))
 
 
 def _lines(deployments: Sequence[Deployment], lines: Lines) -> list[Line]:
     return (
-        merged(line for each in deployments for line in lines(each))
+        merged(line for deployment in deployments for line in lines(deployment))
         if len(deployments) <= MOST_DRAWN
         else []
     )

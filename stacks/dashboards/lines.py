@@ -128,7 +128,7 @@ def gpu_counts(deployment: Deployment, variants: Sequence[Variant]) -> list[int]
     repetition.
     """
     types = [pool.instance_type for variant in variants for pool in variant.pools]
-    return sorted({gpus_used(deployment, each) for each in types if each.is_gpu})
+    return sorted({gpus_used(deployment, item) for item in types if item.is_gpu})
 
 
 def memory_lines(deployment: Deployment) -> Iterator[Line]:

@@ -38,7 +38,7 @@ def overview(
     left_out = sorted(
         {alarm.kind for _, alarm in found} - {alarm.kind for _, alarm in listed}, key=GRAVEST.index
     )
-    rows = sum(len(each.variants) for each in deployments) if drawn else 0
+    rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
     states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
     return [text(_told(deployments, drawn, left_out), width=12, height=height), *states]
@@ -102,9 +102,11 @@ def promises(deployments: Sequence[Deployment], *, counts: bool = False) -> str:
     what those cost.
     """
     heads = (*PROMISES, *(COUNTS if counts else ()))
-    variants = [(each, variant) for each in deployments for variant in each.variants]
+    variants = [
+        (deployment, variant) for deployment in deployments for variant in deployment.variants
+    ]
     return _table(
-        heads, [(*_promise(*each), *(_counts(each[1]) if counts else ())) for each in variants]
+        heads, [(*_promise(*item), *(_counts(item[1]) if counts else ())) for item in variants]
     )
 
 

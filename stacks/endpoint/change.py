@@ -93,7 +93,7 @@ def updates_config(before: Template, after: Template) -> bool:
 
 def _updates_one_endpoint(before: Template, after: Template) -> bool:
     old, new = (
-        [each["Properties"]["EndpointName"] for each in _of(template, ENDPOINT).values()]
+        [item["Properties"]["EndpointName"] for item in _of(template, ENDPOINT).values()]
         for template in (before, after)
     )
     return old == new and len(new) == 1
@@ -102,7 +102,7 @@ def _updates_one_endpoint(before: Template, after: Template) -> bool:
 def _held_variants(before: Template, after: Template) -> list[str]:
     """Variants that are scaled now, and change their instance types."""
     scaled = {
-        each["Properties"]["ResourceId"].rsplit("/", 1)[-1] for each in _of(before, TARGET).values()
+        item["Properties"]["ResourceId"].rsplit("/", 1)[-1] for item in _of(before, TARGET).values()
     }
     old, new = _variants(before), _variants(after)
     return sorted(
@@ -167,7 +167,7 @@ def _first_properties(resource: Mapping[str, Any]) -> dict[str, Any]:
 def _variants(template: Template) -> dict[str, Mapping[str, Any]]:
     configs = _of(template, CONFIG).values()
     found = [
-        each for config in configs for each in config["Properties"].get("ProductionVariants", ())
+        item for config in configs for item in config["Properties"].get("ProductionVariants", ())
     ]
     return {variant["VariantName"]: variant for variant in found}
 
@@ -179,7 +179,7 @@ def _types(variant: Mapping[str, Any]) -> set[str]:
 
 def _rolls_out(template: Template) -> bool:
     return any(
-        "DeploymentConfig" in each["Properties"] for each in _of(template, ENDPOINT).values()
+        "DeploymentConfig" in item["Properties"] for item in _of(template, ENDPOINT).values()
     )
 
 

@@ -102,5 +102,6 @@ def _is_alike(one: TensorRecord, other: TensorRecord) -> bool:
 
 def _listed(tensors: Sequence[TensorRecord]) -> str:
     return (
-        ", ".join(f"{each.name} {each.datatype} {list(each.shape)}" for each in tensors) or "none"
+        ", ".join(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}" for tensor in tensors)
+        or "none"
     )

@@ -266,8 +266,8 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
     return serve_environment(
         model,
         version_compatible=pool.instance_type.is_gpu
-        and any(each.engine.version_compatible for each in models),
-        response_cache=any(each.serving.response_cache for each in models),
+        and any(entry.engine.version_compatible for entry in models),
+        response_cache=any(item.serving.response_cache for item in models),
     )
 
 

@@ -102,7 +102,7 @@ def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
 
     Then the evictions of a multi-model endpoint.
     """
-    variants = [each for each in deployment.variants if each.role == "variant"]
+    variants = [item for item in deployment.variants if item.role == "variant"]
     unmeasured = [
         warning for variant in variants for warning in capacity_warnings(deployment, variant)
     ]
@@ -121,9 +121,9 @@ def _raised_for_good(deployment: Deployment) -> Iterator[str]:
                 " follows the queue; measure the capacity."
             )
         floors = variant.scaling.schedule
-        highest = max((each.min for each in floors), default=0)
-        ceilings = [variant.scaling.max if each.max is None else each.max for each in floors]
-        if any(each.min < highest for each in floors) and min(ceilings) >= highest:
+        highest = max((item.min for item in floors), default=0)
+        ceilings = [variant.scaling.max if floor.max is None else floor.max for floor in floors]
+        if any(entry.min < highest for entry in floors) and min(ceilings) >= highest:
             yield (
                 f"Endpoint '{deployment.name}', variant {variant.name}: its schedule raises the"
                 f" count to {highest}, and nothing takes it back: a lower min removes no instance,"

@@ -94,11 +94,11 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
     """
     found = [served(deployment, target) for target in pool.targets]
     measured = [
-        each for each in found if each is not None and each.gpu_utilization_percent is not None
+        item for item in found if item is not None and item.gpu_utilization_percent is not None
     ]
     if not measured or len(measured) < len(found):
         return float(variant.scaling.gpu_utilization_percent), "scaling.gpu_utilization_percent"
-    least = min(measured, key=lambda each: each.gpu_utilization_percent or 0.0)
+    least = min(measured, key=lambda entry: entry.gpu_utilization_percent or 0.0)
     percent = least.gpu_utilization_percent or 0.0
     if percent < LOWEST_GPU_PERCENT:
         return (
@@ -113,7 +113,9 @@ def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
     """Variants whose count moves, by load or by the clock; a fixed count needs no target, which
     would pin the instance type.
     """
-    return tuple(each for each in deployment.variants if each.role == "variant" and _moves(each))
+    return tuple(
+        variant for variant in deployment.variants if variant.role == "variant" and _moves(variant)
+    )
 
 
 def variant_id(variant: Variant, part: str) -> str:
@@ -135,7 +137,7 @@ def variant_id(variant: Variant, part: str) -> str:
 
 def fewest(variant: Variant) -> int:
     """The lowest floor that a variant ever has."""
-    return min([variant.scaling.min, *(each.min for each in variant.scaling.schedule)])
+    return min([variant.scaling.min, *(item.min for item in variant.scaling.schedule)])
 
 
 def most(variant: Variant) -> int:
@@ -145,7 +147,7 @@ def most(variant: Variant) -> int:
     return max(
         [
             variant.scaling.max,
-            *(each.max for each in variant.scaling.schedule if each.max is not None),
+            *(item.max for item in variant.scaling.schedule if item.max is not None),
         ]
     )
 

@@ -117,8 +117,8 @@ def stop_all(codebuild: Client, project: str, variable: tuple[str, str]) -> None
         builds = codebuild.batch_get_builds(ids=ids)["builds"] if ids else ()
     for build in builds:
         carried = {
-            (each["name"], each["value"])
-            for each in build["environment"].get("environmentVariables", ())
+            (item["name"], item["value"])
+            for item in build["environment"].get("environmentVariables", ())
         }
         if build["buildStatus"] == RUNNING and variable in carried:
             stop(codebuild, build["id"])

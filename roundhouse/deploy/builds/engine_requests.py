@@ -57,7 +57,7 @@ def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str
     """Both as plain JSON."""
     return {
         "built": [entry.model_dump(mode="json") for entry in built],
-        "failed": [each.as_dict() for each in failures],
+        "failed": [failure.as_dict() for failure in failures],
     }
 
 
@@ -77,7 +77,10 @@ def _message(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
     return "\n".join(
         [
             head + others,
-            *(f"  {each.model}: {_bare(each.reason)}. Log: {each.log}" for each in failures),
+            *(
+                f"  {failure.model}: {_bare(failure.reason)}. Log: {failure.log}"
+                for failure in failures
+            ),
         ]
     )
 

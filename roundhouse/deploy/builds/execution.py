@@ -104,8 +104,10 @@ class Execution:
         codebuild_client = self.clients("codebuild")
         with calling("Looking for CodeBuild projects"):
             names_there = [
-                each["name"]
-                for each in codebuild_client.batch_get_projects(names=self._projects())["projects"]
+                project["name"]
+                for project in codebuild_client.batch_get_projects(names=self._projects())[
+                    "projects"
+                ]
             ]
         for name in names_there:
             codebuild.stop_all(codebuild_client, name, (VARIABLE, self.tag))

@@ -51,7 +51,7 @@ class Pruned:
 
     def of(self, *verdicts: Verdict) -> tuple[Found, ...]:
         """What was found with one of these verdicts."""
-        return tuple(each for each in self.found if each.verdict in verdicts)
+        return tuple(item for item in self.found if item.verdict in verdicts)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -61,7 +61,7 @@ class Pruned:
             "dry_run": self.dry_run,
             "older_than_days": self.older_than_days,
             "kept_days": self.kept_days,
-            "found": [each.as_dict() for each in reportable(self.found)],
+            "found": [item.as_dict() for item in reportable(self.found)],
         }
 
 
@@ -90,9 +90,9 @@ def prune(
         named = Named(by_locks=locked, deployed=deployed_keys(session))
         kept_days = session.environment.unreferenced_engine_days
         found = [
-            decide(each, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
+            decide(item, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
             for kind, prefix in PREFIXES.items()
-            for each in group_objects(
+            for item in group_objects(
                 kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix))
             )
         ]
@@ -103,8 +103,8 @@ def prune(
     if not dry_run:
         _act(session, bucket, found)
     with_models = tuple(
-        each.with_model(_model(s3, bucket, each)) if each in reportable(found) else each
-        for each in found
+        entry.with_model(_model(s3, bucket, entry)) if entry in reportable(found) else entry
+        for entry in found
     )
     return Pruned(
         environment=session.environment.name,
@@ -124,8 +124,12 @@ def named_by_tree(session: Session) -> frozenset[str]:
     tree = valid_tree(session.paths)
     targets = [target for deployment in session.deployments() for target in deployment.targets]
     manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
-    wanted = {key for each in targets for key in (each.engine_key, *each.network_keys.values())}
-    built = {key for each in manifests for key in (each.engine_key, *each.network_keys.values())}
+    wanted = {key for item in targets for key in (item.engine_key, *item.network_keys.values())}
+    built = {
+        key
+        for manifest in manifests
+        for key in (manifest.engine_key, *manifest.network_keys.values())
+    }
     return frozenset(wanted | built)
 
 
@@ -138,10 +142,10 @@ def deployed_keys(session: Session) -> frozenset[str]:
     with calling("Listing the deployed stacks"):
         pages = formation.get_paginator("list_stacks").paginate()
         stacks = {
-            each["StackName"]
+            summary["StackName"]
             for page in pages
-            for each in page["StackSummaries"]
-            if each["StackStatus"] not in GONE
+            for summary in page["StackSummaries"]
+            if summary["StackStatus"] not in GONE
         }
     begin = stack_name(session.environment, "endpoint-")
     with ThreadPoolExecutor(max_workers=4) as threads:
@@ -184,7 +188,7 @@ def _act(session: Session, bucket: str, found: list[Found]) -> None:
         (Verdict.marked, mark, "Marking"),
     ):
         objects = [
-            each for item in found if item.verdict is verdict for each in item.stored.objects
+            entry for item in found if item.verdict is verdict for entry in item.stored.objects
         ]
         if objects:
             with session.report.step(title) as step:

@@ -30,10 +30,10 @@ def objects_under(s3: Client, bucket: str, prefix: str) -> tuple[StoredObject, .
     """Every object whose name begins so, in a bucket; whether they are marked is not with_mark."""
     with calling(f"Listing s3://{bucket}/{prefix}"):
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        found = [each for page in pages for each in page.get("Contents", ())]
+        found = [content for page in pages for content in page.get("Contents", ())]
     return tuple(
-        StoredObject(name=each["Key"], size_bytes=each["Size"], modified=each["LastModified"])
-        for each in found
+        StoredObject(name=item["Key"], size_bytes=item["Size"], modified=item["LastModified"])
+        for item in found
     )
 
 
@@ -56,21 +56,21 @@ def mark(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
     morning. A copy in place, tag included, is made today; the version before it stays for the
     bucket's noncurrent days.
     """
-    unmarked = [each for each in objects if not each.is_marked]
-    _at_once(lambda each: _copy_in_place(s3, bucket, each.name), unmarked)
+    unmarked = [item for item in objects if not item.is_marked]
+    _at_once(lambda entry: _copy_in_place(s3, bucket, entry.name), unmarked)
     return len(unmarked)
 
 
 def take_off(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
     """Take the mark off those that bear it, leaving any other tag; how many."""
-    marked = [each for each in objects if each.is_marked]
-    _at_once(lambda each: _untag(s3, bucket, each.name), marked)
+    marked = [item for item in objects if item.is_marked]
+    _at_once(lambda entry: _untag(s3, bucket, entry.name), marked)
     return len(marked)
 
 
 def keep(s3: Client, bucket: str, prefixes: Iterable[str]) -> int:
     """Take the mark off everything under these prefixes; how many objects bore it."""
-    objects = [each for prefix in prefixes for each in objects_under(s3, bucket, prefix)]
+    objects = [item for prefix in prefixes for item in objects_under(s3, bucket, prefix)]
     return take_off(s3, bucket, with_marks(s3, bucket, objects))
 
 

@@ -51,22 +51,22 @@ class Stored:
     @property
     def size_bytes(self) -> int:
         """All objects together."""
-        return sum(each.size_bytes for each in self.objects)
+        return sum(item.size_bytes for item in self.objects)
 
     @property
     def newest(self) -> datetime:
         """When the last object was written; a mark writes it anew."""
-        return max(each.modified for each in self.objects)
+        return max(item.modified for item in self.objects)
 
     @property
     def is_marked(self) -> bool:
         """Return whether every object is; a mark that was broken off is finished by the next."""
-        return all(each.is_marked for each in self.objects)
+        return all(item.is_marked for item in self.objects)
 
     @property
     def bears_a_mark(self) -> bool:
         """Return whether any object does."""
-        return any(each.is_marked for each in self.objects)
+        return any(item.is_marked for item in self.objects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +115,10 @@ def group_objects(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, 
     """
     prefix = PREFIXES[kind]
     inside = sorted(
-        (each for each in objects if "/" in each.name.removeprefix(prefix)),
-        key=lambda each: each.name,
+        (item for item in objects if "/" in item.name.removeprefix(prefix)),
+        key=lambda entry: entry.name,
     )
-    groups = groupby(inside, key=lambda each: each.name.removeprefix(prefix).split("/")[0])
+    groups = groupby(inside, key=lambda element: element.name.removeprefix(prefix).split("/")[0])
     return tuple(Stored(kind=kind, key=key, objects=tuple(group)) for key, group in groups)
 
 
@@ -156,14 +156,14 @@ def _verdict(each: Stored, named: Named, age_days: int, older_than_days: int) ->
 def reportable(found: Iterable[Found]) -> tuple[Found, ...]:
     """What is worth a line: engines first, the largest first."""
     order: Collection[Kind] = tuple(PREFIXES)
-    worth = [each for each in found if each.verdict in SHOWN]
+    worth = [item for item in found if item.verdict in SHOWN]
     return tuple(
         sorted(
             worth,
-            key=lambda each: (
-                list(order).index(each.stored.kind),
-                -each.stored.size_bytes,
-                each.stored.key,
+            key=lambda entry: (
+                list(order).index(entry.stored.kind),
+                -entry.stored.size_bytes,
+                entry.stored.key,
             ),
         )
     )

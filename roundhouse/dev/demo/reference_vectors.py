@@ -54,8 +54,8 @@ def reference_vectors(
 def _by_model(session: Session, texts: Sequence[str]) -> Reference:
     sources = {
         target.model.name: target.model.source
-        for each in session.deployments()
-        for target in each.targets
+        for deployment in session.deployments()
+        for target in deployment.targets
     }
     known = {source: _vectors(session, source, texts) for source in dict.fromkeys(sources.values())}
     return {name: known[source] for name, source in sources.items()}

@@ -49,20 +49,20 @@ def summary_table(
             justify="left" if column in ("Model", "Engine", "Endpoint") else "right",
             overflow="fold",
         )
-    for each in answers:
-        seconds = build_seconds.get(each.model)
+    for answer in answers:
+        seconds = build_seconds.get(answer.model)
         built = "kept" if seconds is None else f"{seconds:.1f} s"
         engine, endpoint = (
-            f"{each.manifest.precision} {each.manifest.engine_key[:8]}",
-            f"{each.endpoint}\n{each.server}",
+            f"{answer.manifest.precision} {answer.manifest.engine_key[:8]}",
+            f"{answer.endpoint}\n{answer.server}",
         )
-        measured = (f"{each.milliseconds:.0f}", f"{each.worst:.5f}")
+        measured = (f"{answer.milliseconds:.0f}", f"{answer.worst:.5f}")
         table.add_row(
-            each.model,
+            answer.model,
             engine,
             built,
-            _accuracy(each.manifest),
-            *_speed(each.manifest),
+            _accuracy(answer.manifest),
+            *_speed(answer.manifest),
             endpoint,
             *measured,
         )
