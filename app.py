@@ -1,5 +1,6 @@
-"""Synthesises one stage an environment: `cdk synth [-c env=NAME] [-c endpoint=NAME[,NAME …]] [-c
-root=DIR]`.
+"""Synthesises one stage an environment.
+
+`cdk synth [-c env=NAME] [-c endpoint=NAME[,NAME …]] [-c root=DIR]`.
 
 Reads its arguments and every file once. Where endpoints are named, only their stacks and the
 foundation are synthesised.
@@ -27,8 +28,9 @@ REPOSITORY = Path(__file__).resolve().parent
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
 CONTEXT_KEYS = ("env", "endpoint", "root")
 CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
-"""Context keys that the cdk command line writes down as plain words; all its others hold a colon, a
-slash or an @.
+"""Context keys that the cdk command line writes down as plain words.
+
+All its others hold a colon, a slash or an @.
 """
 
 
@@ -86,8 +88,9 @@ def _asked(app: App) -> Asked:
 
 
 def _unknown_keys(app: App) -> Iterator[Fault]:
-    """A key that nobody reads would leave out what it was meant to choose: every environment would
-    be synthesised.
+    """A key that nobody reads would leave out what it was meant to choose.
+
+    Every environment would be synthesised.
     """
     from onboarding.fault import Fault
     from onboarding.nearest import did_you_mean

@@ -1,3 +1,4 @@
-"""The CDK side: `*_stack.py` deploys, `*_stage.py` gathers, its rooms compute CloudFormation
-properties purely.
+"""The CDK side.
+
+`*_stack.py` deploys, `*_stage.py` gathers, its rooms compute CloudFormation properties purely.
 """

@@ -1,5 +1,6 @@
-"""Where engines are built: a CodeBuild project for each route, training jobs, and the state machine
-that starts them all.
+"""Where engines are built.
+
+A CodeBuild project for each route, training jobs, and the state machine that starts them all.
 """
 
 from __future__ import annotations

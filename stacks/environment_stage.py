@@ -22,8 +22,9 @@ from stacks.observability_stack import ObservabilityStack
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What synth takes from the repository's code: the files that each image holds, the commands of
-    both kinds of builds.
+    """What synth takes from the repository's code.
+
+    The files that each image holds, the commands of both kinds of builds.
     """
 
     image_files: Mapping[str, Mapping[str, bytes]]
@@ -32,8 +33,9 @@ class Sources:
 
 
 class EnvironmentStage(Stage):
-    """Gathers an environment's stacks: `<environment>/Foundation`, `/Images`, `/Builds`,
-    `/Endpoint-<name>`, `/Observability`.
+    """The stacks of one environment.
+
+    `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`.
 
     Of only some endpoints, where `is_whole` is false: their stacks and what those depend on, the
     foundation.

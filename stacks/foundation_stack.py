@@ -1,5 +1,6 @@
-"""What survives every deployment: the artifact bucket and its key, the image repositories, the
-topic, the way into the VPC.
+"""What survives every deployment.
+
+The artifact bucket and its key, the image repositories, the topic, the way into the VPC.
 """
 
 from __future__ import annotations
@@ -145,8 +146,9 @@ SOURCE_DAYS = 90
 CAPTURE_DAYS = 30
 """Captures are requests of users: kept as long as a drift review needs, no longer."""
 ANSWER_DAYS = 7
-"""Whoever asked an asynchronous endpoint fetches the answer within a week; the request is of no use
-beyond it.
+"""Whoever asked an asynchronous endpoint fetches the answer within a week.
+
+The request is of no use beyond it.
 """
 JOB_DAYS = 30
 """What an interrupted training job left is gone on from within days, or begun anew."""
@@ -157,14 +159,17 @@ PRIVATE_NONCURRENT_DAYS = 1
 UPLOAD_DAYS = 7
 UNTAGGED_IMAGE_DAYS = 7
 KEPT_IMAGES = 50
-"""ECR cannot know which tags are deployed. A tag is made when an image's content changes, and one
-deploy then moves every
-endpoint to the newest: fifty such changes ago is beyond any rollback."""
+"""ECR cannot know which tags are deployed.
+
+A tag is made when an image's content changes, and one deploy then moves every endpoint to the
+newest: fifty such changes ago is beyond any rollback.
+"""
 
 
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
-    """Rules of the artifact bucket. An engine or network expires only under the mark of `roundhouse
-    prune`.
+    """Rules of the artifact bucket.
+
+    An engine or network expires only under the mark of `roundhouse prune`.
 
     S3 counts the days from an object's creation, not from its tag: so prune marks by a copy in
     place, which begins anew.

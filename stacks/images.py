@@ -1,5 +1,6 @@
-"""How each container image is built: its Dockerfile, the image it starts from, and its build
-arguments.
+"""How each container image is built.
+
+Its Dockerfile, the image it starts from, and its build arguments.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class ImageOrder:
 
 
 def base_image(platform: ServingPlatform) -> str:
-    """What the platform's images start from, the same in every region: AWS's Triton image, or
-    NVIDIA's where AWS has none yet.
+    """What the platform's images start from, the same in every region.
+
+    AWS's Triton image, or NVIDIA's where AWS has none yet.
     """
     return (
         f"{NVIDIA_IMAGE}:{platform.triton}-py3"
@@ -86,8 +88,9 @@ def registry(account: str, region: str) -> str:
 
 
 def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) -> tuple[str, ...]:
-    """The images that serve these deployments and build their engines; a project's own image for
-    CPUs is always one.
+    """The images that serve these deployments and build their engines.
+
+    A project's own image for CPUs is always one.
     """
     found = {"builder-cpu"}
     for deployment in deployments:
@@ -188,13 +191,15 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         *_TRAINING_ENTRY,
     ),
 }
-"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies: a
-build of the image brings no
-other file, and its tag is their digest."""
+"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies.
+
+A build of the image brings no other file, and its tag is their digest.
+"""
 
 FROM_PLATFORM = frozenset({"triton", "python-server-gpu", "builder-gpu"})
-"""Images that start from the serving platform's base image: what compiles an engine is what serves
-it.
+"""Images that start from the serving platform's base image.
+
+What compiles an engine is what serves it.
 """
 
 
@@ -217,8 +222,9 @@ def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
 
 
 def image_tag(files: Mapping[str, bytes], base_image: str) -> str:
-    """Digest of an image's files, paths included, and its base image; the order of the files does
-    not matter.
+    """Digest of an image's files, paths included, and its base image.
+
+    The order of the files does not matter.
     """
     digest = hashlib.sha256(repr(base_image).encode())
     for path in sorted(files):

@@ -1,5 +1,6 @@
-"""Where container images are built: one CodeBuild project with a Docker daemon, so that nobody's
-own machine needs one.
+"""Where container images are built.
+
+One CodeBuild project with a Docker daemon, so that nobody's own machine needs one.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ QUEUED_MINUTES = 60
 
 
 def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, Any]:
-    """An `AWS::CodeBuild::Project` without its role; every build brings its source and orders as a
-    zip.
+    """An `AWS::CodeBuild::Project` without its role.
+
+    Every build brings its source and orders as a zip.
 
     It stays outside the environment's VPC: it needs public packages and base images, and sees no
     model, data or engine.
@@ -103,8 +105,9 @@ def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, 
 def image_statements(
     environment: EnvironmentSpec, platform: ServingPlatform
 ) -> tuple[Statement, ...]:
-    """Every statement of the project's role: read its source, pull the base image, push the images,
-    write its log.
+    """Every statement of the project's role.
+
+    Read its source, pull the base image, push the images, write its log.
     """
     return (
         *image_push(environment, tuple(DOCKERFILES)),

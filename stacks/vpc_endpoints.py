@@ -75,8 +75,9 @@ def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str)
 
 
 def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
-    """The artifact bucket and no other: what runs in these subnets cannot carry data to a
-    stranger's bucket.
+    """The artifact bucket and no other.
+
+    What runs in these subnets cannot carry data to a stranger's bucket.
     """
     actions = [
         "AbortMultipartUpload",
@@ -110,8 +111,9 @@ def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
 
 
 def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
-    """CodeBuild's own bucket: the first process of a build's container fetches its agent there, by
-    way of the build's network.
+    """CodeBuild's own bucket.
+
+    The first process of a build's container fetches its agent there, by way of the build's network.
 
     Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list
     (aws-codebuild-docker-images, issue

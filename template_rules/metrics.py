@@ -141,8 +141,7 @@ class MetricMath:
             case ast.UnaryOp(operand=operand):
                 return self._of(operand)
             case ast.BoolOp(values=values):
-                for value in values:
-                    self._of(value)
+                set().union(*map(self._of, values))
                 return {NUMBER}
             case ast.Compare(left=left, comparators=[right]):
                 self._compare(left, right)

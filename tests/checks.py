@@ -15,6 +15,7 @@ BIN = ROOT / ".venv" / "bin"
 
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ruff", (str(BIN / "ruff"), "check", "--no-cache", ".")),
+    ("ruff format", (str(BIN / "ruff"), "format", "--check", "--no-cache", ".")),
     ("mypy --strict", (str(BIN / "mypy"),)),
     ("import contracts", (str(BIN / "lint-imports"), "--no-cache")),
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),

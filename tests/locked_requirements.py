@@ -1,5 +1,6 @@
-"""Checks that every requirement lock is exact, hashed and complete: `python -m
-tests.locked_requirements`.
+"""Checks that every requirement lock is exact, hashed and complete.
+
+`python -m tests.locked_requirements`.
 """
 
 from __future__ import annotations

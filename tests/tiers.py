@@ -1,5 +1,6 @@
-"""Runs the suite tier by tier, says what each needs, and lists what could not run: `python -m
-tests.tiers [TIER ...]`.
+"""Runs the suite tier by tier, says what each needs, and lists what could not run.
+
+`python -m tests.tiers [TIER ...]`.
 """
 
 from __future__ import annotations
@@ -182,7 +183,8 @@ def print_table(outcomes: list[Outcome]) -> None:
     print(f"\n{'tier':<14}{'passed':>8}{'failed':>8}{'not run':>9}{'seconds':>9}  needs")
     for o in outcomes:
         print(
-            f"{o.tier.name:<14}{o.passed:>8}{o.failed:>8}{len(o.not_run):>9}{o.seconds:>9.1f}  {o.tier.needs}"
+            f"{o.tier.name:<14}{o.passed:>8}{o.failed:>8}{len(o.not_run):>9}{o.seconds:>9.1f}  "
+            f"{o.tier.needs}"
         )
     for o in outcomes:
         for reason in o.not_run:

@@ -73,12 +73,12 @@ class Plan:
         return 2 if processes == 1 else processes + 2
 
     def pinned(self, processes: int) -> str | None:
-        """taskset's list for such a server; the tiny run shares the few cores there are."""
+        """Taskset's list for such a server; the tiny run shares the few cores there are."""
         return None if self.tiny else f"0-{self.cores(processes) - 1}"
 
     @property
     def load_cores(self) -> str | None:
-        """taskset's list for the load generator: the upper half."""
+        """Taskset's list for the load generator: the upper half."""
         return None if self.tiny else f"{(os.cpu_count() or 16) // 2}-{(os.cpu_count() or 16) - 1}"
 
 

@@ -163,7 +163,7 @@ def wrk_program(
     threads: int = 1,
     cores: str | None = None,
 ) -> Wrk:
-    """wrk with its script written into a folder. Raises ValueError when it is not installed."""
+    """Wrk with its script written into a folder. Raises ValueError when it is not installed."""
     found = shutil.which("wrk") if program is None else program
     if found is None:
         raise ValueError(

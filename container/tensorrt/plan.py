@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def types(self) -> dict[str, Any]:
-        """numpy's type of every tensor. Raises PlanRefused where numpy has none."""
+        """Numpy's type of every tensor. Raises PlanRefused where numpy has none."""
         return {name: self._numpy_type(name) for name in self._names}
 
     @property

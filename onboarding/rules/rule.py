@@ -150,7 +150,10 @@ def rule(*needs: str) -> Callable[[Callable[[CaseT], Iterator[Fault]]], Rule[Cas
 
 
 def rules_of(module: Mapping[str, object]) -> tuple[Rule[Any], ...]:
-    """Return the rules that a module defines, in their order: `RULES = rules_of(globals())`."""
+    """Return the rules that a module defines, in their order.
+
+    Used as `RULES = rules_of(globals())`.
+    """
     return tuple(value for value in module.values() if isinstance(value, Rule))
 
 

@@ -1,5 +1,6 @@
-"""Amazon resource names of an environment, as literals: stacks agree on names, not on exports, so
-that each deploys alone.
+"""Amazon resource names of an environment, as literals.
+
+Stacks agree on names, not on exports, so that each deploys alone.
 """
 
 from __future__ import annotations

@@ -94,8 +94,10 @@ def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 
 def output_key_encryption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Encrypt with the environment's key, which SageMaker asks of a job's role by itself, not
-    through S3 (API reference, `OutputDataConfig`).
+    """Statement to encrypt a job's output with the environment's key.
+
+    SageMaker needs it of the job's role itself, not through S3 (API reference,
+    `OutputDataConfig`).
     """
     return (_allow_key(environment, "EncryptOutput", ["kms:Encrypt"], {}),)
 
@@ -121,8 +123,9 @@ def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> tuple[Stateme
 
 
 def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]:
-    """Hand one role, an ARN or the `Fn::GetAtt` of one, to one service such as
-    sagemaker.amazonaws.com.
+    """Statement to pass one role to one service such as sagemaker.amazonaws.com.
+
+    `role` is an ARN or the `Fn::GetAtt` of one.
     """
     return (
         _allow(

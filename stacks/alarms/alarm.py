@@ -38,8 +38,9 @@ class Computed:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """When an alarm trips: `points` of the last `periods` values are beyond the threshold;
-    `missing` is a value not there.
+    """When an alarm goes to ALARM: `points` of the last `periods` values breach the threshold.
+
+    `missing` says how missing data is treated.
     """
 
     threshold: float
@@ -51,8 +52,9 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One alarm of a variant, or of the endpoint as a whole; `told` says what is wrong, and by what
-    measure.
+    """One alarm of a variant, or of the endpoint as a whole.
+
+    `told` says what is wrong, and by what measure.
     """
 
     part: str

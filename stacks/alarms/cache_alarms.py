@@ -1,5 +1,6 @@
-"""Alarms on a multi-model endpoint's memory as a cache of models: too many are not there, and those
-wait too long.
+"""Alarms on a multi-model endpoint's memory as a cache of models.
+
+Too many are not there, and those wait too long.
 """
 
 from __future__ import annotations
@@ -40,9 +41,7 @@ def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
 
 
 def expected_hits(deployment: Deployment) -> float:
-    """The least share of requests, spread evenly over the models, whose model is in memory, as the
-    locks measured it.
-    """
+    """Lowest share of evenly spread requests whose model is in memory, by the locks' sizes."""
     plans = [plan for plan in pool_memories(deployment) if plan.models and plan.memory is not None]
     return min(
         [fewest_resident(plan.models, plan.capacity_mib) / len(plan.models) for plan in plans],

@@ -1,5 +1,6 @@
-"""Alarms on requests that were not answered rightly: whose fault that is, each server says
-otherwise (docs/servers.md).
+"""Alarms on requests that were not answered rightly.
+
+Whose fault that is, each server says otherwise (docs/servers.md).
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ SERVER_ERRORS, CLIENT_ERRORS, ALL_ERRORS = (
     "InvocationModelErrors",
 )
 FAILURES, PROCESSED = "InvocationFailures", "InvocationsProcessed"
-"""What a queue counts; it publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor
-asynchronous endpoints").
+"""What a queue counts.
+
+It publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous
+endpoints").
 """
 FEW = {SERVER_ERRORS: 0.01, CLIENT_ERRORS: 0.05}
 """Shares of the requests at which people want to know."""
 LOST_SHARE = 0.01
 LEAST_FAILED = 3
-"""Failed requests in a minute, below which a share says nothing; but for a minute in which every
-request failed.
+"""Failed requests in a minute, below which a share says nothing.
+
+But for a minute in which every request failed.
 """
 
 
@@ -54,8 +58,9 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
 
 
 def mixed_metric(deployment: Deployment) -> str | None:
-    """The metric in which a broken engine and a client's mistake look alike; None where the server
-    keeps them apart.
+    """The metric in which a broken engine and a client's mistake look alike.
+
+    None where the server keeps them apart.
 
     Triton says 500 to a malformed request of a single-model endpoint, and 400 to every failed
     inference of a multi-model one.
@@ -66,8 +71,9 @@ def mixed_metric(deployment: Deployment) -> str | None:
 
 
 def broken_share(deployment: Deployment, variant: Variant) -> float:
-    """Half the failures that a wholly broken version shows in its first step: less may well be a
-    client's mistake.
+    """Half the failures that a wholly broken version shows in its first step.
+
+    Less may well be a client's mistake.
 
     The metric counts the old fleet's requests as well as the new one's. A shadow has no rollout,
     and takes nothing back.
@@ -114,8 +120,9 @@ def _errors(
 
 
 def _lost(deployment: Deployment, variant: Variant) -> Alarm:
-    """Time-outs and broken connections: SageMaker counts them among the model's errors, and under
-    no status.
+    """Time-outs and broken connections.
+
+    SageMaker counts them among the model's errors, and under no status.
     """
     watched = Computed(
         expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
@@ -131,8 +138,9 @@ def _lost(deployment: Deployment, variant: Variant) -> Alarm:
 
 
 def _lost_in_queue(deployment: Deployment, variant: Variant) -> Alarm:
-    """Whatever failed with no status: time-outs, and requests or answers that did not pass through
-    S3.
+    """Whatever failed with no status.
+
+    Time-outs, and requests or answers that did not pass through S3.
     """
     watched = Computed(
         # Whether what failed counts as processed too, AWS does not say: with both below the line

@@ -16,8 +16,10 @@ FULL = Condition(threshold=MEMORY_PERCENT, points=5, periods=5)
 
 
 def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
-    """A multi-model endpoint keeps its disk full of archives, and its memory of models where not
-    all fit: neither is watched.
+    """Alarms on an instance's memory and disk.
+
+    A multi-model endpoint fills its disk with archives, and its memory where not all models fit:
+    neither has an alarm there.
     """
     if fewest(variant) > 0:
         yield _no_instances(deployment, variant)
@@ -35,8 +37,9 @@ def fills_its_memory(deployment: Deployment) -> bool:
 
 
 def used_gpus(deployment: Deployment, variant: Variant) -> int:
-    """GPUs of an instance that hold the model: of several instance types the most, so that nothing
-    is cried too early.
+    """GPUs of an instance that hold the model.
+
+    Of several instance types the most, so that nothing is cried too early.
     """
     return max(1, *(gpus_used(deployment, pool.instance_type) for pool in variant.pools))
 

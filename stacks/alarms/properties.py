@@ -26,8 +26,9 @@ def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
-    """Alarms that take a new version back, the gravest first: what only a client can have caused
-    must not.
+    """Alarms that take a new version back, the gravest first.
+
+    What only a client can have caused must not.
     """
     return tuple(map(logical_id, _taking_back(deployment)))
 

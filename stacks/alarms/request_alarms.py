@@ -21,8 +21,9 @@ from stacks.scaling.resources import dimensions
 from stacks.scaling.targets import SECONDS_A_MINUTE, invocations_target, most, scaled_variants
 
 FEW_REQUESTS = 300
-"""A minute, below which p99 is one of the slowest three: chance alone would take sound versions
-back.
+"""A minute, below which p99 is one of the slowest three.
+
+Chance alone would take sound versions back.
 """
 
 
@@ -106,8 +107,9 @@ def measured_per_minute(requests_per_second: float) -> float:
 
 
 def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
-    """At its most instances alone a variant may be well: it would have more, if there were any to
-    have.
+    """At its most instances alone a variant may be well.
+
+    It would have more, if there were any to have.
     """
     count = most(variant)
     watched = Computed(
@@ -145,8 +147,9 @@ SCALING_SECONDS = 300
 
 
 def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
-    """The oldest request waits longer than one more instance takes to come; none for an endpoint
-    that answers at once.
+    """The oldest request waits longer than one more instance takes to come.
+
+    None for an endpoint that answers at once.
     """
     if deployment.endpoint.asynchronous is None:
         return

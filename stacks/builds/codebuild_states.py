@@ -1,5 +1,6 @@
-"""The states that build an engine in a CodeBuild project: on a CPU, on the one GPU that CodeBuild
-rents, or in a fleet.
+"""The states that build an engine in a CodeBuild project.
+
+On a CPU, on the one GPU that CodeBuild rents, or in a fleet.
 """
 
 from __future__ import annotations

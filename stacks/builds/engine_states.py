@@ -1,5 +1,6 @@
-"""The states that build one engine, whatever its route: they end with a record of what came of it,
-and never in failure.
+"""The states that build one engine, whatever its route.
+
+They end with a record of what came of it, and never in failure.
 
 Their input is `{"engine", "source", "commit", "execution"}`; their output `{"status": "built",
 engineKey, model}` or
@@ -18,8 +19,9 @@ from stacks.builds.language import State, choice, jsonata, literal, publication,
 from stacks.builds.training_states import training_states
 
 FIRST_CAPACITY_WAIT = 4
-"""Looks' lengths before a job that found no capacity is started again: a minute in AWS, then two,
-four, …
+"""Looks' lengths before a job that found no capacity is started again.
+
+A minute in AWS, then two, four, ….
 """
 LONGEST_CAPACITY_WAIT_SECONDS = 1800
 REASON_CHARACTERS = 400

@@ -1,5 +1,6 @@
-"""Why an engine was not built, in a sentence: what a service says, and what helps, which services
-seldom say.
+"""Why an engine was not built, in a sentence.
+
+What a service says, and what helps, which services seldom say.
 """
 
 from __future__ import annotations
@@ -72,16 +73,19 @@ def overrun(environment: EnvironmentSpec) -> str:
 
 
 LOOKED_AT_AFTER = 50
-"""A job is looked at again after a fiftieth of the time it has taken: at most 2 % late, and a day's
-build is a few hundred looks,
-far from the 25,000 events that a history holds."""
+"""A job is looked at again after a fiftieth of the time it has taken.
+
+At most 2 % late, and a day's build is a few hundred looks, far from the 25,000 events that a
+history holds.
+"""
 PASSING = (
     r"CapacityError|Insufficient ?(Instance)?Capacity|LimitExceeded|Cannot have more"
     r" than|Throttl|Rate exceeded|TooManyRequests"
     r"|ServiceUnavailable|Internal[ _]?(Server|Service)?[ _]?(Error|Failure)"
 )
-"""Want of capacity, a quota that others use up, a service's own fault: what another try may find
-gone.
+"""Want of capacity, a quota that others use up, a service's own fault.
+
+What another try may find gone.
 """
 EXECUTION_TAG = '$substring($hash($states.input.execution, "SHA-256"), 0, 8)'
 """What tells the jobs of one execution from another's."""
@@ -93,8 +97,9 @@ def wait(then: str) -> State:
 
 
 def first_wait(environment: EnvironmentSpec) -> dict[str, str]:
-    """Fields of a job that has just been started: how long to wait before the first look, and how
-    long all waits have taken.
+    """Fields of a job that has just been started.
+
+    How long to wait before the first look, and how long all waits have taken.
     """
     return {
         "seconds": literal(environment.builds.poll_seconds),
@@ -121,8 +126,9 @@ def ended(*, going: Sequence[str], succeeded: str, wait_in: str) -> State:
 
 
 def refusal(environment: EnvironmentSpec, *, lasts: bool = False) -> State:
-    """A Catch that keeps why an API refused, and whether that may pass; `lasts`: another start is
-    no help, whatever it says.
+    """A Catch that keeps why an API refused, and whether that may pass; `lasts`.
+
+    Another start is no help, whatever it says.
     """
     error = "$error := $states.errorOutput;"
     said = r'$said := $error.Cause ? $replace($error.Cause, / \(Service: .*/, "") : $error.Error;'

@@ -20,9 +20,11 @@ REFUSED_FOR_NOW = (
     "Sns.ThrottledException",
     "Sns.SdkClientException",
 )
-"""Errors by which a call is throttled, or does not arrive. An error that the service's API model
-does not name, as
-ThrottlingException is, comes under the name of the service's own exception."""
+"""Errors by which a call is throttled, or does not arrive.
+
+An error that the service's API model does not name, as ThrottlingException is, comes under the name
+of the service's own exception.
+"""
 
 
 def retry(attempts: int) -> list[State]:
@@ -40,8 +42,10 @@ def retry(attempts: int) -> list[State]:
 
 
 BRIEFLY = retry(3)
-"""Some seconds: what is refused for good comes under the same names, and who lacks capacity waits
-in a state of its own.
+"""Some seconds.
+
+What is refused for good comes under the same names, and who lacks capacity waits in a state of its
+own.
 """
 PATIENTLY = retry(20)
 """A quarter of an hour: a job goes on, whether or not it can be looked at."""
@@ -58,8 +62,9 @@ def literal(value: str | int | list[int]) -> str:
 
 
 def with_fields(fields: dict[str, str], *, first: str = "") -> str:
-    """The state's input with further fields, each an expression; `first` binds variables that they
-    use.
+    """The state's input with further fields, each an expression.
+
+    `first` binds variables that they use.
     """
     added = ", ".join(f"{literal(name)}: {expression}" for name, expression in fields.items())
     merged = f"$merge([$states.input, {{ {added} }}])"
@@ -75,8 +80,7 @@ def choice(rules: dict[str, str], default: str) -> State:
 
 
 def call(environment: EnvironmentSpec, action: str, arguments: State, **fields: Any) -> State:
-    """A Task that calls an AWS API, such as codebuild:startBuild, and tries again when it is
-    throttled.
+    """A Task that calls an AWS API, such as codebuild:startBuild, with retries when throttled.
 
     All by the SDK integration, whose calls return at once: of an integration that waits, nobody
     sees how far the build is, and a
@@ -98,8 +102,7 @@ SUBJECT_CHARACTERS = 99
 def publication(
     environment: EnvironmentSpec, *, event: str, subject: str, message: str, then: str
 ) -> State:
-    """Sends an event to the topic and goes on with the input as it was, even when the topic does
-    not take it.
+    """A Task that publishes an event and passes its input on, also when publishing fails.
 
     `subject` and `message` are expressions. Subscribers filter by the attributes `event` and
     `environment`.

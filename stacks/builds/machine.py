@@ -1,5 +1,6 @@
-"""The state machine that builds engines, in the Amazon States Language: waves, one after the other,
-of engines side by side.
+"""The state machine that builds engines, in the Amazon States Language.
+
+Waves, one after the other, of engines side by side.
 
 Its input is `{"source": "bucket/key", "commit": "…", "waves": [[engine, …], …]}`, each engine with
 engineKey, model,
@@ -32,8 +33,10 @@ FAILURES = (
 def build_machine(
     environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
 ) -> dict[str, Any]:
-    """The definition; `projects` are the routes that have a CodeBuild project, `training_image` the
-    image of training jobs.
+    """The definition.
+
+    `projects` are the routes that have a CodeBuild project, `training_image` the image of training
+    jobs.
 
     `${JobRole}` in it stands for the ARN of the training jobs' role.
     """
@@ -88,9 +91,7 @@ def _waves(engines: State) -> State:
 
 
 def _engines(environment: EnvironmentSpec, states: dict[str, Any]) -> State:
-    """An execution that should end in failure all the same, as one that was stopped by hand, fails
-    no other.
-    """
+    """A Map whose failed or stopped child executions do not fail the others."""
     return {
         "Type": "Map",
         "Label": "Engine",

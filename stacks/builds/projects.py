@@ -1,5 +1,6 @@
-"""CloudFormation properties of what builds engines: a CodeBuild project for each route, and the
-state machine.
+"""CloudFormation properties of what builds engines.
+
+A CodeBuild project for each route, and the state machine.
 """
 
 from __future__ import annotations

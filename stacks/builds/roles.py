@@ -39,8 +39,9 @@ JOBS = f"{names.JOBS_PREFIX}/*"
 def project_statements(
     environment: EnvironmentSpec, route: BuildRouteProps
 ) -> tuple[Statement, ...]:
-    """Of a CodeBuild project: pull its image, read sources, read and write what is built, write its
-    own log.
+    """Of a CodeBuild project.
+
+    Pull its image, read sources, read and write what is built, write its own log.
     """
     return (
         *image_pull(environment, route.image),
@@ -55,8 +56,9 @@ def project_statements(
 
 
 def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
-    """Of the training jobs: a project's, and unfinished work; its log is in SageMaker's group for
-    all jobs.
+    """Of the training jobs: a project's, and unfinished work.
+
+    Its log is in SageMaker's group for all jobs.
     """
     return (
         *image_pull(environment, image),
@@ -75,8 +77,10 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
 def machine_statements(
     environment: EnvironmentSpec, *, projects: Sequence[str], job_role: str | dict[str, Any]
 ) -> tuple[Statement, ...]:
-    """Of the state machine: builds in these projects, training jobs of this environment's name, its
-    own executions, one topic.
+    """Of the state machine.
+
+    Builds in these projects, training jobs of this environment's name, its own executions, one
+    topic.
     """
     machine = names.build_machine(environment)
     executions = [
@@ -110,8 +114,9 @@ def machine_statements(
 
 
 def _job_logs(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """SageMaker's group for all jobs, in both forms of a group's ARN: IAM knows it by the longer
-    one (see `log_writes`).
+    """SageMaker's group for all jobs, in both forms of a group's ARN.
+
+    IAM knows it by the longer one (see `log_writes`).
     """
     group = arns.log_group(environment, LOG_GROUP)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"

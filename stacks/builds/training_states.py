@@ -1,5 +1,4 @@
-"""The states that build an engine in a SageMaker training job, on an instance of the type that will
-serve it.
+"""States that build an engine in a SageMaker training job on the serving instance type.
 
 A training job, not a processing job: training knows every GPU type that hosting knows, processing
 no A100, H200 or B200;
@@ -119,8 +118,10 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
 
 
 def _output_key(environment: EnvironmentSpec) -> str:
-    """Always named: without one SageMaker takes the account's own for S3, whatever the bucket says
-    (API, `OutputDataConfig`).
+    """Always named.
+
+    Without one SageMaker takes the account's own for S3, whatever the bucket says (API,
+    `OutputDataConfig`).
     """
     return (
         arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
@@ -149,8 +150,9 @@ def _name(environment: EnvironmentSpec) -> str:
 
 
 def _looked_at(environment: EnvironmentSpec) -> str:
-    """Status and reason; what the build itself said comes after `AlgorithmError: `, and no other
-    machine would change it.
+    """Status and reason; what the build itself said comes after `AlgorithmError.
+
+    `, and no other machine would change it.
 
     A program that left no words, as one that was killed, leaves its exit code alone.
     """

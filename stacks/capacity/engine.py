@@ -1,5 +1,6 @@
-"""What an engine's own benchmark says of an instance: its best rate within the SLO, with what
-waiting and sharing add.
+"""What an engine's own benchmark says of an instance.
+
+Its best rate within the SLO, with what waiting and sharing add.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ class EngineRate:
 
 
 def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
-    """The rate of the best batch size within the SLO on every GPU that the server uses; a
-    sentence's part when it is not known.
+    """The rate of the best batch size within the SLO on every GPU that the server uses.
+
+    A sentence's part when it is not known.
 
     Of it counts what requests that come at random leave (`counted_share`). Where no batch size
     keeps the SLO it is a quarter of
@@ -47,8 +49,9 @@ def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
 
 
 def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str:
-    """The benchmark of the batch size with the highest rate that counts within the SLO, else the
-    lowest; or why there is none.
+    """The benchmark of the batch size with the highest rate within the SLO, else the lowest.
+
+    A sentence says why there is none.
     """
     entry, model = target.lock_entry, target.model.name
     if entry is None:
@@ -70,8 +73,9 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
 
 
 def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -> bool:
-    """Whether an answer at a record's batch size is within the endpoint's SLO; always where it
-    promises none.
+    """Whether an answer at a record's batch size is within the endpoint's SLO.
+
+    Always where it promises none.
     """
     slo = deployment.endpoint.latency_slo_ms
     return slo is None or latency_ms(deployment, target, record.p99_ms) <= slo
@@ -118,8 +122,9 @@ def copies(deployment: Deployment, target: Target) -> int:
 
 
 def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
-    """Whether a GPU by the driver's name ("NVIDIA A10G") is the instance type's ("A10G"); one
-    compute capability has several.
+    """Whether a GPU by the driver's name ("NVIDIA A10G") is the instance type's ("A10G").
+
+    One compute capability has several.
     """
     if gpu is None or instance.gpu is None:
         return True
@@ -127,9 +132,7 @@ def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
 
 
 def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
-    """The engine's own records, at the longest sequence it is tuned for, else at the longest
-    measured.
-    """
+    """The engine's records at its longest tuned sequence, else at the longest measured one."""
     own = [
         item
         for item in manifest.benchmark
@@ -192,8 +195,9 @@ def _counted(deployment: Deployment, target: Target, record: BenchmarkRecord) ->
 
 
 USUAL_SHARE = 0.5
-"""AWS's safety factor: the share of a capacity at which one more instance is asked for, unless the
-file says otherwise.
+"""AWS's safety factor.
+
+The share of a capacity at which one more instance is asked for, unless the file says otherwise.
 """
 LEAST_COUNTED = 0.25
 """At an eighth of an engine's rate hardly a request waits, whatever its batches."""
@@ -202,8 +206,7 @@ BEYOND = 100
 
 
 def counted_share(batch: int, waits: float) -> float:
-    """The share of an engine's rate, LEAST_COUNTED to 1, of which USUAL_SHARE keeps the SLO with
-    Poisson arrivals.
+    """Share of an engine's rate at which Poisson arrivals keep the SLO, LEAST_COUNTED to 1.
 
     `waits`: how many runs of a batch of this size the SLO lets a request wait, before its own. One
     from batch 8 on.
@@ -213,8 +216,7 @@ def counted_share(batch: int, waits: float) -> float:
 
 
 def bearable_load(batch: int, waits: float) -> float:
-    """The load, 0 to 1, at which one in BEYOND waits longer, for batches that take equally long
-    whatever they hold.
+    """The load, 0 to 1, at which one request in BEYOND waits longer; batches take equally long.
 
     Lundberg's exponent: the chance of more than k requests ahead falls as exp(-theta k) where load
     x (e^theta - 1) = theta. A

@@ -34,8 +34,9 @@ class TargetCapacity:
 
 
 def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
-    """The slowest target's on the slowest instance type; None when a target was not measured as it
-    is served.
+    """The slowest target's on the slowest instance type.
+
+    None when a target was not measured as it is served.
 
     Any mix of requests may come, and the metric that scales is a mean over instances of every type.
     """
@@ -74,7 +75,8 @@ def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]
         )
         if capacity.rate is None:
             yield (
-                f"{where}: {capacity.unknown}, so its capacity is not known and nothing scales on its"
+                f"{where}: {capacity.unknown}, so its capacity is not known and nothing scales "
+                "on its"
                 " requests."
             )
         elif not capacity.rate.within_slo:
@@ -82,8 +84,9 @@ def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]
 
 
 def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> TargetCapacity:
-    """What was served counts before what the engine alone did; at a looser SLO it still is the most
-    that can be believed.
+    """What was served counts before what the engine alone did.
+
+    At a looser SLO it still is the most that can be believed.
     """
     measured, slo = served(deployment, target), deployment.endpoint.latency_slo_ms
     if measured is not None and (slo is None or measured.slo_ms <= slo):
@@ -127,7 +130,8 @@ class Served:
 
 
 def served(deployment: Deployment, target: Target) -> Served | None:
-    """What an instance of the target's type answered with exactly this engine, on the same server;
+    """What an instance of the target's type answered with exactly this engine, on the same server.
+
     None: not measured.
     """
     entry = target.lock_entry
@@ -146,9 +150,7 @@ def served(deployment: Deployment, target: Target) -> Served | None:
 
 
 def capped(rate: EngineRate, measured: Served) -> EngineRate:
-    """The engine's own rate at a stricter SLO, in requests as large as those served, and never more
-    than was served.
-    """
+    """The engine's own rate at a stricter SLO, in served requests, at most the served rate."""
     rows = measured.rows_per_request
     least = min(rate.requests_per_second / rows, measured.requests_per_second)
     alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
@@ -186,8 +188,9 @@ class DriftLimit:
 
 
 def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatency | None:
-    """The slowest target's on the slowest instance type, behind the batch under way; None when one
-    was not measured there.
+    """The slowest target's on the slowest instance type, behind the batch under way.
+
+    None when one was not measured there.
     """
     found = [_of_target(deployment, target) for pool in variant.pools for target in pool.targets]
     known = [item for item in found if item is not None]
@@ -197,8 +200,9 @@ def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatenc
 
 
 def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
-    """Half as much again as expected, at most halfway from there to the SLO; None where nothing is
-    expected within the SLO.
+    """Half as much again as expected, at most halfway from there to the SLO.
+
+    None where nothing is expected within the SLO.
     """
     expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
     if expected is None:

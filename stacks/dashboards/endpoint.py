@@ -1,5 +1,6 @@
-"""The dashboard of one endpoint, in its own stack: it says what that stack deploys, and goes when
-the endpoint goes.
+"""The dashboard of one endpoint, in its own stack.
+
+It says what that stack deploys, and goes when the endpoint goes.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def dashboard_name(deployment: Deployment) -> str:
 
 
 def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
-    """Its alarms, what is deployed, and every graph with the endpoint's own lines; a section for
-    each variant.
+    """Its alarms, what is deployed, and every graph with the endpoint's own lines.
+
+    A section for each variant.
     """
     sections = [
         section for variant in deployment.variants for section in _sections(deployment, variant)

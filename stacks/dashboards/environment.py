@@ -42,16 +42,18 @@ No name has an underscore.
 MOST_VALUES = 500
 """That CloudWatch takes in a selector; more are found by a search."""
 MOST_DRAWN = 6
-"""Endpoints whose lines are drawn: a graph is scaled to hold every line, those of endpoints not
-selected too.
+"""Endpoints whose lines are drawn.
+
+A graph is scaled to hold every line, those of endpoints not selected too.
 """
 STATES_HEIGHT = 3
 Lines = Callable[[Deployment], Iterator[Line]]
 
 
 def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
-    """Alarms of every endpoint, then all of the one selected: latency, load, errors, instances,
-    cache, queue, variants.
+    """Alarms of every endpoint, then all of the one selected.
+
+    Latency, load, errors, instances, cache, queue, variants.
 
     Numbers of its own that an endpoint has (SLO, capacity, price) are drawn by its alarms' graphs,
     which follow the selector.
@@ -98,8 +100,9 @@ def _selector(deployments: Sequence[Deployment]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Selected:
-    """The endpoint selected, whichever it is; `kinds` are the alarms of each endpoint's own
-    variant.
+    """The endpoint selected, whichever it is.
+
+    `kinds` are the alarms of each endpoint's own variant.
     """
 
     deployments: Sequence[Deployment]

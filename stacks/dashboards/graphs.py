@@ -14,8 +14,9 @@ ERRORS = (
     ("Invocation4XXErrors", "4XX"),
     ("Invocation5XXErrors", "5XX"),
 )
-"""Model errors are whatever was not answered with 200 to 299; a queue publishes none, but counts
-its failures itself.
+"""Model errors are whatever was not answered with 200 to 299.
+
+A queue publishes none, but counts its failures itself.
 """
 
 
@@ -125,8 +126,9 @@ endpoints").
 def queue_graphs(
     shown: Shown, backlog: Sequence[Line] = (), waits: Sequence[Line] = ()
 ) -> list[Graph]:
-    """What waits, for how long, and what comes of it; `backlog` and `waits` are lines of the first
-    two.
+    """What waits, for how long, and what comes of it.
+
+    `backlog` and `waits` are lines of the first two.
     """
     return [_backlog(shown, backlog), _oldest(shown, waits), _outcomes(shown), _times(shown)]
 

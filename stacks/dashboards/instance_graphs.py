@@ -14,8 +14,9 @@ REPORTED = "instances that reported"
 
 
 def instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
-    """SageMaker publishes no count: every request adds 1 to Invocations, and 1/instances to
-    InvocationsPerInstance.
+    """SageMaker publishes no count.
+
+    Every request adds 1 to Invocations, and 1/instances to InvocationsPerInstance.
 
     A minute without a request repeats the count before it.
     """
@@ -33,8 +34,9 @@ def reported_instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
 
 
 def cost(shown: Shown, prices: Prices, lines: Sequence[Line] = ()) -> Graph:
-    """Instances times the price of one; of several instance types the dearest's, as no metric tells
-    them apart.
+    """Instances times the price of one.
+
+    Of several instance types the dearest's, as no metric tells them apart.
     """
     expression = f"FILL({COUNT}, REPEAT) * {prices.most:g}"
     rows = [*_quotient(shown), computed(expression, shown.label(_cost_word(prices)), "cost")]

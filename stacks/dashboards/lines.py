@@ -1,5 +1,6 @@
-"""Lines in graphs: what was promised and what was measured, as the alarms and the scaling derive
-it.
+"""Lines in graphs.
+
+What was promised and what was measured, as the alarms and the scaling derive it.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ def target_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
 
 
 def gpu_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
-    """Percent of one GPU that target tracking holds, where it does; none where instance types
-    differ in their GPUs.
+    """Percent of one GPU that target tracking holds, where it does.
+
+    None where instance types differ in their GPUs.
     """
     target, counts = gpu_target(deployment, variant), gpu_counts(deployment, [variant])
     if target is None or len(counts) > 1 or deployment.endpoint.asynchronous is not None:
@@ -124,9 +126,7 @@ def gpu_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
 
 
 def gpu_counts(deployment: Deployment, variants: Sequence[Variant]) -> list[int]:
-    """How many GPUs the server uses on an instance, for each instance type with GPUs, without
-    repetition.
-    """
+    """Distinct counts of GPUs that the server uses, over the instance types with GPUs."""
     types = [pool.instance_type for variant in variants for pool in variant.pools]
     return sorted({gpus_used(deployment, item) for item in types if item.is_gpu})
 
@@ -189,17 +189,16 @@ WHERE = "prices of us-east-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """USD an hour of one instance, of the cheapest and of the dearest of a variant's instance
-    types.
-    """
+    """USD an hour of one instance: the cheapest and the dearest of a variant's types."""
 
     least: float
     most: float
 
 
 def instance_prices(variant: Variant) -> Prices | None:
-    """None where the price of any of its instance types is not known: nobody can tell which of them
-    it runs on.
+    """None where the price of any of its instance types is not known.
+
+    Nobody can tell which of them it runs on.
     """
     prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
     known = [price for price in prices if price is not None]

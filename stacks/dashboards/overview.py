@@ -45,8 +45,9 @@ def overview(
 
 
 def listed_alarms(found: Found) -> Found:
-    """Every alarm of the gravest kinds, whole kinds while there is room; of the very gravest as
-    many as there is room for.
+    """Every alarm of the gravest kinds, whole kinds while there is room.
+
+    Of the very gravest as many as there is room for.
     """
     counts, kept, room = Counter(alarm.kind for _, alarm in found), set[str](), MOST_LISTED
     for kind in sorted(counts, key=GRAVEST.index):
@@ -60,8 +61,9 @@ def listed_alarms(found: Found) -> Found:
 
 
 def _told(deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]) -> str:
-    """Says numbers of endpoints only where they are drawn: otherwise a change of one endpoint
-    changes its own stack alone.
+    """Says numbers of endpoints only where they are drawn.
+
+    Otherwise a change of one endpoint changes its own stack alone.
     """
     environment = deployments[0].environment.name
     lines = [
@@ -98,8 +100,9 @@ DEPLOYED = ("Variant", "Model", "Precision", "Instance type", "Engine key", "p99
 
 
 def promises(deployments: Sequence[Deployment], *, counts: bool = False) -> str:
-    """What an instance of each variant promises and costs; with `counts` how many there may be, and
-    what those cost.
+    """What an instance of each variant promises and costs.
+
+    With `counts` how many there may be, and what those cost.
     """
     heads = (*PROMISES, *(COUNTS if counts else ()))
     variants = [

@@ -98,8 +98,9 @@ def text(markdown: str, *, width: int = COLUMNS, height: int = HEADING_HEIGHT) -
 
 
 def laid_out(widgets: Sequence[Widget]) -> list[Widget]:
-    """Widgets from left to right, in a new row whenever one does not fit any more; each row is as
-    high as its highest.
+    """Widgets from left to right, in a new row whenever one does not fit any more.
+
+    Each row is as high as its highest.
     """
     placed: list[Widget] = []
     x = y = height = 0
@@ -162,8 +163,9 @@ class Shown:
     def changed(
         self, metric: str, stat: str, change: str, *, label: str, names: tuple[str, str]
     ) -> list[Row]:
-        """A statistic of the requests in another unit: itself, hidden, and what `change` makes of
-        it; `names` are their ids.
+        """A statistic of the requests in another unit.
+
+        Itself, hidden, and what `change` makes of it; `names` are their ids.
         """
         return [
             self.invocations(metric, stat, **hidden(names[0])),
@@ -190,8 +192,9 @@ def of_endpoint(endpoint: str, name: str, stat: str, **options: Any) -> Row:
 
 
 def every_variant(endpoint: str, namespace: str, name: str, stat: str, change: str = "") -> Row:
-    """A metric of every variant that has published it in the last two weeks; `change` is what is
-    done to each value.
+    """A metric of every variant that has published it in the last two weeks.
+
+    `change` is what is done to each value.
     """
     found = (
         f'{{{namespace},EndpointName,VariantName}} MetricName="{name}" EndpointName="{endpoint}"'

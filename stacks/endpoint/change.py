@@ -1,5 +1,4 @@
-"""Changes of a deployed endpoint that AWS takes in two updates only, and the update that must come
-first.
+"""Changes of a deployed endpoint that AWS takes only in two updates, and the first of them.
 
 Sources: SageMaker developer guide, "Update endpoints that use auto scaling" and "Deployment
 guardrails: exclusions".
@@ -19,15 +18,18 @@ from stacks.template import DIGEST_LENGTH
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
 HELD = "RoundhouseHeld"
-"""Template metadata: the resources that a first update took away, as JSON text, in which
-CloudFormation sees no reference.
+"""Template metadata.
+
+The resources that a first update took away, as JSON text, in which CloudFormation sees no
+reference.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateStep:
-    """One update of a stack: its template, and why it comes before the one that is wanted; None for
-    that one.
+    """One update of a stack: its template, and why it comes before the one that is wanted.
+
+    None for that one.
     """
 
     template: Template
@@ -35,8 +37,9 @@ class UpdateStep:
 
 
 def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
-    """The updates that bring an endpoint's stack from one template to another, in order; the last
-    one is `after`.
+    """The updates that bring an endpoint's stack from one template to another, in order.
+
+    The last one is `after`.
 
     An instance type changes only while nothing scales the variant, so its scaling goes first, and
     `after` brings it back. The
@@ -65,8 +68,9 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
 
 
 def with_scaling_again(template: Template) -> Template | None:
-    """A deployed template with the scaling that a first update took away; None where it took none,
-    or all came back.
+    """A deployed template with the scaling that a first update took away.
+
+    None where it took none, or all came back.
     """
     held = _held(template)
     if not held:
@@ -111,8 +115,9 @@ def _held_variants(before: Template, after: Template) -> list[str]:
 
 
 def _without_scaling(template: Template, variants: list[str]) -> Template:
-    """The template without the scaling of these variants, and without whatever refers to it; `HELD`
-    keeps both.
+    """The template without the scaling of these variants, and without whatever refers to it.
+
+    `HELD` keeps both.
     """
     resources = dict(template["Resources"])
     held = _held(template)

@@ -12,9 +12,7 @@ from onboarding.resolve import runtime_identity
 
 
 def engine_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Every engine that is missing, or was made for other hardware, another runtime or another
-    configuration.
-    """
+    """Engines that are missing or were built for other hardware, runtime or configuration."""
     return tuple(
         fault for target in deployment.targets for fault in _target_faults(deployment, target)
     )
@@ -59,8 +57,9 @@ def _gpu(model: str | None) -> str:
 
 
 def signature_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Every joined model whose inputs or outputs are others than the endpoint's own: no client
-    knows which variant answers.
+    """Every joined model whose inputs or outputs are others than the endpoint's own.
+
+    No client knows which variant answers.
     """
     if len(deployment.variants) == 1:
         return ()

@@ -1,6 +1,4 @@
-"""CloudFormation properties of an endpoint's config and of the endpoint itself, as pure functions
-of its deployment.
-"""
+"""CloudFormation properties of an endpoint config and an endpoint, from its deployment."""
 
 from __future__ import annotations
 
@@ -120,8 +118,9 @@ def _instances(variant: Variant, models: Sequence[EndpointModel]) -> Properties:
 
 
 def _routes_by_load(deployment: Deployment, variant: Variant) -> bool:
-    """Instance pools demand it; a multi-model endpoint routes a target to the instance that has it
-    loaded, a queue to any.
+    """Instance pools demand it.
+
+    A multi-model endpoint routes a target to the instance that has it loaded, a queue to any.
     """
     return len(variant.pools) > 1 or not (
         deployment.multi_model or deployment.endpoint.asynchronous is not None
@@ -176,8 +175,9 @@ OWN_MODEL = "Model"
 def variant_models(
     deployment: Deployment, variant: Variant, image_uris: Mapping[str, str]
 ) -> tuple[EndpointModel, ...]:
-    """The model of each pool, in the order of the pools; pools with the same engine have the same
-    model.
+    """The model of each pool, in the order of the pools.
+
+    Pools with the same engine have the same model.
     """
     made: list[EndpointModel] = []
     for pool in variant.pools:
@@ -211,8 +211,9 @@ def model_properties(
 
 
 def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> EndpointModel:
-    """The role is no part of the name: its logical id never changes, and its statements change in
-    place.
+    """The role is no part of the name.
+
+    Its logical id never changes, and its statements change in place.
 
     The logical id is, but for the first model: a model that moves to another id, as when two pools
     change places, is made

@@ -1,5 +1,6 @@
-"""What an endpoint's role may do: pull its images, read its engines, write its log group, its
-captures and its answers.
+"""What an endpoint's role may do.
+
+Pull its images, read its engines, write its log group, its captures and its answers.
 
 A version is what must be there for an instance to start: its images and, of one model, its
 archives. While a rollout is under
@@ -73,8 +74,9 @@ def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
 
 
 def version_statements(deployment: Deployment) -> tuple[Statement, ...]:
-    """What an instance of this version must have to start; engines of a multi-model endpoint come
-    and go without a rollout.
+    """What an instance of this version must have to start.
+
+    Engines of a multi-model endpoint come and go without a rollout.
     """
     environment = deployment.environment
     images = image_pull(environment, *serving_images(deployment))

@@ -99,8 +99,9 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
 
 
 def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Resources:
-    """The config, the endpoint, and its alarms: those that take a rollout back are there before it,
-    the others watch it.
+    """The config, the endpoint, and its alarms.
+
+    Those that take a rollout back are there before it, the others watch it.
     """
     content = endpoint_config_properties(deployment, models)
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
@@ -185,9 +186,7 @@ def target_model_ids(models: list[str]) -> dict[str, str]:
 
 
 def output_id(model: str) -> str:
-    """The output of a target model whose name is unlike every other's:
-    `TargetModelSentenceEmbedder`.
-    """
+    """Output name of a target model, such as `TargetModelSentenceEmbedder`."""
     return "TargetModel" + "".join(part[:1].upper() + part[1:] for part in model.split("-"))
 
 

@@ -83,9 +83,7 @@ def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[
 
 
 def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
-    """Nothing scales a shadow, and an update that retains the counts of the others retains its
-    count too.
-    """
+    """Warn of a shadow's fixed count that an update retains with the counts of the others."""
     for variant in deployment.variants if scaled_variants(deployment) else ():
         if variant.role == "shadow":
             count = max(1, variant.scaling.min)
@@ -97,8 +95,9 @@ def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
 
 
 def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
-    """Of every production variant: capacity that is not measured or misses the SLO, and schedules
-    that only ever add instances.
+    """Of every production variant.
+
+    Capacity that is not measured or misses the SLO, and schedules that only ever add instances.
 
     Then the evictions of a multi-model endpoint.
     """

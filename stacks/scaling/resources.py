@@ -1,6 +1,4 @@
-"""CloudFormation resources of an endpoint's scaling, by logical id, each target with its
-derivation.
-"""
+"""CloudFormation resources of an endpoint's scaling by logical id, with derivations."""
 
 from __future__ import annotations
 
@@ -33,8 +31,9 @@ Named = tuple[str, Resource]
 
 
 def scaling_resources(deployment: Deployment) -> dict[str, Resource]:
-    """Scalable target and policies of every production variant that scales; a shadow follows the
-    count it began with.
+    """Scalable target and policies of every production variant that scales.
+
+    A shadow follows the count it began with.
 
     The target names no role: Application Auto Scaling makes its service-linked role for SageMaker
     by itself.
@@ -79,8 +78,9 @@ def _target_properties(deployment: Deployment, variant: Variant) -> dict[str, An
 
 
 def _scheduled(scaling: ScalingSpec, floor: ScheduledFloorSpec, number: int) -> dict[str, Any]:
-    """Both bounds are always set: a floor above the ceiling that an earlier schedule left is
-    refused when its time comes.
+    """Both bounds are always set.
+
+    A floor above the ceiling that an earlier schedule left is refused when its time comes.
     """
     ceiling = scaling.max if floor.max is None else floor.max
     zone = {} if floor.timezone is None else {"Timezone": floor.timezone}
@@ -236,8 +236,7 @@ def _scaled_thing(deployment: Deployment, variant: Variant) -> dict[str, str]:
 
 
 def held_counts(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """A scalable target, by logical id, of each production variant whose count is fixed where
-    another variant's moves.
+    """Scalable targets of variants with a fixed count beside a variant that scales.
 
     An update of such an endpoint retains every count, so that a changed fixed one would never take:
     the bounds of its target,

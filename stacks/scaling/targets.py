@@ -13,8 +13,9 @@ from stacks.capacity.variant import Capacity, served, variant_capacity
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
 LOWEST_GPU_PERCENT, HIGHEST_GPU_PERCENT = 1.0, 95.0
-"""A target above zero, on a GPU that is used; and a metric that ends at 100 must be able to rise
-above its target.
+"""A target above zero, on a GPU that is used.
+
+And a metric that ends at 100 must be able to rise above its target.
 """
 
 
@@ -27,22 +28,25 @@ class TargetValue:
 
 
 def invocations_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Invocations a minute of one instance: a share of its capacity; None when that is not
-    measured.
+    """Invocations a minute of one instance: a share of its capacity.
+
+    None when that is not measured.
     """
     return _share_of_a_minute(deployment, variant, "invocations a minute")
 
 
 def backlog_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Requests that may wait for each instance of an asynchronous endpoint: what it answers in a
-    minute, less the safety.
+    """Requests that may wait for each instance of an asynchronous endpoint.
+
+    What it answers in a minute, less the safety.
     """
     return _share_of_a_minute(deployment, variant, "requests waiting for each instance")
 
 
 def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """The percent at the knee of every GPU that the server uses, where the metric counts 100 for
-    each; None on a CPU.
+    """Summed percent of all used GPUs at the saturation point; the metric counts 100 for each.
+
+    None on a CPU.
 
     Of several instance types the least counts: the metric is a mean over instances of every type.
     """
@@ -89,8 +93,9 @@ def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> Ta
 
 
 def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, str]:
-    """The utilization at which an instance was full: the least measured of its models, or else the
-    wish in the YAML.
+    """The utilization at which an instance was full.
+
+    The least measured of its models, or else the wish in the YAML.
     """
     found = [served(deployment, target) for target in pool.targets]
     measured = [
@@ -110,8 +115,9 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
 
 
 def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
-    """Variants whose count moves, by load or by the clock; a fixed count needs no target, which
-    would pin the instance type.
+    """Variants whose count moves, by load or by the clock.
+
+    A fixed count needs no target, which would pin the instance type.
     """
     return tuple(
         variant for variant in deployment.variants if variant.role == "variant" and _moves(variant)
@@ -119,8 +125,9 @@ def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
 
 
 def variant_id(variant: Variant, part: str) -> str:
-    """A logical id: the own variant's is the part alone, so that it never changes; others end in
-    their name.
+    """A logical id: the own variant's is the part alone, so that it never changes.
+
+    Others end in their name.
 
     Names that PascalCase cannot tell apart (`a-1` and `a1`, `aB` and `a-b`) get six digits of their
     digest.

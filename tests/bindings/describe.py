@@ -1,5 +1,6 @@
-"""Run in a child process: prints every name that NVIDIA's Python bindings have, by dotted class, as
-one JSON object.
+"""Run in a child process.
+
+Prints every name that NVIDIA's Python bindings have, by dotted class, as one JSON object.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ class Bindings:
     version: str
     folder: Path
     names: dict[str, frozenset[str]]
-    """Names by dotted class: `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a
-    class in a class.
+    """Names by dotted class.
+
+    `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a class in a class.
     """
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:

@@ -33,8 +33,9 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Touch:
-    """One attribute read or written; the path begins with `tensorrt`, `cuda`, or `?` where the
-    class is not known.
+    """One attribute read or written.
+
+    The path begins with `tensorrt`, `cuda`, or `?` where the class is not known.
     """
 
     file: str

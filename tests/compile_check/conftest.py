@@ -1,5 +1,6 @@
-"""The fixtures of engine_build's own tests: one tiny checkpoint, its wheel, and one whole build of
-it.
+"""The fixtures of engine_build's own tests.
+
+One tiny checkpoint, its wheel, and one whole build of it.
 """
 
 from tests.unit.engine_build.conftest import built, checkpoint, wheel

@@ -1,5 +1,6 @@
-"""Every promised architecture compiles with NVIDIA's own parser and builder; what they refuse is
-told with a way out.
+"""Every promised architecture compiles with NVIDIA's own parser and builder.
+
+What they refuse is told with a way out.
 """
 
 from __future__ import annotations

@@ -78,8 +78,9 @@ def child(program, *arguments, **environment):
 
 
 def killed_at(step, command, environment):
-    """Kills a build with its first word of a step, so that nothing of the step is done; what it
-    said until then.
+    """Kills a build with its first word of a step, so that nothing of the step is done.
+
+    What it said until then.
     """
     ended = child(KILLED, step, *command, **environment)
     assert ended.returncode == -signal.SIGKILL, ended.stderr

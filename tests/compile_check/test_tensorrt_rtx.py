@@ -1,5 +1,6 @@
-"""NVIDIA's own parser and builder on real networks, with no GPU: TensorRT-RTX compiles or refuses
-them.
+"""NVIDIA's own parser and builder on real networks, with no GPU.
+
+TensorRT-RTX compiles or refuses them.
 """
 
 from __future__ import annotations

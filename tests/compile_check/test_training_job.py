@@ -1,5 +1,6 @@
-"""One whole build as a training job: the entry's file alone, and a zip as `roundhouse build` makes
-it.
+"""One whole build as a training job.
+
+The entry's file alone, and a zip as `roundhouse build` makes it.
 """
 
 from __future__ import annotations

@@ -8,12 +8,14 @@ LOADS, HOLDS, FAILS, NO_MEMORY, NO_MEMORY_TO_WARM = (
     "no-memory-to-warm",
 )
 NO_MEMORY_TO_RUN, NO_MEMORY_AT_ALL = "no-memory-to-run", "no-memory-at-all"
-"""While the file is there: loading goes on; a batch goes on; every batch fails; loading fails;
-warming up fails; LARGE rows fail;
-every row fails."""
+"""While the file is there: loading goes on; a batch goes on; every batch fails; loading fails.
+
+Warming up fails; LARGE rows fail; every row fails.
+"""
 TAKEN = "taken"
 """There once an engine was asked for, or given a batch."""
 POISON, LARGE = 13, 17
-"""The engine fails on batches that hold a row of so many tokens; it has no memory for rows of so
-many while NO_MEMORY_TO_RUN.
+"""The engine fails on batches that hold a row of so many tokens.
+
+It has no memory for rows of so many while NO_MEMORY_TO_RUN.
 """

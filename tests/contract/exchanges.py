@@ -27,8 +27,9 @@ from tests.contract.replies import (
 from tests.contract.requests import BINARY_TYPE, binary_request, changed, json_request
 
 _PARSING = replies(refused(), refused(500), refused())
-"""Triton's single-model mode calls a client's slip its own fault; its multi-model mode calls every
-fault the client's.
+"""Triton's single-model mode calls a client's slip its own fault.
+
+Its multi-model mode calls every fault the client's.
 """
 _BINARY = binary_request([b"a"])
 _BAD_TEXT = binary_request([b"\xff\xfe"])

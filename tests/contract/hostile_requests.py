@@ -184,9 +184,9 @@ def _tail(draw: random.Random) -> bytes:
 
 
 VALID = (
-    b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n"
-    + b'{"inputs": ["a cat"]}'
-)
+    b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: "
+    b"application/json\r\nContent-Length: 21\r\n\r\n"
+) + b'{"inputs": ["a cat"]}'
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 FRAMINGS = (
     "Content-Length: 4\r\nTransfer-Encoding: chunked",

@@ -1,5 +1,6 @@
-"""The documents: their links lead somewhere, their commands exist, their examples pass the checks
-they describe.
+"""The documents.
+
+Their links lead somewhere, their commands exist, their examples pass the checks they describe.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The house as it stands: file sizes, import circles, rooms that open without their neighbours'
-dependencies.
+"""The house as it stands.
+
+File sizes, import circles, rooms that open without their neighbours' dependencies.
 """
 
 from __future__ import annotations
@@ -95,10 +96,13 @@ def test_circles_finds_a_circle():
 def test_room_opens_without_its_neighbours_dependencies(environment, room, absent):
     script = (
         "import importlib, importlib.util, pkgutil, sys\n"
-        f"assert not [n for n in {absent!r} if importlib.util.find_spec(n)], 'a neighbour is installed'\n"
+        f"assert not [n for n in {absent!r} if importlib.util.find_spec(n)], 'a neighbour is "
+        "installed'\n"
         f"room = importlib.import_module({room!r})\n"
-        "def skipped(name): return name.endswith('__main__') or '.triton.' in name or '.local_cloud.' in name\n"
-        "names = [m.name for m in pkgutil.walk_packages(room.__path__, room.__name__ + '.') if not skipped(m.name)]\n"
+        "def skipped(name): return name.endswith('__main__') or '.triton.' in name or "
+        "'.local_cloud.' in name\n"
+        "names = [m.name for m in pkgutil.walk_packages(room.__path__, room.__name__ + '.') if "
+        "not skipped(m.name)]\n"
         "[importlib.import_module(name) for name in names]\n"
         "print(len(names))\n"
     )

@@ -1,5 +1,6 @@
-"""Names in the source use the field's words: docs/glossary.md defines them, and this test refuses
-the private words that the project once had.
+"""Names in the source use the field's words.
+
+Docs/glossary.md defines them, and this test refuses the private words that the project once had.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ PARTICIPLES = frozenset(
     told turned typed unpacked used verified warmed watched wrapped written
     """.split()  # noqa: SIM905
 )
-"""Past participles, refused as the whole name of a function: an act is an imperative (`read`), a
-result is a noun (`records`).
+"""Past participles, refused as the whole name of a function.
+
+An act is an imperative (`read`), a result is a noun (`records`).
 """
 
 

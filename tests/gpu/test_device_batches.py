@@ -1,5 +1,6 @@
-"""Calibration batches on a real GPU, through NVIDIA's own CUDA bindings; without them, or a GPU,
-these are counted as not run.
+"""Calibration batches on a real GPU, through NVIDIA's own CUDA bindings.
+
+Without them, or a GPU, these are counted as not run.
 """
 
 from __future__ import annotations

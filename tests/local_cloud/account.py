@@ -52,11 +52,15 @@ class Account:
             aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
             region_name=settings["AWS_REGION"],
             config=Config(
-                retries={"max_attempts": 1}, proxies={}, max_pool_connections=20, parameter_validation=False,
-                connect_timeout=DEADLINE_SECONDS, read_timeout=DEADLINE_SECONDS,
+                retries={"max_attempts": 1},
+                proxies={},
+                max_pool_connections=20,
+                parameter_validation=False,
+                connect_timeout=DEADLINE_SECONDS,
+                read_timeout=DEADLINE_SECONDS,
             ),
             verify=False,
-        )  # fmt: skip
+        )
 
     def close(self):
         for client in self._clients.values():
@@ -124,10 +128,15 @@ def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **o
         artifacts={"type": "NO_ARTIFACTS"},
         serviceRole=ROLE,
         environment={
-            "type": kind, "image": image, "computeType": "BUILD_GENERAL1_SMALL",
-            "environmentVariables": [{"name": "GIVEN", "value": "project"}, {"name": MARK, "value": name}],
+            "type": kind,
+            "image": image,
+            "computeType": "BUILD_GENERAL1_SMALL",
+            "environmentVariables": [
+                {"name": "GIVEN", "value": "project"},
+                {"name": MARK, "value": name},
+            ],
         },
-    )  # fmt: skip
+    )
     return codebuild.start_build(projectName=name, **options)["build"]["id"]
 
 
@@ -200,8 +209,11 @@ def endpoint_resources(
 def endpoint_config(name, version="1", **fields):
     """An endpoint config's request with one variant of the model of the same name."""
     variant = {
-        "VariantName": "AllTraffic", "ModelName": f"{name}-{version}", "InstanceType": "ml.c7i.large", "InitialInstanceCount": 1,
-    }  # fmt: skip
+        "VariantName": "AllTraffic",
+        "ModelName": f"{name}-{version}",
+        "InstanceType": "ml.c7i.large",
+        "InitialInstanceCount": 1,
+    }
     return {
         "EndpointConfigName": f"{name}-{version}",
         "ProductionVariants": [variant | fields.pop("variant", {})],

@@ -1,5 +1,6 @@
-"""The smallest model server: what it does is told by SERVER_MODE, and it can hold MODELS_HELD
-target models at once.
+"""The smallest model server.
+
+What it does is told by SERVER_MODE, and it can hold MODELS_HELD target models at once.
 """
 
 import functools

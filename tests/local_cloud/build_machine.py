@@ -1,5 +1,6 @@
-"""A build machine in the local cloud whose builds and training jobs are short scripts; what they do
-is in the model's name.
+"""A build machine in the local cloud whose builds and training jobs are short scripts.
+
+What they do is in the model's name.
 """
 
 import hashlib
@@ -56,9 +57,18 @@ class Machine:
     def __init__(self, cloud, name, **builds):
         self.cloud = cloud
         self.environment = EnvironmentSpec(
-            name=name, account=ACCOUNT, region="us-east-1", platform="triton-24.10-cpu",
-            builds={"poll_seconds": 1, "at_once": 4, "capacity_retries": 1, "timeout_minutes": 5, **builds},
-        )  # fmt: skip
+            name=name,
+            account=ACCOUNT,
+            region="us-east-1",
+            platform="triton-24.10-cpu",
+            builds={
+                "poll_seconds": 1,
+                "at_once": 4,
+                "capacity_retries": 1,
+                "timeout_minutes": 5,
+                **builds,
+            },
+        )
         definition = build_machine(self.environment, projects=["cpu"], training_image=TRAINER_IMAGE)
         project = project_properties(
             self.environment, CPU, image_uri=BUILD_IMAGE, buildspec=BUILDSPEC
@@ -203,8 +213,13 @@ def engine(model, route="cpu", instance_type="ml.c5.xlarge", **fields):
     """One engine of an execution's input."""
     key = hashlib.sha256(model.encode()).hexdigest()[:20]
     return {
-        "engineKey": key, "model": model, "computeCapability": "cpu", "route": route, "instanceType": instance_type, **fields,
-    }  # fmt: skip
+        "engineKey": key,
+        "model": model,
+        "computeCapability": "cpu",
+        "route": route,
+        "instanceType": instance_type,
+        **fields,
+    }
 
 
 def write_trainer(state):
@@ -219,8 +234,9 @@ def write_trainer(state):
 
 
 def write_capacity(state, **rows):
-    """How many instances there are, and what the quotas are, in one move: the cloud reads it at any
-    moment.
+    """How many instances there are, and what the quotas are, in one move.
+
+    The cloud reads it at any moment.
     """
     new = state / "capacity.new"
     new.write_text(json.dumps(rows))

@@ -1,5 +1,6 @@
-"""A repository of its own for a test, so that a local cloud of this one goes on; only the
-environments are this one's.
+"""A repository of its own for a test, so that a local cloud of this one goes on.
+
+Only the environments are this one's.
 """
 
 import shutil

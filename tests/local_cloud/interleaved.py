@@ -1,5 +1,6 @@
-"""Two threads that meet at the worst moment in the local cloud's own code: each function here is
-one such meeting.
+"""Two threads that meet at the worst moment in the local cloud's own code.
+
+Each function here is one such meeting.
 
 It runs in the cloud's environment: `.venvs/cloud/bin/python -m tests.local_cloud.interleaved`
 prints what each came to.
@@ -84,8 +85,9 @@ def a_second_request_is_captured_before_the_first_has_called_for_delivery():
 
 
 class BetweenTurns:
-    """A lock; once it is free again, for the first time or a later one, something else takes its
-    turn at once.
+    """A lock.
+
+    Once it is free again, for the first time or a later one, something else takes its turn at once.
     """
 
     def __init__(self, other, turn=1):
@@ -180,9 +182,14 @@ def a_job_ends_while_it_is_stopped():
             ending.join(A_WHILE)
 
     run = TrainingRun(
-        record=new_record({"TrainingJobName": "j"}, "arn"), account="", region="", folder=Path(), settings=SETTINGS,
-        capacity=None, stopped=EndingMeanwhile(),
-    )  # fmt: skip
+        record=new_record({"TrainingJobName": "j"}, "arn"),
+        account="",
+        region="",
+        folder=Path(),
+        settings=SETTINGS,
+        capacity=None,
+        stopped=EndingMeanwhile(),
+    )
     ending = threading.Thread(target=run._finish, args=("Completed", ""))
     run.stop()
     ending.join()

@@ -29,8 +29,9 @@ class Load:
             self.answers.clear()
 
     def forget_failures(self):
-        """Begins anew where requests were meant to fail: one that was asked before may fail only
-        now.
+        """Begins anew where requests were meant to fail.
+
+        One that was asked before may fail only now.
         """
         with self._turn:
             self._failures_since = time.monotonic()

@@ -10,8 +10,9 @@ CALLERS = 8
 
 @contextlib.contextmanager
 def paced_load(ask, rate):
-    """Asks `rate` times a second until the block ends; gives the list of what was answered, in
-    order.
+    """Asks `rate` times a second until the block ends.
+
+    Gives the list of what was answered, in order.
     """
     answers, done = [], threading.Event()
 

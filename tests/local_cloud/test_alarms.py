@@ -17,9 +17,16 @@ def watch(cloud):
 
 def alarm(watch, name, **properties):
     given = {
-        "AlarmName": name, "Namespace": "Test", "MetricName": name, "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 2,
-        "Threshold": 10, "ComparisonOperator": "GreaterThanThreshold", **properties,
-    }  # fmt: skip
+        "AlarmName": name,
+        "Namespace": "Test",
+        "MetricName": name,
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 2,
+        "Threshold": 10,
+        "ComparisonOperator": "GreaterThanThreshold",
+        **properties,
+    }
     watch.put_metric_alarm(**{field: value for field, value in given.items() if value is not None})
 
 

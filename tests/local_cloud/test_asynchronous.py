@@ -1,5 +1,6 @@
-"""Asynchronous endpoints: requests wait for an instance, answers lie in S3, topics hear of both
-outcomes.
+"""Asynchronous endpoints.
+
+Requests wait for an instance, answers lie in S3, topics hear of both outcomes.
 """
 
 import json
@@ -31,10 +32,14 @@ def waiting(cloud):
     resources["Config"]["Properties"]["AsyncInferenceConfig"] = {
         "ClientConfig": {"MaxConcurrentInvocationsPerInstance": "2"},
         "OutputConfig": {
-            "S3OutputPath": f"s3://{BUCKET}/answers/", "S3FailurePath": f"s3://{BUCKET}/failures",
-            "NotificationConfig": {"SuccessTopic": topics["answers"], "ErrorTopic": topics["failures"]},
+            "S3OutputPath": f"s3://{BUCKET}/answers/",
+            "S3FailurePath": f"s3://{BUCKET}/failures",
+            "NotificationConfig": {
+                "SuccessTopic": topics["answers"],
+                "ErrorTopic": topics["failures"],
+            },
         },
-    }  # fmt: skip
+    }
     assert cloud.deploy("waits", resources) == ("CREATE_COMPLETE", "")
 
     def heard(inference_id):
@@ -153,9 +158,15 @@ def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, w
     )
     listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
     assert {each["MetricName"] for each in listed} == {
-        "ModelLatency", "Invocation4XXErrors", "Invocation5XXErrors", "InvocationsProcessed", "InvocationFailures",
-        "ExpiredRequests", "TimeInBacklog", "TotalProcessingTime",
-    }  # fmt: skip
+        "ModelLatency",
+        "Invocation4XXErrors",
+        "Invocation5XXErrors",
+        "InvocationsProcessed",
+        "InvocationFailures",
+        "ExpiredRequests",
+        "TimeInBacklog",
+        "TotalProcessingTime",
+    }
 
 
 def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):

@@ -1,5 +1,6 @@
-"""The build machine really executes: its own definition in Step Functions, builds and training jobs
-as processes.
+"""The build machine really executes.
+
+Its own definition in Step Functions, builds and training jobs as processes.
 
 No GPU is here: training jobs run on a CPU instance type, to which the input's `route` sends them
 explicitly.

@@ -32,10 +32,15 @@ INPUT = {
     "log": "l",
 }
 COMMAND = "COMMAND_EXECUTION_ERROR"
-CAPACITY = "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
+CAPACITY = (
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using "
+    "a different ML instance type."
+)
 IN_USE = (
-    "The account-level service limit 'ml.g6.xlarge for training job usage' is 2 Instances, with current utilization of 2 "
-    "Instances and a request delta of 1 Instances. (Service: SageMaker, Status Code: 400, Request ID: 1)"
+    "The account-level service limit 'ml.g6.xlarge for training job usage' is 2 Instances, with "
+    "current utilization of 2 "
+    "Instances and a request delta of 1 Instances. (Service: SageMaker, Status Code: 400, "
+    "Request ID: 1)"
 )
 NOTHING = IN_USE.replace("is 2 Instances", "is 0 Instances")
 
@@ -63,10 +68,15 @@ def evaluated(expression, **bound):
 def build(status, message=None, phases=("SUBMITTED", "QUEUED", "PROVISIONING", "BUILD"), own=""):
     contexts = [{"StatusCode": COMMAND, "Message": message or ""}]
     return {
-        "Id": "p:1", "BuildStatus": status, "Logs": {"GroupName": "g", "StreamName": "s"},
-        "Phases": [{"PhaseType": each, "Contexts": contexts if each == phases[-1] else []} for each in phases],
+        "Id": "p:1",
+        "BuildStatus": status,
+        "Logs": {"GroupName": "g", "StreamName": "s"},
+        "Phases": [
+            {"PhaseType": each, "Contexts": contexts if each == phases[-1] else []}
+            for each in phases
+        ],
         "ExportedEnvironmentVariables": [{"Name": "ROUNDHOUSE_REASON", "Value": own}],
-    }  # fmt: skip
+    }
 
 
 def of_build(*given, **more):
@@ -129,7 +139,10 @@ def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_d
 def test_a_build_that_took_too_long_names_the_setting():
     told, again = of_build("TIMED_OUT", "Build has timed out. ")
     assert (told, again) == of_job(status="Stopped", secondary="MaxRuntimeExceeded")
-    limit = "the build took longer than the 240 minutes of builds.timeout_minutes; raise it in environments/dev.yaml"
+    limit = (
+        "the build took longer than the 240 minutes of builds.timeout_minutes; raise it in "
+        "environments/dev.yaml"
+    )
     assert (told, again) == (limit, False)
 
 
@@ -139,7 +152,10 @@ def test_a_build_that_never_left_the_queue_says_so():
 
 
 def test_an_image_that_cannot_be_pulled_names_the_command_that_pushes_it():
-    said = "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. CannotPullContainerError: not found"
+    said = (
+        "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. "
+        "CannotPullContainerError: not found"
+    )
     told, _ = of_build("FAILED", said, phases=("SUBMITTED", "QUEUED", "PROVISIONING"))
     assert told.startswith(f"{said}; `roundhouse deploy --env dev` builds and pushes images")
 
@@ -164,7 +180,10 @@ def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not():
     assert not again and told.endswith(
         "; the account has no quota for this machine: ask for one in AWS Service Quotas"
     )
-    cause = "Cannot have more than 0 builds in queue for the account (Service: CodeBuild, Status Code: 400, Request ID: 1)"
+    cause = (
+        "Cannot have more than 0 builds in queue for the account (Service: CodeBuild, Status "
+        "Code: 400, Request ID: 1)"
+    )
     told, again = of_refusal("StartBuild", "CodeBuild.AccountLimitExceededException", cause)
     assert not again and told.startswith(
         "Cannot have more than 0 builds in queue for the account; the account has no quota"

@@ -68,19 +68,31 @@ def test_build_runs_its_phases_on_the_source_from_s3(cloud):
     record = ended(
         cloud,
         build(
-            cloud, "succeeds", SUCCEEDS, sourceTypeOverride="S3", sourceLocationOverride=f"{BUCKET}/sources/1.zip",
+            cloud,
+            "succeeds",
+            SUCCEEDS,
+            sourceTypeOverride="S3",
+            sourceLocationOverride=f"{BUCKET}/sources/1.zip",
             environmentVariablesOverride=[{"name": "GIVEN", "value": "override"}],
         ),
-    )  # fmt: skip
+    )
     assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), said(
         record
     )
     assert "across spec override noted inner" in said(record)
     assert "build succeeding is 1" in said(record)
     assert [phase["phaseType"] for phase in record["phases"]] == [
-        "SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "BUILD", "POST_BUILD", "UPLOAD_ARTIFACTS",
-        "FINALIZING", "COMPLETED",
-    ]  # fmt: skip
+        "SUBMITTED",
+        "QUEUED",
+        "PROVISIONING",
+        "DOWNLOAD_SOURCE",
+        "INSTALL",
+        "BUILD",
+        "POST_BUILD",
+        "UPLOAD_ARTIFACTS",
+        "FINALIZING",
+        "COMPLETED",
+    ]
     assert gone("succeeds")
 
 

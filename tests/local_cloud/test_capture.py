@@ -14,9 +14,12 @@ pytestmark = pytest.mark.local_cloud
 def deploy(cloud, name, percentage=100, modes=("Input", "Output"), **capture):
     resources = endpoint_resources(name, cloud.put_archive(f"{name}.tar.gz", "hi"))
     resources["Config"]["Properties"]["DataCaptureConfig"] = {
-        "EnableCapture": True, "InitialSamplingPercentage": percentage, "DestinationS3Uri": f"s3://{BUCKET}/captured/",
-        "CaptureOptions": [{"CaptureMode": mode} for mode in modes], **capture,
-    }  # fmt: skip
+        "EnableCapture": True,
+        "InitialSamplingPercentage": percentage,
+        "DestinationS3Uri": f"s3://{BUCKET}/captured/",
+        "CaptureOptions": [{"CaptureMode": mode} for mode in modes],
+        **capture,
+    }
     assert cloud.deploy(name, resources) == ("CREATE_COMPLETE", "")
 
 
@@ -49,8 +52,11 @@ def test_requests_and_answers_are_captured_by_hour_and_variant(cloud):
         for key in lines(cloud, "watched")
     )
     assert one["captureData"]["endpointInput"] == {
-        "observedContentType": "application/json", "mode": "INPUT", "data": '{"a": 1}', "encoding": "JSON",
-    }  # fmt: skip
+        "observedContentType": "application/json",
+        "mode": "INPUT",
+        "data": '{"a": 1}',
+        "encoding": "JSON",
+    }
     assert json.loads(one["captureData"]["endpointOutput"]["data"])["greeting"] == "hi"
     assert (one["eventMetadata"]["inferenceId"], one["eventVersion"]) == ("trace-7", "0")
     raw = two["captureData"]["endpointInput"]

@@ -19,12 +19,15 @@ def spec(tmp_path):
     return ContainerSpec(
         command=(sys.executable, "-I", str(ROOT / "tests" / "local_cloud" / "answering_server.py")),
         environment={
-            "PATH": os.environ["PATH"], "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "SAGEMAKER_BIND_TO_PORT": "8080",
-            "SM_MODEL_DIR": str(tmp_path), MARK: tmp_path.name,
+            "PATH": os.environ["PATH"],
+            "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+            "SAGEMAKER_BIND_TO_PORT": "8080",
+            "SM_MODEL_DIR": str(tmp_path),
+            MARK: tmp_path.name,
         },
         folder=tmp_path,
         log=tmp_path / "server.log",
-    )  # fmt: skip
+    )
 
 
 def ready(client):

@@ -1,5 +1,6 @@
-"""SageMaker's and Application Auto Scaling's APIs: what they keep, and what they refuse with AWS's
-codes.
+"""SageMaker's and Application Auto Scaling's APIs.
+
+What they keep, and what they refuse with AWS's codes.
 """
 
 import pytest
@@ -22,8 +23,12 @@ def sagemaker(cloud):
 
 def variant(**changes):
     return {
-        "VariantName": "AllTraffic", "ModelName": "kept", "InstanceType": "ml.c7i.large", "InitialInstanceCount": 1, **changes
-    }  # fmt: skip
+        "VariantName": "AllTraffic",
+        "ModelName": "kept",
+        "InstanceType": "ml.c7i.large",
+        "InitialInstanceCount": 1,
+        **changes,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +69,8 @@ def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
         ),
         (
             {"InstanceType": "ml.c99.large"},
-            "Value 'ml.c99.large' at 'productionVariants.1.member.instanceType' failed to satisfy constraint: "
+            "Value 'ml.c99.large' at 'productionVariants.1.member.instanceType' failed to "
+            "satisfy constraint: "
             "Member must satisfy enum value set: [ml.t2.medium, ",
         ),
         (
@@ -185,9 +191,12 @@ def test_alarm_on_metric_math_is_kept(cloud):
         {"Id": "milliseconds", "Expression": "latency / 1000", "ReturnData": True},
     ]
     properties = {
-        "AlarmName": "slow", "Metrics": metrics, "ComparisonOperator": "GreaterThanThreshold", "Threshold": 50,
+        "AlarmName": "slow",
+        "Metrics": metrics,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": 50,
         "EvaluationPeriods": 3,
-    }  # fmt: skip
+    }
     assert (
         cloud.deploy(
             "alarm", {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}}

@@ -1,4 +1,6 @@
-"""Deployments that go wrong, with everything real: stock cdk, CodeBuild's process, the served archive.
+"""Deployments that go wrong, with everything real.
+
+Stock cdk, CodeBuild's process, the served archive.
 
 One after the other.
 """

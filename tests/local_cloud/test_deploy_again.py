@@ -1,5 +1,6 @@
-"""A deploy that is killed between its stacks: nothing is half done for good, and the same command
-again completes it.
+"""A deploy that is killed between its stacks.
+
+Nothing is half done for good, and the same command again completes it.
 """
 
 from __future__ import annotations

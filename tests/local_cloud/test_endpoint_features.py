@@ -1,4 +1,5 @@
-"""What an endpoint can do, walked from its YAML files to answers of the real Python server:
+"""What an endpoint can do, walked from its YAML files to answers of the real Python server.
+
 `roundhouse deploy`, then boto3.
 """
 
@@ -24,9 +25,13 @@ pytestmark = pytest.mark.local_cloud
 # A morning in four years: a floor that begins while a test runs is another endpoint.
 OWN = (
     "{instance_type: ml.c7i.large, data_capture: {percent: 100},"
-    ' scaling: {min: 1, max: 2, schedule: [{schedule: "cron(0 6 29 2 ? *)", min: 2, timezone: Europe/Berlin}]}}'
+    ' scaling: {min: 1, max: 2, schedule: [{schedule: "cron(0 6 29 2 ? *)", min: 2, timezone: '
+    "Europe/Berlin}]}}"
 )
-QUEUE = "{instance_type: ml.c7i.large, asynchronous: {max_concurrent_invocations: 2}, scaling: {min: 1, max: 1}}"
+QUEUE = (
+    "{instance_type: ml.c7i.large, asynchronous: {max_concurrent_invocations: 2}, scaling: "
+    "{min: 1, max: 1}}"
+)
 ENDPOINT, QUEUED = "local-tiny", "local-waits"
 
 
@@ -66,10 +71,17 @@ def invocations(session, variant):
     """How many requests a variant got, by its metric."""
     now = datetime.datetime.now(datetime.UTC)
     answer = session.clients("cloudwatch").get_metric_statistics(
-        Namespace="AWS/SageMaker", MetricName="Invocations", Statistics=["Sum"], Period=60,
-        StartTime=now - datetime.timedelta(hours=1), EndTime=now + datetime.timedelta(minutes=1),
-        Dimensions=[{"Name": "EndpointName", "Value": ENDPOINT}, {"Name": "VariantName", "Value": variant}],
-    )  # fmt: skip
+        Namespace="AWS/SageMaker",
+        MetricName="Invocations",
+        Statistics=["Sum"],
+        Period=60,
+        StartTime=now - datetime.timedelta(hours=1),
+        EndTime=now + datetime.timedelta(minutes=1),
+        Dimensions=[
+            {"Name": "EndpointName", "Value": ENDPOINT},
+            {"Name": "VariantName", "Value": variant},
+        ],
+    )
     return sum(each["Sum"] for each in answer["Datapoints"])
 
 

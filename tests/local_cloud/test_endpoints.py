@@ -1,5 +1,6 @@
-"""Endpoints by CloudFormation: healthy before they are done, rolled back with a reason, never a
-process left.
+"""Endpoints by CloudFormation.
+
+Healthy before they are done, rolled back with a reason, never a process left.
 """
 
 import threading

@@ -1,5 +1,6 @@
-"""Five engines, one of which cannot be built: the others land, by CodeBuild and a training job, and
-its old endpoint answers on.
+"""Five engines, one of which cannot be built.
+
+The others land, by CodeBuild and a training job, and its old endpoint answers on.
 
 Everything is real but for the GPU: the training job builds for a CPU, to which the execution's
 input sends it.
@@ -32,9 +33,12 @@ def build_by_training_job(session, model):
     """What `roundhouse build` does, with the route that a GPU other than an A10G would have."""
     (order,) = engines.missing_engines(session, (model,))
     engine = {
-        "engineKey": order.engine_key, "model": model, "computeCapability": "cpu", "route": "training-job",
+        "engineKey": order.engine_key,
+        "model": model,
+        "computeCapability": "cpu",
+        "route": "training-job",
         "instanceType": "ml.c5.xlarge",
-    }  # fmt: skip
+    }
     given = {"source": upload_source(session), "commit": "c0ffee", "waves": [[engine]]}
     following = BuildMonitor(session=session, requests={order.engine_key: order})
     following.follow(execution.start(session.clients, session.environment, given))

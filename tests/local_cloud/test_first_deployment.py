@@ -22,7 +22,9 @@ def resources(tmp_path_factory):
 
 
 def broken(resources):
-    """The foundation, and a model without a role, which SageMaker refuses once the rest is there."""
+    """The foundation, and a model without a role, which SageMaker refuses once the rest is
+    there.
+    """
     refused = {"Type": "AWS::SageMaker::Model", "DependsOn": sorted(resources), "Properties": {}}
     return {**resources, "Refused": refused}
 

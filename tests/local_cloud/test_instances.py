@@ -1,5 +1,6 @@
-"""Several instances behind one endpoint: routed, scaled, replaced when one dies, short when there
-are none to be had.
+"""Several instances behind one endpoint.
+
+Routed, scaled, replaced when one dies, short when there are none to be had.
 """
 
 import os
@@ -47,8 +48,10 @@ def capacity(cloud):
 
 def put_model(cloud, name, greeting):
     container = {
-        "Image": IMAGE, "ModelDataUrl": cloud.put_archive(f"{name}.tar.gz", greeting), "Environment": {MARK: name.split("-")[0]},
-    }  # fmt: skip
+        "Image": IMAGE,
+        "ModelDataUrl": cloud.put_archive(f"{name}.tar.gz", greeting),
+        "Environment": {MARK: name.split("-")[0]},
+    }
     cloud.client("sagemaker").create_model(
         ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container
     )
@@ -165,9 +168,10 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
         sagemaker.update_endpoint_weights_and_capacities(
             EndpointName="split",
             DesiredWeightsAndCapacities=[
-                {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3}, {"VariantName": "b", "DesiredWeight": 3},
+                {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3},
+                {"VariantName": "b", "DesiredWeight": 3},
             ],
-        )  # fmt: skip
+        )
         assert counts(settled(sagemaker, "split")) == {"a": 3, "b": 1}
         load.forget_answers()
         until(lambda: True if len(load.answers) >= 400 else None)
@@ -324,8 +328,9 @@ def test_instance_pools_are_tried_by_priority_each_with_its_own_model(cloud, sag
     sagemaker.create_endpoint(EndpointName="pools", EndpointConfigName="pools-1")
     shown = settled(sagemaker, "pools")["ProductionVariants"][0]
     assert shown["InstancePools"] == [
-        {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 1}, {"InstanceType": "ml.g6.xlarge", "CurrentInstanceCount": 1},
-    ]  # fmt: skip
+        {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 1},
+        {"InstanceType": "ml.g6.xlarge", "CurrentInstanceCount": 1},
+    ]
     assert {cloud.invoke("pools")["greeting"] for _ in range(40)} == {"for g6", "for g5"}
     sagemaker.delete_endpoint(EndpointName="pools")
     assert gone("pools")

@@ -1,5 +1,6 @@
-"""What endpoints publish to CloudWatch, and what CloudWatch answers about it; a minute lasts a
-second here.
+"""What endpoints publish to CloudWatch, and what CloudWatch answers about it.
+
+A minute lasts a second here.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -115,7 +116,10 @@ def test_refuses_an_expression_that_cannot_be_read(measured):
 
 
 def test_search_finds_the_metrics_of_an_endpoint(measured):
-    text = f'{{AWS/SageMaker,EndpointName,VariantName}} MetricName="Invocations" EndpointName="{ENDPOINT}"'
+    text = (
+        '{AWS/SageMaker,EndpointName,VariantName} MetricName="Invocations" '
+        f'EndpointName="{ENDPOINT}"'
+    )
     queries = [{"Id": "e", "Expression": f"SUM(SEARCH('{text}', 'Sum', {EVER}))"}]
     results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
         "MetricDataResults"
@@ -179,8 +183,9 @@ def test_a_load_does_not_flood_the_store(measured):
 
 @pytest.fixture(scope="module")
 def shared(cloud):
-    """A multi-model endpoint whose server holds one model at a time: each other model unloads the
-    one before.
+    """A multi-model endpoint whose server holds one model at a time.
+
+    Each other model unloads the one before.
     """
     for name in ("one", "two"):
         cloud.put_archive(f"shared-metrics/{name}.tar.gz", name)

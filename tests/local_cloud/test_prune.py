@@ -1,5 +1,6 @@
-"""Engines that no lock names, in the local cloud's S3: marked, taken back, and never one that is
-named or deployed.
+"""Engines that no lock names, in the local cloud's S3.
+
+Marked, taken back, and never one that is named or deployed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def session(tiny):
-    """The session, with an engine and a network in its bucket that nobody knows; none of it marked."""
+    """The session, with an engine and a network in its bucket that nobody knows; none of it
+    marked.
+    """
     session = tiny.start()
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     for name, data in FILES.items():
@@ -225,5 +228,8 @@ def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):
     assert (
         LOST in text and "gone-model" in text and any(f"deleted on {day}" in text for day in days)
     )
-    assert "put the lock's entry back" in summary_lines(found)[1] and "2 marked" in summary_lines(found)[0]
+    assert (
+        "put the lock's entry back" in summary_lines(found)[1]
+        and "2 marked" in summary_lines(found)[0]
+    )
     assert json.dumps(found.as_dict())

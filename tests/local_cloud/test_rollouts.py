@@ -1,5 +1,6 @@
-"""Updates by every rollout policy, under load: the old fleet answers until the new one does, and
-goes on when it does not.
+"""Updates by every rollout policy, under load.
+
+The old fleet answers until the new one does, and goes on when it does not.
 """
 
 import json
@@ -42,8 +43,9 @@ ROLLOUTS = {
 
 
 def baking(deployment, seconds):
-    """The same rollout with another wait: AWS's hour is a minute here, long enough for whatever a
-    test does meanwhile.
+    """The same rollout with another wait.
+
+    AWS's hour is a minute here, long enough for whatever a test does meanwhile.
     """
     return json.loads(
         json.dumps(deployment).replace(
@@ -57,9 +59,16 @@ def alarm(cloud):
     """An alarm that stays as it is told to be."""
     cloudwatch = cloud.client("cloudwatch")
     cloudwatch.put_metric_alarm(
-        AlarmName=ALARM, Namespace="Test", MetricName="Slowness", Statistic="Maximum", Period=3600, EvaluationPeriods=1,
-        Threshold=1, ComparisonOperator="GreaterThanThreshold", TreatMissingData="ignore",
-    )  # fmt: skip
+        AlarmName=ALARM,
+        Namespace="Test",
+        MetricName="Slowness",
+        Statistic="Maximum",
+        Period=3600,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanThreshold",
+        TreatMissingData="ignore",
+    )
     cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="quiet")
     yield lambda state: cloudwatch.set_alarm_state(
         AlarmName=ALARM, StateValue=state, StateReason="told to"
@@ -133,10 +142,17 @@ def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cl
         {"EndpointName": "bad-canary", "VariantName": "AllTraffic"},
     )
     cloudwatch.put_metric_alarm(
-        AlarmName="refusing", Namespace="AWS/SageMaker", MetricName="Invocation4XXErrors", Statistic="Average", Period=60,
-        EvaluationPeriods=1, Threshold=0.01, ComparisonOperator="GreaterThanThreshold", TreatMissingData="notBreaching",
+        AlarmName="refusing",
+        Namespace="AWS/SageMaker",
+        MetricName="Invocation4XXErrors",
+        Statistic="Average",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=0.01,
+        ComparisonOperator="GreaterThanThreshold",
+        TreatMissingData="notBreaching",
         Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
-    )  # fmt: skip
+    )
     deployment = blue_green(
         "CANARY", wait=1800, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 20}
     )

@@ -1,5 +1,6 @@
-"""Application Auto Scaling acts: load makes an endpoint's instances more and fewer; a minute lasts
-a second here.
+"""Application Auto Scaling acts: load makes an endpoint's instances more and fewer.
+
+A minute lasts a second here.
 """
 
 import pytest
@@ -28,8 +29,10 @@ class Scaled:
         self.cloud, self.name = cloud, name
         self.client = cloud.client("application-autoscaling")
         self.of = {
-            "ServiceNamespace": "sagemaker", "ResourceId": f"endpoint/{name}/variant/AllTraffic", "ScalableDimension": DIMENSION,
-        }  # fmt: skip
+            "ServiceNamespace": "sagemaker",
+            "ResourceId": f"endpoint/{name}/variant/AllTraffic",
+            "ScalableDimension": DIMENSION,
+        }
 
     def register(self, low=1, high=3, **more):
         self.client.register_scalable_target(**self.of, MinCapacity=low, MaxCapacity=high, **more)
@@ -178,9 +181,16 @@ def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
     )["PolicyARN"]
     watch = scaled.cloud.client("cloudwatch")
     watch.put_metric_alarm(
-        AlarmName="steps", Namespace="Test", MetricName="Backlog", Statistic="Average", Period=60, EvaluationPeriods=1,
-        Threshold=1, ComparisonOperator="GreaterThanOrEqualToThreshold", AlarmActions=[arn],
-    )  # fmt: skip
+        AlarmName="steps",
+        Namespace="Test",
+        MetricName="Backlog",
+        Statistic="Average",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanOrEqualToThreshold",
+        AlarmActions=[arn],
+    )
     watch.put_metric_data(Namespace="Test", MetricData=[{"MetricName": "Backlog", "Value": 5}])
     scaled.comes_to(3)
     assert (

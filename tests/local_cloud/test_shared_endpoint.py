@@ -1,5 +1,6 @@
-"""A multi-model endpoint on a CPU, walked from its YAML files: the Python server loads what is
-asked for.
+"""A multi-model endpoint on a CPU, walked from its YAML files.
+
+The Python server loads what is asked for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""SageMaker's training jobs: what is refused, what is laid out in /opt/ml, what is kept, and how a
-job ends.
+"""SageMaker's training jobs.
+
+What is refused, what is laid out in /opt/ml, what is kept, and how a job ends.
 """
 
 import io
@@ -29,8 +30,10 @@ def jobs(cloud):
 def request(name, model="good", **fields):
     """CreateTrainingJob's arguments for a job whose script does what its model's name says."""
     source = {
-        "S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/training/1.zip", "S3DataDistributionType": "FullyReplicated",
-    }  # fmt: skip
+        "S3DataType": "S3Prefix",
+        "S3Uri": f"s3://{BUCKET}/training/1.zip",
+        "S3DataDistributionType": "FullyReplicated",
+    }
     return {
         "TrainingJobName": name,
         "AlgorithmSpecification": {"TrainingImage": TRAINER_IMAGE, "TrainingInputMode": "File"},

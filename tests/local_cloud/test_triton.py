@@ -1,5 +1,6 @@
-"""Real Triton in the local cloud: `serve` of NVIDIA's image, played by triton_serve, single- and
-multi-model.
+"""Real Triton in the local cloud.
+
+`serve` of NVIDIA's image, played by triton_serve, single- and multi-model.
 """
 
 import json
@@ -110,23 +111,38 @@ def test_refuses_a_model_that_the_archive_does_not_hold(cloud):
 
 def test_command_follows_the_variables_of_serve(tmp_path):
     variables = {
-        "SM_MODEL_DIR": str(tmp_path), "SAGEMAKER_BIND_TO_PORT": "8080", "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true", "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        "SM_MODEL_DIR": str(tmp_path),
+        "SAGEMAKER_BIND_TO_PORT": "8080",
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
         "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "1048576",
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=8388608",
-    }  # fmt: skip
+    }
     (tmp_path / "adder").mkdir()
     command = triton_serve.triton_command(
         triton_serve.served_variables(variables), Path("/triton"), Path("/backends")
     )
     assert command == (
-        "/triton/bin/tritonserver", f"--model-repository={tmp_path}", "--backend-directory=/backends",
-        "--cache-directory=/triton/caches", "--model-control-mode=explicit", "--model-namespacing=true",
-        "--allow-http=false", "--allow-sagemaker=true",
-        "--sagemaker-port=8080", "--allow-grpc=false", "--allow-metrics=true", "--metrics-address=127.0.0.1",
-        "--metrics-port=8002", "--log-verbose=false", "--backend-config=python,shm-default-byte-size=1048576",
-        "--backend-config=python,shm-growth-byte-size=1048576", "--load-model=adder", "--cache-config=local,size=8388608",
-    )  # fmt: skip
+        "/triton/bin/tritonserver",
+        f"--model-repository={tmp_path}",
+        "--backend-directory=/backends",
+        "--cache-directory=/triton/caches",
+        "--model-control-mode=explicit",
+        "--model-namespacing=true",
+        "--allow-http=false",
+        "--allow-sagemaker=true",
+        "--sagemaker-port=8080",
+        "--allow-grpc=false",
+        "--allow-metrics=true",
+        "--metrics-address=127.0.0.1",
+        "--metrics-port=8002",
+        "--log-verbose=false",
+        "--backend-config=python,shm-default-byte-size=1048576",
+        "--backend-config=python,shm-growth-byte-size=1048576",
+        "--load-model=adder",
+        "--cache-config=local,size=8388608",
+    )
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def sagemaker(cloud):
         (
             "missing",
             {},
-            'Could not find endpoint configuration "arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/',
+            "Could not find endpoint configuration "
+            '"arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/',
         ),
         (
             "renamed",
@@ -104,7 +105,8 @@ def sagemaker(cloud):
                 "RetainAllVariantProperties": True,
                 "ExcludeRetainedVariantProperties": [{"VariantPropertyType": "Weight"}],
             },
-            "Member must satisfy enum value set: [DesiredInstanceCount, DesiredWeight, DataCaptureConfig]",
+            "Member must satisfy enum value set: [DesiredInstanceCount, DesiredWeight, "
+            "DataCaptureConfig]",
         ),
     ],
 )

@@ -1,5 +1,6 @@
-"""Alarms and the own dashboard of a deployed endpoint: what our templates watch, evaluated on a
-real server's requests.
+"""Alarms and the own dashboard of a deployed endpoint.
+
+What our templates watch, evaluated on a real server's requests.
 """
 
 from __future__ import annotations
@@ -16,15 +17,27 @@ from tests.local_cloud.tiny_session import QUESTION, session_at, sound_network, 
 
 pytestmark = pytest.mark.local_cloud
 
-WATCHED = "{instance_type: ml.c7i.large, latency_slo_ms: 60000, dashboard: true, scaling: {min: 1, max: 1}}"
+WATCHED = (
+    "{instance_type: ml.c7i.large, latency_slo_ms: 60000, dashboard: true, scaling: {min: "
+    "1, max: 1}}"
+)
 ENDPOINT = "local-tiny"
 SECONDS_PER_MINUTE = "3"
-"""Hosts that nothing scales are looked at every ten real seconds: less than the five minutes of the
-alarm.
+"""Hosts that nothing scales are looked at every ten real seconds.
+
+Less than the five minutes of the alarm.
 """
 OURS = {
-    "server-errors", "client-errors", "no-answers", "latency", "drift", "no-instances", "disk", "host-memory", "saturation",
-}  # fmt: skip
+    "server-errors",
+    "client-errors",
+    "no-answers",
+    "latency",
+    "drift",
+    "no-instances",
+    "disk",
+    "host-memory",
+    "saturation",
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""A session with one tiny model: its own onboarding tree, its own local cloud, everything real, in
-seconds.
+"""A session with one tiny model.
+
+Its own onboarding tree, its own local cloud, everything real, in seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ endpoint: {endpoint}
 ALONE = "{instance_type: ml.c7i.large}"
 PAUSE_SECONDS = 0.05
 QUESTION = text_request(["a red train"])[0]
-SHARED = "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: 50\nscaling: {min: 1, max: 1}\n"
+SHARED = (
+    "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: "
+    "50\nscaling: {min: 1, max: 1}\n"
+)
 ENVIRONMENT = """\
 name: local
 account: "000000000000"
@@ -97,8 +101,9 @@ class TinySession:
     def write_model(
         self, network: bytes, *, precision: str = "fp32", mean: float = 0.99, endpoint: str = ALONE
     ) -> None:
-        """The model file and its network: other bytes are another engine, and so is another
-        precision or budget.
+        """The model file and its network.
+
+        Other bytes are another engine, and so is another precision or budget.
         """
         folder = self.paths.tree / "models" / "tiny"
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,8 +165,9 @@ def new_tiny_session(place: Path) -> TinySession:
 
 @contextlib.contextmanager
 def session_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterator[TinySession]:
-    """A tiny session at some pace; afterwards no process of it is left, and the environment is as it
-    was.
+    """A tiny session at some pace.
+
+    Afterwards no process of it is left, and the environment is as it was.
     """
     kept, tiny = dict(os.environ), new_tiny_session(place)
     if seconds_per_minute is not None:
@@ -235,8 +241,9 @@ def publish(session: Session, entry: LockEntry, data: bytes) -> None:
 
 @contextlib.contextmanager
 def sick_engine(session: Session, tiny: TinySession, **measured: float) -> Iterator[None]:
-    """The engine in S3 is not the one its manifest names; lock and digest agree, so that only a new
-    server sees it.
+    """The engine in S3 is not the one its manifest names.
+
+    Lock and digest agree, so that only a new server sees it.
 
     `measured` are fields of its manifest that change with it.
     """
@@ -259,8 +266,9 @@ def sick_engine(session: Session, tiny: TinySession, **measured: float) -> Itera
 
 
 class Caller:
-    """Asks endpoints of a session over the wire, for `steady_load`; an answer is greeted by the
-    variant that gave it.
+    """Asks endpoints of a session over the wire, for `steady_load`.
+
+    An answer is greeted by the variant that gave it.
     """
 
     def __init__(self, session: Session) -> None:
@@ -278,8 +286,9 @@ class Caller:
 
 
 def ended(place: Path, but: Collection[int] = ()) -> bool:
-    """Waits until no process, but those, names a folder: one that was killed is gone a moment
-    later.
+    """Waits until no process, but those, names a folder.
+
+    One that was killed is gone a moment later.
     """
     return bool(
         until(lambda: None if set(processes_of(place)) - set(but) else True, MOMENT_SECONDS)

@@ -60,8 +60,9 @@ def synthesized(
     deployments: Sequence[Deployment],
     sources: Sources = SOURCES,
 ) -> Stacks:
-    """Every stack of an environment, by the last part of its path: Foundation, Builds,
-    Endpoint-<name>, Observability.
+    """Every stack of an environment, by the last part of its path.
+
+    Foundation, Builds, Endpoint-<name>, Observability.
     """
     context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
     app = App(outdir=str(folder), analytics_reporting=False, context=context)

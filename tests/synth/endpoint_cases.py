@@ -1,5 +1,6 @@
-"""Endpoints of every kind: the base tree of the onboarding fixtures with changes, its engines in
-the lock.
+"""Endpoints of every kind.
+
+The base tree of the onboarding fixtures with changes, its engines in the lock.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Reasoned:
-    """A wildcard that may stand: whose statements, on which resources, for which actions, under
-    which conditions, and why.
+    """A wildcard that may stand.
+
+    Whose statements, on which resources, for which actions, under which conditions, and why.
     """
 
     why: str

@@ -1,5 +1,6 @@
-"""The worked examples of docs/scaling.md, made by the code they explain: `python -m
-tests.synth.scaling_example --write`.
+"""The worked examples of docs/scaling.md, made by the code they explain.
+
+`python -m tests.synth.scaling_example --write`.
 """
 
 from __future__ import annotations

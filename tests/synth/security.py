@@ -1,5 +1,6 @@
-"""Checks of what a template lets whom do: each a small function that yields one sentence for every
-fault.
+"""Checks of what a template lets whom do.
+
+Each a small function that yields one sentence for every fault.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
 
 
 def managed_policies(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A managed policy, or an identity that is no role: nobody here has more than exact statements."""
+    """A managed policy, or an identity that is no role: nobody here has more than exact
+    statements.
+    """
     for name, resource in template["Resources"].items():
         if resource["Type"] == "AWS::IAM::Policy":
             yield from _of_strangers(template, name, resource["Properties"])
@@ -238,8 +241,9 @@ def open_networks(template: Template, environment: EnvironmentSpec) -> Iterator[
 
 
 def privileged(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A build that owns its machine's Docker daemon and may read more than sources; one project
-    needs the daemon.
+    """A build that owns its machine's Docker daemon and may read more than sources.
+
+    One project needs the daemon.
     """
     for name, project in _of_type(template, "AWS::CodeBuild::Project"):
         if project["Environment"].get("PrivilegedMode") and not project["Name"].endswith(

@@ -1,4 +1,6 @@
-"""An endpoint's alarms: thresholds recomputed by hand from what the locks say, and what trips them."""
+"""An endpoint's alarms: thresholds recomputed by hand from what the locks say, and what trips
+them.
+"""
 
 from __future__ import annotations
 
@@ -367,7 +369,8 @@ def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
     "deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())]
 )
 def test_every_alarm_tells_the_topic_and_is_of_a_kind_that_dashboards_know(deployment):
-    topic = f"arn:aws:sns:us-east-1:{deployment.environment.account}:roundhouse-{deployment.environment.name}-alarms"
+    environment = deployment.environment
+    topic = f"arn:aws:sns:us-east-1:{environment.account}:roundhouse-{environment.name}-alarms"
     for alarm in alarms(deployment).values():
         assert alarm["AlarmActions"] == [topic]
         # A new alarm becomes OK when its endpoint is created, and would send a mail.

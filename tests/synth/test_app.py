@@ -20,7 +20,9 @@ pytestmark = pytest.mark.synth
 
 @pytest.fixture(scope="module")
 def bytecode(tmp_path_factory):
-    """Where the runs of app.py share what Python compiles, so that only the first one waits for it."""
+    """Where the runs of app.py share what Python compiles, so that only the first one waits for
+    it.
+    """
     return tmp_path_factory.mktemp("bytecode")
 
 

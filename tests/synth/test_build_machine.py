@@ -25,8 +25,9 @@ from tests.synth.golden_build_machine import FOLDER, IMAGE, KEY, NETWORK, defini
 
 pytestmark = pytest.mark.synth
 EVENTS_A_LOOK = 9
-"""Wait entered and left; the Task entered, scheduled, started, succeeded and left; the Choice
-entered and left.
+"""Wait entered and left; the Task entered, scheduled, started, succeeded and left.
+
+The Choice entered and left.
 """
 HISTORY = 25_000
 ENDS = ("Succeed", "Fail")
@@ -110,8 +111,13 @@ def test_every_state_goes_on_or_ends_and_every_choice_has_a_default(machine):
 
 def test_every_call_is_tried_again_when_throttled_and_caught_whatever_is_wrong(machine):
     assert set(tasks(machine)) == {
-        "StartBuild", "LookAtBuild", "StartTrainingJob", "LookAtTrainingJob", "TellFailure", "TellSummary",
-    }  # fmt: skip
+        "StartBuild",
+        "LookAtBuild",
+        "StartTrainingJob",
+        "LookAtTrainingJob",
+        "TellFailure",
+        "TellSummary",
+    }
     for name, state in tasks(machine).items():
         (again,) = state["Retry"]
         assert set(again["ErrorEquals"]) == set(REFUSED_FOR_NOW)
@@ -275,8 +281,9 @@ def test_a_route_without_a_project_starts_no_build():
 
 
 def test_training_job_is_one_that_sagemaker_knows():
-    """Against the API's own model: names, types, lists of values; expressions are strings, whatever
-    they come to.
+    """Against the API's own model: names, types, lists of values.
+
+    Expressions are strings, whatever they come to.
     """
     job = training_job(whole(), IMAGE) | {"RoleArn": "arn:aws:iam::111122223333:role/job"}
     job["ResourceConfig"] = {**job["ResourceConfig"], "InstanceType": "ml.g6.xlarge"}

@@ -1,5 +1,6 @@
-"""What builds engines: a project for each route that the platform and the environment have, and
-roles that are exact.
+"""What builds engines.
+
+A project for each route that the platform and the environment have, and roles that are exact.
 """
 
 from __future__ import annotations

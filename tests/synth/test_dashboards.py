@@ -1,5 +1,6 @@
-"""Dashboards: within CloudWatch's limits, of metrics that exist, with lines where the derivations
-say.
+"""Dashboards.
+
+Within CloudWatch's limits, of metrics that exist, with lines where the derivations say.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Where an endpoint's requests and answers lie, who may read them, and their keys: the template as
-pure data.
+"""Where an endpoint's requests and answers lie, who may read them, and their keys.
+
+The template as pure data.
 """
 
 from __future__ import annotations

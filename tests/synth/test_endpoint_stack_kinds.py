@@ -72,8 +72,9 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def synthesized(tmp_path_factory) -> dict[str, tuple[dict, Path]]:
-    """By kind: the pure template of every endpoint, and the file that one pass through the CDK
-    wrote of it.
+    """By kind.
+
+    The pure template of every endpoint, and the file that one pass through the CDK wrote of it.
     """
     folder = tmp_path_factory.mktemp("synthesized")
     app = App(

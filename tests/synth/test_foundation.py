@@ -32,8 +32,9 @@ STATEFUL_IDS = {
     "Answers": "AWS::SNS::Topic",
     "AnswersPolicy": "AWS::SNS::TopicPolicy",
 }
-"""A changed logical id is another resource to CloudFormation: it would make a second bucket of one
-name, and fail.
+"""A changed logical id is another resource to CloudFormation.
+
+It would make a second bucket of one name, and fail.
 """
 RETAINED = (
     "AWS::KMS::Key",

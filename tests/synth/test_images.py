@@ -1,5 +1,7 @@
-"""The image project: one that owns a Docker daemon, and may do nothing but read sources and push
-the environment's images.
+"""The image project.
+
+One that owns a Docker daemon, and may do nothing but read sources and push the environment's
+images.
 """
 
 from __future__ import annotations
@@ -106,8 +108,9 @@ def copied(dockerfile: str, tensorrt: str) -> list[str]:
 )
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, platform):
-    """And nothing else, but other TensorRTs' bindings: each file more would change the tag, and
-    every endpoint, for nothing.
+    """And nothing else, but other TensorRTs' bindings.
+
+    Each file more would change the tag, and every endpoint, for nothing.
     """
     held = read_image_files(ROOT)[image]
     sources = copied(held[DOCKERFILES[image]].decode(), platform.tensorrt)
@@ -123,7 +126,7 @@ def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, p
 
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_images_on_a_distributions_python_install_over_what_it_installed(image):
-    """pip refuses to remove what apt put there: "Cannot uninstall …, RECORD file not found"."""
+    """Pip refuses to remove what apt put there: "Cannot uninstall …, RECORD file not found"."""
     text = (ROOT / DOCKERFILES[image]).read_text()
     steps = [
         step

@@ -120,8 +120,9 @@ def test_refuses_answers_that_are_not_encrypted(queue):
 
 
 def test_a_log_group_is_named_as_iam_knows_it(full):
-    """IAM asks for `log-group:NAME:log-stream:` where a group is made or searched: the plain name
-    is no match.
+    """IAM asks for `log-group:NAME:log-stream:` where a group is made or searched.
+
+    The plain name is no match.
     """
     of_groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
     found = [each for stack in full[1].values() for _, _, each in security.allowing(stack.template)]

@@ -1,5 +1,6 @@
-"""Every template of the shipped environments: valid and pure; test_security.py tells whom they let
-do what.
+"""Every template of the shipped environments: valid and pure.
+
+Test_security.py tells whom they let do what.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def stacks(request, tmp_path_factory) -> Stacks:
 
 
 def statements(template: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every statement of every role's and user's policies; a bucket's or key's own policy is about
-    that resource alone.
+    """Every statement of every role's and user's policies.
+
+    A bucket's or key's own policy is about that resource alone.
     """
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::IAM::Role":

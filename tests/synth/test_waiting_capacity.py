@@ -17,8 +17,9 @@ BATCHES, WAITS = st.integers(1, 256), st.floats(0, 1e6, allow_nan=False)
 
 
 def longest_but_few(batch, load):
-    """The latency, in runs of a batch, that one request in BEYOND exceeds: Poisson arrivals, every
-    batch of one run's length.
+    """The latency, in runs of a batch, that one request in BEYOND exceeds.
+
+    Poisson arrivals, every batch of one run's length.
     """
     chance, now = random.Random(batch), 0.0
     arrivals = [now := now + chance.expovariate(load * batch) for _ in range(REQUESTS)]

@@ -49,7 +49,7 @@ from container.server.types import (
 
 
 class Batcher:
-    """A bounded queue before an engine's slots; its methods run on the event loop and never block."""
+    """A bounded queue before an engine's slots; methods run on the event loop, never block."""
 
     def __init__(
         self,

@@ -11,8 +11,9 @@ from container.server.engines.engine import Costs
 
 NEARLY, BATCHES_IN_WINDOW, SHARE_IN_WINDOW = 1.1, 4, 3
 WEIGHED_APART = 8
-"""So many lengths are weighed in every way; of more, neighbours that run sooner together are taken
-as one.
+"""So many lengths are weighed in every way.
+
+Of more, neighbours that run sooner together are taken as one.
 """
 TYPICAL_LENGTH = 16
 """Tokens of a short text."""

@@ -70,8 +70,9 @@ class SlotThread:
 
 
 THREAD_SWITCH_SECONDS = 50e-6
-"""What the way to a slot's thread and back takes at the least: a batch that runs no longer runs on
-the event loop.
+"""What the way to a slot's thread and back takes at the least.
+
+A batch that runs no longer runs on the event loop.
 """
 IDLE_INLINE_SECONDS = 5e-3
 """How long the event loop may stand still for a batch beside which nothing waits and nothing runs.

@@ -66,8 +66,9 @@ class Deadlines:
 
 
 GRACE_SECONDS = 1.0
-"""A whole process may have stood still, and its timers ring first: a batch that is done has this
-long to say so.
+"""A whole process may have stood still, and its timers ring first.
+
+A batch that is done has this long to say so.
 """
 
 

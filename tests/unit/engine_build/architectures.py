@@ -1,5 +1,6 @@
-"""Small random models of the architectures that the road promises: text checkpoints, and vision
-networks as ONNX files.
+"""Small random models of the architectures that the road promises.
+
+Text checkpoints, and vision networks as ONNX files.
 """
 
 from __future__ import annotations
@@ -106,8 +107,9 @@ def _roberta_tokenizer() -> Any:
 
 
 class Residual(torch.nn.Module):
-    """What makes a ResNet: convolutions, batch normalisation, a way around them, pooling, a
-    classifier.
+    """What makes a ResNet.
+
+    Convolutions, batch normalisation, a way around them, pooling, a classifier.
     """
 
     def __init__(self, classes: int) -> None:

@@ -1,5 +1,6 @@
-"""Model configurations kept as golden files; `python -m
-tests.unit.engine_build.golden_configurations` rewrites them.
+"""Model configurations kept as golden files.
+
+`python -m tests.unit.engine_build.golden_configurations` rewrites them.
 """
 
 from __future__ import annotations

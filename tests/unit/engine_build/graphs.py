@@ -50,7 +50,7 @@ def write_graph(
 
 
 def linear(path: Path, *, opset: int = 17, weight: Any = None, **changes: Any) -> Path:
-    """y = x W: [batch, 4] to [batch, 3]."""
+    """Y = x W: [batch, 4] to [batch, 3]."""
     matrix = np.arange(12, dtype=np.float32).reshape(4, 3) if weight is None else weight
     settings: dict[str, Any] = {
         "inputs": [tensor("x", "batch", 4)],

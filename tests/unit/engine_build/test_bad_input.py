@@ -1,5 +1,6 @@
-"""Bad input through the real command, in this process: the exit code, one sentence, no traceback,
-nothing published.
+"""Bad input through the real command, in this process.
+
+The exit code, one sentence, no traceback, nothing published.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ sys.exit(int(os.environ["CODE"]))
 
 @pytest.fixture
 def built(tmp_path):
-    """Runs both phases in one shell, as CodeBuild does; returns exit code, the program's arguments,
-    and the exported reason.
+    """Runs both phases in one shell, as CodeBuild does.
+
+    Returns exit code, the program's arguments, and the exported reason.
     """
     (tmp_path / "engine_build").mkdir()
     (tmp_path / "engine_build" / "__main__.py").write_text(PROGRAM)
@@ -83,8 +84,9 @@ def test_a_killed_build_exports_none(built):
 
 
 def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
-    """CodeBuild ignores their entry point; BASH_ENV is how they reach a shell that nobody types
-    into.
+    """CodeBuild ignores their entry point.
+
+    BASH_ENV is how they reach a shell that nobody types into.
     """
     (tmp_path / "bashrc").write_text("export ROUNDHOUSE_MODEL=from-the-image\n")
     assert "from-the-image" in built("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]

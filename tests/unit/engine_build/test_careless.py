@@ -1,5 +1,6 @@
-"""Careless hands on the real command: arrays of the wrong kind, mixing networks, empty addresses,
-streams that nobody reads.
+"""Careless hands on the real command.
+
+Arrays of the wrong kind, mixing networks, empty addresses, streams that nobody reads.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def of(root, *more):
 
 
 def refused(*arguments):
-    """Exit code and reason of a build that fails: JSON alone on stdout, the same sentence on
-    stderr.
+    """Exit code and reason of a build that fails.
+
+    JSON alone on stdout, the same sentence on stderr.
     """
     code, stdout, stderr = build(*arguments)
     failure = json.loads(stdout.getvalue())

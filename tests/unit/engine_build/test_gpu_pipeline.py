@@ -1,5 +1,6 @@
-"""The road of a GPU engine from checkpoint to archive: trtexec, nvidia-smi and TensorRT's runtime
-are stood in for.
+"""The road of a GPU engine from checkpoint to archive.
+
+Trtexec, nvidia-smi and TensorRT's runtime are stood in for.
 """
 
 from __future__ import annotations

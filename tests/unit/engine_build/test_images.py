@@ -1,5 +1,6 @@
-"""What the image project runs: missing images alone are built and pushed, and a failure is one
-sentence.
+"""What the image project runs.
+
+Missing images alone are built and pushed, and a failure is one sentence.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def orders(tmp_path):
 
 
 class Desk:
-    """Docker and the `aws` command in memory: `pushed` are the tags that ECR holds, `fails` maps
-    first words to an output.
+    """Docker and the `aws` command in memory.
+
+    `pushed` are the tags that ECR holds, `fails` maps first words to an output.
     """
 
     def __init__(self, pushed=(), fails=None, kind=MANIFEST):

@@ -1,5 +1,6 @@
-"""The whole road for every task on a CPU, processes stood in for: classifiers, and vision networks
-given as ONNX files.
+"""The whole road for every task on a CPU, processes stood in for.
+
+Classifiers, and vision networks given as ONNX files.
 """
 
 from __future__ import annotations

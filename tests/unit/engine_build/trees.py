@@ -1,5 +1,6 @@
-"""Onboarding trees of other tasks than the tiny embedder's: ONNX files with arrays, classifiers
-with labelled texts.
+"""Onboarding trees of other tasks than the tiny embedder's.
+
+ONNX files with arrays, classifiers with labelled texts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""S3, and a build machine with its builds and jobs, in memory: every look finds the engines one
-step further.
+"""S3, and a build machine with its builds and jobs, in memory.
+
+Every look finds the engines one step further.
 """
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ async def test_connection_ends_as_the_client_asked():
         (b"GET / HTTP/1.0\r\n\r\n", "close", True),
         (b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n", "keep-alive", False),
         (
-            b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: "
+            b"chunked\r\n\r\n0\r\n\r\n",
             "close",
             True,
         ),

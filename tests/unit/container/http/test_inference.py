@@ -45,9 +45,17 @@ def test_everything_else_stays_as_it_is(response, accepted):
 
 @pytest.mark.parametrize(
     ("accepted", "found"),
-    [(b"gzip", True), (b"GZIP;q=1.0", True), (b"*", True), (b"br, x-gzip", True), (b"gzip;q=0", False), (b"gzip; q=0.000", False),
-     (b"gzipped", False), (b"", False)],
-)  # fmt: skip
+    [
+        (b"gzip", True),
+        (b"GZIP;q=1.0", True),
+        (b"*", True),
+        (b"br, x-gzip", True),
+        (b"gzip;q=0", False),
+        (b"gzip; q=0.000", False),
+        (b"gzipped", False),
+        (b"", False),
+    ],
+)
 def test_client_says_whether_it_reads_gzip(accepted, found):
     assert accepts_gzip(accepted) is found
 

@@ -1,5 +1,6 @@
-"""What a model inside Triton reads of its archive: digests, lengths, sizes to warm up with, and the
-runtime beside it.
+"""What a model inside Triton reads of its archive.
+
+Digests, lengths, sizes to warm up with, and the runtime beside it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""One archive of several compute capabilities: what it holds, that its digests chain, and what may
-not be mixed.
+"""One archive of several compute capabilities.
+
+What it holds, that its digests chain, and what may not be mixed.
 """
 
 from __future__ import annotations

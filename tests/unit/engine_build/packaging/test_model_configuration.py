@@ -1,5 +1,6 @@
-"""config.pbtxt: golden files for every task and device, and the rules that Triton's protobuf does
-not know.
+"""config.pbtxt.
+
+Golden files for every task and device, and the rules that Triton's protobuf does not know.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Small networks of each kind, random weights, nodes without names: a transformer block, a CNN, a
-ViT's beginning.
+"""Small networks of each kind, random weights, nodes without names.
+
+A transformer block, a CNN, a ViT's beginning.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Graph:
 
 
 def chain(*operators: str) -> onnx.ModelProto:
-    """x -> MatMul -> operators -> MatMul -> y."""
+    """X -> MatMul -> operators -> MatMul -> y."""
     graph = Graph(0)
     tensor = graph.node("MatMul", "x", graph.weight(4, 4))
     for operator in operators:
@@ -137,8 +138,9 @@ def vit(seed: int = 0) -> onnx.ModelProto:
 
 
 def _block(graph: Graph, tensor: str) -> str:
-    """Query, key, value, two products of activations, output; FFN with a GELU of which one channel
-    is loud.
+    """Query, key, value, two products of activations, output.
+
+    FFN with a GELU of which one channel is loud.
     """
     query, key, value = (graph.matmul(tensor, WIDTH, WIDTH) for _ in range(3))
     attention = graph.node(

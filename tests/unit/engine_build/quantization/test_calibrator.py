@@ -1,5 +1,6 @@
-"""The calibrator and its process, with TensorRT and CUDA played: tests/bindings proves that the
-real ones have every name.
+"""The calibrator and its process, with TensorRT and CUDA played.
+
+Tests/bindings proves that the real ones have every name.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ class ILogger(Base):
 
 
 class TensorRT:
-    """Records what it is asked for, and calibrates as TensorRT does: batches until there is none,
-    then the cache.
+    """Records what it is asked for, and calibrates as TensorRT does.
+
+    Batches until there is none, then the cache.
     """
 
     __version__ = "10.16.1.11"

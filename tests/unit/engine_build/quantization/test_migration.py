@@ -30,8 +30,9 @@ scores: 3e5312f6
 
 
 def network(height: int | str = "height", width: int | str = "width") -> onnx.ModelProto:
-    """Conv, ReLU, pooling, Gemm, and a MatMul of its own input; rows are dynamic, and pixels unless
-    given.
+    """Conv, ReLU, pooling, Gemm, and a MatMul of its own input.
+
+    Rows are dynamic, and pixels unless given.
     """
     draw = np.random.default_rng(0)
     nodes = [

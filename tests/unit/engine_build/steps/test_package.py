@@ -1,5 +1,7 @@
-"""Archives: what lies where for each task and device, what the manifest says of it, and the same
-bytes for the same inputs.
+"""Archives.
+
+What lies where for each task and device, what the manifest says of it, and the same bytes for the
+same inputs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Programs of a GPU machine that has no GPU: trtexec and nvidia-smi, with the words and files of
-the real ones.
+"""Programs of a GPU machine that has no GPU.
+
+Trtexec and nvidia-smi, with the words and files of the real ones.
 
 What they write follows NVIDIA/TensorRT's samples at v10.16 and v11.1 (logging.h, printPlanVersion,
 exportJSONTrace) and the
@@ -43,7 +44,7 @@ def main(program, arguments, machine):
 
 
 def run(options, machine):
-    """trtexec."""
+    """Trtexec."""
     dialect = 11 if machine["version"][0] >= 11 else 10
     known = {
         line.split()[0]

@@ -1,5 +1,6 @@
-"""A stand-in for TensorRT's runtime: ONNX Runtime plays the plan, in the memory of the recorded
-CUDA.
+"""A stand-in for TensorRT's runtime.
+
+ONNX Runtime plays the plan, in the memory of the recorded CUDA.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The GPU half of the road with programs that are stood in for: typed network, trtexec, plan read
-back, candidate.
+"""The GPU half of the road with programs that are stood in for.
+
+Typed network, trtexec, plan read back, candidate.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ def test_scales_out_to_what_the_newest_datapoint_asks_for():
         "Description": "Setting desired instance count to 3.",
         "Cause": "monitor alarm TargetTracking-p-AlarmHigh-1 in state ALARM triggered policy p",
         "StatusCode": "InProgress",
-        "StatusMessage": "Successfully set desired instance count to 3. Waiting for change to be fulfilled by sagemaker.",
+        "StatusMessage": "Successfully set desired instance count to 3. Waiting for change to be "
+        "fulfilled by sagemaker.",
     }
 
 
@@ -129,7 +130,8 @@ def test_an_activity_ends_when_the_instances_are_there_and_begins_the_cool_down(
     scene.endpoints.arrive()
     scene.follow()
     assert (scene.kept[0].status, scene.kept[0].message) == (
-        "Successful", "Successfully set desired instance count to 3. Change successfully fulfilled by sagemaker.",
+        "Successful", "Successfully set desired instance count to 3. Change successfully "
+                      "fulfilled by sagemaker.",
     )  # fmt: skip
     assert (scene.target.last.before, scene.target.last.after) == (1, 3)
 
@@ -225,7 +227,8 @@ def test_what_sagemaker_refuses_is_a_failed_activity():
     scene.act(high(1500))
     assert scene.kept[0].status == "Failed"
     assert scene.kept[0].message == (
-        'Failed to set desired instance count to 3. Reason: Cannot update in-progress endpoint "arn". '
+        "Failed to set desired instance count to 3. Reason: Cannot update in-progress endpoint "
+        '"arn". '
         "(Service: AmazonSageMaker; Status Code: 400; Error Code: ValidationException)"
     )
 
@@ -273,9 +276,17 @@ def scheduled(expression="cron(0 6 ? * MON-FRI *)", low=3, high=None, **more):
     created = datetime.fromtimestamp(NOW, UTC)
     given = {"first": None, "last": None, "due": created, **more}
     return ScheduledAction(
-        key=KEY, name="floor-1", arn="a", created=created, expression=expression, timezone=None, schedule=schedule(expression),
-        low=low, high=high, **given,
-    )  # fmt: skip
+        key=KEY,
+        name="floor-1",
+        arn="a",
+        created=created,
+        expression=expression,
+        timezone=None,
+        schedule=schedule(expression),
+        low=low,
+        high=high,
+        **given,
+    )
 
 
 def test_a_scheduled_action_sets_bounds_and_capacity_once():

@@ -75,7 +75,8 @@ def test_refuses_bounds(low, high, said):
         (None, "TargetTrackingScalingPolicyConfiguration must be specified"),
         (
             {**PREDEFINED},
-            "'targetTrackingScalingPolicyConfiguration.targetValue' failed to satisfy constraint: Member must not be null",
+            "'targetTrackingScalingPolicyConfiguration.targetValue' failed to satisfy "
+            "constraint: Member must not be null",
         ),
         ({**PREDEFINED, "TargetValue": 0}, "TargetValue must be greater than zero"),
         (
@@ -88,7 +89,8 @@ def test_refuses_bounds(low, high, said):
                 "TargetValue": 5,
                 "PredefinedMetricSpecification": {"PredefinedMetricType": "Invocations"},
             },
-            "Value 'Invocations' at '.*predefinedMetricType' failed to satisfy constraint: Member must satisfy enum value set",
+            "Value 'Invocations' at '.*predefinedMetricType' failed to satisfy constraint: "
+            "Member must satisfy enum value set",
         ),
         (
             {
@@ -97,7 +99,8 @@ def test_refuses_bounds(low, high, said):
                     "PredefinedMetricType": "ECSServiceAverageCPUUtilization"
                 },
             },
-            "Scalable dimension sagemaker:variant:DesiredInstanceCount only supports the following predefined metric types",
+            "Scalable dimension sagemaker:variant:DesiredInstanceCount only supports the "
+            "following predefined metric types",
         ),
         (
             {"TargetValue": 5, "CustomizedMetricSpecification": {"MetricName": "m"}},

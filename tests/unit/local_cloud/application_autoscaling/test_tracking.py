@@ -32,10 +32,17 @@ def proposal(desired, policy="p", out=60.0, back=300.0):
 @pytest.mark.parametrize(
     ("current", "metric", "target", "capacity"),
     [
-        (1, 601, 600, 2), (1, 600, 600, 1), (2, 900, 600, 3), (3, 200, 600, 1), (3, 0, 600, 0), (10, 540, 600, 9),
-        (0, 700, 600, 1), (0, 600, 600, 0), (3, 200.00000000001, 600, 1),
+        (1, 601, 600, 2),
+        (1, 600, 600, 1),
+        (2, 900, 600, 3),
+        (3, 200, 600, 1),
+        (3, 0, 600, 0),
+        (10, 540, 600, 9),
+        (0, 700, 600, 1),
+        (0, 600, 600, 0),
+        (3, 200.00000000001, 600, 1),
     ],
-)  # fmt: skip
+)
 def test_capacity_follows_the_metric(current, metric, target, capacity):
     assert tracked_capacity(current, metric, target) == capacity
 

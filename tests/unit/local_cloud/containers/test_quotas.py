@@ -35,7 +35,8 @@ def test_next_type_is_taken_when_the_first_is_used_up_and_again_when_given_back(
         (b"\xff\xfe\x00", "cannot be read as YAML"),
         (
             b"- ml.g5.xlarge",
-            r"must map instance types to counts, such as `ml.g5.xlarge: 1`, found \['ml.g5.xlarge'\]",
+            r"must map instance types to counts, such as `ml.g5.xlarge: 1`, found "
+            r"\['ml.g5.xlarge'\]",
         ),
         (
             b"ml.g5.xlarge: -1\nml.g6.xlarge: many",

@@ -1,5 +1,6 @@
-"""The stand-in for `serve` of the Triton image: variables in, tritonserver's command and
-environment out.
+"""The stand-in for `serve` of the Triton image.
+
+Variables in, tritonserver's command and environment out.
 """
 
 from __future__ import annotations
@@ -50,9 +51,13 @@ def test_empty_variable_is_not_set():
 
 def test_defaults_are_those_of_serve():
     wanted = {
-        "--log-verbose=true", "--allow-grpc=false", "--allow-metrics=false", "--model-repository=/tmp/sagemaker",
-        "--backend-config=python,shm-default-byte-size=16777216", "--backend-config=python,shm-growth-byte-size=1048576",
-    }  # fmt: skip
+        "--log-verbose=true",
+        "--allow-grpc=false",
+        "--allow-metrics=false",
+        "--model-repository=/tmp/sagemaker",
+        "--backend-config=python,shm-default-byte-size=16777216",
+        "--backend-config=python,shm-growth-byte-size=1048576",
+    }
     assert wanted <= set(command()) and not any("thread-count" in flag for flag in command())
     assert "--sagemaker-thread-count=3" in command(SAGEMAKER_TRITON_THREAD_COUNT="3")
 

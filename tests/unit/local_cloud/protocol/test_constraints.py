@@ -1,5 +1,6 @@
-"""Requests against SageMaker's own API model: AWS's sentences, every fault at once, numbers out of
-text.
+"""Requests against SageMaker's own API model.
+
+AWS's sentences, every fault at once, numbers out of text.
 """
 
 import pytest
@@ -96,19 +97,35 @@ def test_text_becomes_the_number_or_truth_that_the_model_wants():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"InitialInstanceCount": 0},
-         f"Value '0' at '{FIRST}.initialInstanceCount' {BROKEN} Member must have value greater than or equal to 1"),
-        ({"InferenceAmiVersion": "al2023-gpu"},
-         f"Value 'al2023-gpu' at '{FIRST}.inferenceAmiVersion' {BROKEN} Member must satisfy enum value set: [al2-ami-sagemaker-"),
-        ({"VariantName": None}, f"Value null at '{FIRST}.variantName' {BROKEN} Member must not be null"),
-        ({"VariantName": "a_b"}, "Member must satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"),
+        (
+            {"InitialInstanceCount": 0},
+            f"Value '0' at '{FIRST}.initialInstanceCount' {BROKEN} Member must have value greater "
+            "than or equal to 1",
+        ),
+        (
+            {"InferenceAmiVersion": "al2023-gpu"},
+            f"Value 'al2023-gpu' at '{FIRST}.inferenceAmiVersion' {BROKEN} Member must satisfy "
+            "enum value set: [al2-ami-sagemaker-",
+        ),
+        (
+            {"VariantName": None},
+            f"Value null at '{FIRST}.variantName' {BROKEN} Member must not be null",
+        ),
+        (
+            {"VariantName": "a_b"},
+            "Member must satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}",
+        ),
         ({"VolumeSizeInGB": 600}, "Member must have value less than or equal to 512"),
-        ({"InstancePools": [{"InstanceType": "ml.g5.xlarge", "Priority": 6}]},
-         "Value '6' at 'productionVariants.1.member.instancePools.1.member.priority'"),
-        ({"RoutingConfig": {"RoutingStrategy": "ROUND_ROBIN"}},
-         "Member must satisfy enum value set: [LEAST_OUTSTANDING_REQUESTS, RANDOM"),
+        (
+            {"InstancePools": [{"InstanceType": "ml.g5.xlarge", "Priority": 6}]},
+            "Value '6' at 'productionVariants.1.member.instancePools.1.member.priority'",
+        ),
+        (
+            {"RoutingConfig": {"RoutingStrategy": "ROUND_ROBIN"}},
+            "Member must satisfy enum value set: [LEAST_OUTSTANDING_REQUESTS, RANDOM",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refuses_a_variant(change, rule):
     error = said("CreateEndpointConfig", config(**change))
     assert (error.code, error.status) == ("ValidationException", 400)
@@ -128,15 +145,25 @@ def test_refuses_every_fault_at_once():
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("DataCaptureConfig", {"InitialSamplingPercentage": 101, **TO, **INPUT},
-         "Value '101' at 'dataCaptureConfig.initialSamplingPercentage'"),
-        ("DataCaptureConfig", {"InitialSamplingPercentage": 1, "DestinationS3Uri": "b/c", "CaptureOptions": []},
-         "2 validation errors detected: Value 'b/c' at 'dataCaptureConfig.destinationS3Uri'"),
-        ("AsyncInferenceConfig", {"ClientConfig": {"MaxConcurrentInvocationsPerInstance": 1001}, "OutputConfig": {}},
-         "'asyncInferenceConfig.clientConfig.maxConcurrentInvocationsPerInstance' failed to satisfy constraint"),
+        (
+            "DataCaptureConfig",
+            {"InitialSamplingPercentage": 101, **TO, **INPUT},
+            "Value '101' at 'dataCaptureConfig.initialSamplingPercentage'",
+        ),
+        (
+            "DataCaptureConfig",
+            {"InitialSamplingPercentage": 1, "DestinationS3Uri": "b/c", "CaptureOptions": []},
+            "2 validation errors detected: Value 'b/c' at 'dataCaptureConfig.destinationS3Uri'",
+        ),
+        (
+            "AsyncInferenceConfig",
+            {"ClientConfig": {"MaxConcurrentInvocationsPerInstance": 1001}, "OutputConfig": {}},
+            "'asyncInferenceConfig.clientConfig.maxConcurrentInvocationsPerInstance' failed to "
+            "satisfy constraint",
+        ),
         ("AsyncInferenceConfig", {}, "Value null at 'asyncInferenceConfig.outputConfig'"),
     ],
-)  # fmt: skip
+)
 def test_refuses_a_config(field, value, rule):
     assert rule in said("CreateEndpointConfig", {**config(), field: value}).message
 
@@ -150,7 +177,8 @@ def test_refuses_a_config(field, value, rule):
         ),
         (
             {"A": "x" * 1025},
-            "Map value must satisfy constraint: [Member must have length less than or equal to 1024",
+            "Map value must satisfy constraint: [Member must have length less than or equal to "
+            "1024",
         ),
         (
             {f"A{number}": "x" for number in range(101)},

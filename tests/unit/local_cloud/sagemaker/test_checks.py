@@ -71,7 +71,8 @@ def test_sound_configs_are_taken(config):
     [
         (
             [VARIANT, VARIANT],
-            "Production variant names must be unique within an endpoint config: AllTraffic, AllTraffic.",
+            "Production variant names must be unique within an endpoint config: AllTraffic, "
+            "AllTraffic.",
         ),
         ([VARIANT | {"ModelName": "gone"}], "Could not find model gone."),
         (
@@ -185,7 +186,8 @@ def test_key_does_not_reach_disks_of_the_instance():
         ({}, "Value null at 'primaryContainer.image'"),
         (
             {"Image": "docker.io/x"},
-            'Using non-ECR image "docker.io/x" without Vpc repository access mode is not supported.',
+            'Using non-ECR image "docker.io/x" without Vpc repository access mode is not '
+            "supported.",
         ),
         (
             {"Image": IMAGE, "Mode": "MultiModel"},

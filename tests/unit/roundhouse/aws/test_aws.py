@@ -24,8 +24,9 @@ from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
 
 @pytest.fixture
 def shell(monkeypatch, tmp_path):
-    """Sets this process's AWS variables, and no others; `~` in a value is a folder of files given
-    by their texts.
+    """Sets this process's AWS variables, and no others.
+
+    `~` in a value is a folder of files given by their texts.
     """
 
     def set_shell(variables: dict[str, str], files: dict[str, bytes] | None = None) -> None:

@@ -1,5 +1,6 @@
-"""The order of a deployment in AWS: what must be there is there before what needs it, and a
-failure leaves the rest alone.
+"""The order of a deployment in AWS.
+
+What must be there is there before what needs it, and a failure leaves the rest alone.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ IMAGES = {
 
 
 class Cdk:
-    """The cdk command line in memory: `did` is what it was asked, `fails` the deploys that it
-    refuses, by their order.
+    """The cdk command line in memory.
+
+    `did` is what it was asked, `fails` the deploys that it refuses, by their order.
     """
 
     def __init__(self):

@@ -30,8 +30,9 @@ NVIDIA_TRITON = "nvcr.io/nvidia/tritonserver:26.06-py3"
 
 
 class Cloud:
-    """ECR, S3 and CodeBuild in memory; a build pushes what its orders name, unless `fails` says why
-    not.
+    """ECR, S3 and CodeBuild in memory.
+
+    A build pushes what its orders name, unless `fails` says why not.
     """
 
     def __init__(self):
@@ -141,8 +142,9 @@ def test_images_start_from_nvidias_triton_where_aws_has_none(session, tmp_path):
 
 
 def test_refuses_a_region_without_a_known_registry(session):
-    """The rule of the tree judges endpoints with Triton; the builder of GPU engines starts from
-    that image too.
+    """The rule of the tree judges endpoints with Triton.
+
+    The builder of GPU engines starts from that image too.
     """
     elsewhere = session.environment.model_copy(update={"region": "eu-isoe-west-1"})
     with pytest.raises(

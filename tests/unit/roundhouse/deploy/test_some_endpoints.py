@@ -1,5 +1,6 @@
-"""`roundhouse deploy --endpoint NAME`: its engines are verified, its stack is deployed, and nothing
-else is looked at.
+"""`roundhouse deploy --endpoint NAME`.
+
+Its engines are verified, its stack is deployed, and nothing else is looked at.
 """
 
 from __future__ import annotations

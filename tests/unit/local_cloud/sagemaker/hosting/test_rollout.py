@@ -101,20 +101,41 @@ def test_batches_replace_every_instance_once(total, fraction):
 @pytest.mark.parametrize(
     ("deployment", "said"),
     [
-        ({**blue_green("ALL_AT_ONCE"), **rolling(percent(10))}, "Only one update policy should be used"),
+        (
+            {**blue_green("ALL_AT_ONCE"), **rolling(percent(10))},
+            "Only one update policy should be used",
+        ),
         (blue_green("CANARY"), "TrafficRoutingConfiguration of type CANARY requires CanarySize."),
-        (blue_green("LINEAR", CanarySize=percent(10)), "CanarySize is not allowed in a TrafficRoutingConfiguration"),
+        (
+            blue_green("LINEAR", CanarySize=percent(10)),
+            "CanarySize is not allowed in a TrafficRoutingConfiguration",
+        ),
         (blue_green("ALL_AT_ONCE", LinearStepSize=percent(10)), "LinearStepSize is not allowed"),
-        (blue_green("CANARY", CanarySize=percent(51)), "CanarySize must be less than or equal to 50% of the"),
-        (blue_green("CANARY", CanarySize=count(3)), "INSTANCE_COUNT 3 is 75% of the 4 instances of variant AllTraffic"),
+        (
+            blue_green("CANARY", CanarySize=percent(51)),
+            "CanarySize must be less than or equal to 50% of the",
+        ),
+        (
+            blue_green("CANARY", CanarySize=count(3)),
+            "INSTANCE_COUNT 3 is 75% of the 4 instances of variant AllTraffic",
+        ),
         (blue_green("LINEAR", LinearStepSize=percent(5)), "LinearStepSize must be 10-50%"),
         (rolling(percent(60)), "MaximumBatchSize must be 5-50%"),
         (rolling(percent(4)), "MaximumBatchSize must be 5-50%"),
-        (rolling(percent(50), RollbackMaximumBatchSize=percent(101)), "must be at most 100 percent, found 101."),
-        (blue_green("LINEAR", LinearStepSize=percent(50), wait=300, limit=600), "600 is not larger than 600"),
-        (rolling(percent(50), MaximumExecutionTimeoutInSeconds=600, WaitIntervalInSeconds=300), "600 is not larger than 600"),
+        (
+            rolling(percent(50), RollbackMaximumBatchSize=percent(101)),
+            "must be at most 100 percent, found 101.",
+        ),
+        (
+            blue_green("LINEAR", LinearStepSize=percent(50), wait=300, limit=600),
+            "600 is not larger than 600",
+        ),
+        (
+            rolling(percent(50), MaximumExecutionTimeoutInSeconds=600, WaitIntervalInSeconds=300),
+            "600 is not larger than 600",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refuses_a_deployment_config(deployment, said):
     with pytest.raises(AwsError) as error:
         check_deployment(deployment, FOUR)

@@ -18,8 +18,9 @@ ENVIRONMENT = EnvironmentSpec(
 
 
 class Formation:
-    """Two stacks: one that answers, and one whose change set was never executed, which has no
-    template.
+    """Two stacks.
+
+    One that answers, and one whose change set was never executed, which has no template.
     """
 
     def get_paginator(self, name):
