@@ -51,7 +51,7 @@ def main() -> int:
 
     app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False)
     try:
-        _hang_stages(app, _asked(app))
+        _hang_stages(app, _selection(app))
     except FaultsError as error:
         return _refuse(str(error))
     app.synth()
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Selection:
     """What the context asks for; `environment` None: every one, no `endpoints`: all of them."""
 
     root: Path
@@ -67,7 +67,7 @@ class Asked:
     endpoints: tuple[str, ...]
 
 
-def _asked(app: App) -> Asked:
+def _selection(app: App) -> Selection:
     from onboarding.fault import FaultsError
 
     faults = [*_unknown_keys(app), *_root_faults(app)]
@@ -76,7 +76,7 @@ def _asked(app: App) -> Asked:
     root, environment, endpoints = (
         app.node.try_get_context(key) for key in ("root", "env", "endpoint")
     )
-    return Asked(
+    return Selection(
         root=REPOSITORY if root is None else Path(str(root)).resolve(),
         environment=None if environment is None else str(environment).strip(),
         endpoints=(
@@ -126,12 +126,12 @@ def _root_faults(app: App) -> Iterator[Fault]:
         )
 
 
-def _hang_stages(app: App, asked: Asked) -> None:
+def _hang_stages(app: App, selection: Selection) -> None:
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, Sources
     from stacks.images import read_image_files
 
-    tree = _sound_tree(asked.root)
+    tree = _sound_tree(selection.root)
     buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")
     images_buildspec = (REPOSITORY / "engine_build" / "image" / "buildspec.yml").read_text(
         encoding="utf-8"
@@ -141,15 +141,17 @@ def _hang_stages(app: App, asked: Asked) -> None:
         buildspec=buildspec,
         images_buildspec=images_buildspec,
     )
-    for name in sorted(tree.environments) if asked.environment is None else [asked.environment]:
-        resolved = deployments(tree, name, asked.endpoints)
+    for name in (
+        sorted(tree.environments) if selection.environment is None else [selection.environment]
+    ):
+        resolved = deployments(tree, name, selection.endpoints)
         environment = tree.environments[name]
         EnvironmentStage(
             app,
             environment=environment,
             deployments=resolved,
             sources=sources,
-            is_whole=not asked.endpoints,
+            is_whole=not selection.endpoints,
         )
 
 

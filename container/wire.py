@@ -87,7 +87,7 @@ def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
         tail, found = body[header:], {}
         for output in json.loads(body[:header])["outputs"]:
             if "data" in output:
-                values = _listed(output)
+                values = _array_of(output)
             else:
                 length = int(output.get("parameters", {}).get("binary_data_size", len(tail)))
                 values, tail = (
@@ -108,9 +108,9 @@ def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> A
     if output_name is None and len(found) == 1:
         return next(iter(found.values()))
     if output_name is None or output_name not in found:
-        asked = "one output" if output_name is None else f"an output {output_name!r}"
+        expected = "one output" if output_name is None else f"an output {output_name!r}"
         raise AnswerFault(
-            f"The answer cannot be read: it should have {asked}, it has "
+            f"The answer cannot be read: it should have {expected}, it has "
             f"{', '.join(map(repr, found))}."
         )
     return found[output_name]
@@ -172,7 +172,7 @@ def _texts(array: Array) -> Iterator[bytes]:
             ) from fault
 
 
-def _listed(output: Mapping[str, Any]) -> Array:
+def _array_of(output: Mapping[str, Any]) -> Array:
     name = output.get("datatype", "FP32")
     values: Array = np.array(output["data"], object if name == BYTES else DATATYPES[name])
     return values

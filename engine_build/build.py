@@ -74,6 +74,6 @@ def _title(request: BuildRequest) -> str:
 
 def _finished(context: BuildContext) -> LockEntry | None:
     """The engine of an earlier run in this work folder that did not get as far as the store."""
-    entry = known_engine(context.kept, context.request.engine_key)
-    archive = context.kept.path(engine_archive_path(context.request.engine_key))
+    entry = known_engine(context.work_store, context.request.engine_key)
+    archive = context.work_store.path(engine_archive_path(context.request.engine_key))
     return entry if entry is not None and sha256_of(archive) == entry.archive.sha256 else None

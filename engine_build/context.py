@@ -31,19 +31,19 @@ class BuildContext:
     """The time in ISO 8601, UTC."""
 
     @property
-    def kept(self) -> FolderStore:
+    def work_store(self) -> FolderStore:
         """The work folder's own finished parts."""
         return self.work.store
 
     @property
     def stores(self) -> tuple[Store, ...]:
         """Where finished parts are looked for, the nearest first."""
-        return (self.kept,) if self.publish_to is None else (self.kept, self.publish_to)
+        return (self.work_store,) if self.publish_to is None else (self.work_store, self.publish_to)
 
     @property
     def destination(self) -> Store:
         """Where the engine lies in the end."""
-        return self.kept if self.publish_to is None else self.publish_to
+        return self.work_store if self.publish_to is None else self.publish_to
 
     def networks(self) -> Networks:
         """The networks of this build."""

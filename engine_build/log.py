@@ -28,7 +28,7 @@ class Log:
         self._clock = clock
         self._in_place = stream.isatty()
         self._shown = False
-        self._said = clock()
+        self._progress = clock()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
 
@@ -53,8 +53,8 @@ class Log:
         if self._in_place:
             self._write(f"\r  {text[:WIDTH]:<{WIDTH}}")
             self._shown = True
-        elif self._clock() - self._said >= SAY_AGAIN_SECONDS:
-            self._said = self._clock()
+        elif self._clock() - self._progress >= SAY_AGAIN_SECONDS:
+            self._progress = self._clock()
             self.line(f"  … {text}")
 
     def count_calls(
@@ -63,11 +63,11 @@ class Log:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
         calls = count()
 
-        def counted(given: GivenT) -> FoundT:
+        def counting_call(given: GivenT) -> FoundT:
             self.progress(f"{next(calls)} of {total} {what}")
             return function(given)
 
-        return counted
+        return counting_call
 
     def note(self, text: str) -> None:
         """Something for the file alone."""
@@ -85,7 +85,7 @@ class Log:
     def step(self, name: str, intent: str) -> Iterator[None]:
         """Says what a step will do, and how long it took."""
         self.line(f"{name}: {intent}")
-        begin = self._said = self._clock()
+        begin = self._progress = self._clock()
         yield
         self.seconds[name] = self._clock() - begin
         self.line(f"{name} … {self.seconds[name]:.1f} seconds")

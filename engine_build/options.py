@@ -21,8 +21,9 @@ class Options:
     model: str
     out: Path
     compute_capability: str | None = None
-    """Which of the engines that the environment needs of the model; None: the one of its endpoint's
-    first instance type.
+    """Which of the engines that the environment needs of the model; None.
+
+    The one of its endpoint's first instance type.
     """
     publish: str | None = None
     """An s3:// bucket, or a folder; None leaves the engine in `out`."""

@@ -71,9 +71,9 @@ class OrtNetwork:
 def flattened(outputs: Sequence[Array]) -> Array:
     """Some outputs as float32 [rows, values]."""
     if len({len(output) if output.ndim else 0 for output in outputs}) != 1:
-        told = ", ".join(str(list(output.shape)) for output in outputs)
+        shapes = ", ".join(str(list(output.shape)) for output in outputs)
         raise SourceFault(
-            f"the network's outputs have shapes {told}; each needs the batch as its first axis."
+            f"the network's outputs have shapes {shapes}; each needs the batch as its first axis."
         )
     rows = [np.asarray(output, dtype=np.float32).reshape(len(output), -1) for output in outputs]
     beside: Array = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)

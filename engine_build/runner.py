@@ -105,7 +105,7 @@ class ProcessRunner:
         if self._script is not None:
             with self._script.open("a", encoding="utf-8") as file:
                 file.write(f"{command}\n")
-        ended = self._ended(command)
+        ended = self._wait_for_end(command)
         for text in filter(None, (ended.output.strip(), ended.errors.strip())):
             self._log.note(text)
         return ended
@@ -114,7 +114,7 @@ class ProcessRunner:
         """Looks along PATH."""
         return shutil.which(program)
 
-    def _ended(self, command: Command) -> Ended:
+    def _wait_for_end(self, command: Command) -> Ended:
         path = (
             os.devnull
             if self._logs is None
@@ -164,7 +164,7 @@ class _OutputReader:
         process: subprocess.Popen[bytes],
         file: IO[bytes],
         tick_seconds: float,
-        tell: Callable[[float], None],
+        report: Callable[[float], None],
     ) -> None:
         assert process.stdout is not None and process.stderr is not None
         self._process = process
@@ -172,7 +172,7 @@ class _OutputReader:
         self._heard: dict[int, list[bytes]] = {stream.fileno(): [] for stream in self._streams}
         self._file = file
         self._tick_seconds = tick_seconds
-        self._report = tell
+        self._report = report
 
     def until(self, end: float) -> bool:
         """True when the process ended by itself; False at the end of its time."""

@@ -26,8 +26,9 @@ BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}")
 rules").
 """
 CONFLICT = "ConditionalRequestConflict"
-"""Another build's upload of the same object was under way; S3 asks to try again (PutObject,
-`If-None-Match`).
+"""Another build's upload of the same object was under way.
+
+S3 asks to try again (PutObject, `If-None-Match`).
 """
 CONFLICT_SECONDS = (1, 2, 4, 8)
 """Between the tries."""

@@ -87,14 +87,14 @@ async def _serve(settings: Settings) -> None:
     config.loglevel = "WARNING"
     announcing = asyncio.create_task(_announce(settings))
 
-    async def ended() -> None:
+    async def wait_for_end() -> None:
         await ending.wait()
         clock.stop()
         await asyncio.to_thread(builds.stop_all)
         await asyncio.to_thread(jobs.stop_all)
         await asyncio.to_thread(endpoints.stop_all)
 
-    await hypercorn_serve(emulator.app, config, shutdown_trigger=ended)
+    await hypercorn_serve(emulator.app, config, shutdown_trigger=wait_for_end)
     announcing.cancel()
 
 

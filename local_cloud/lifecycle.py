@@ -38,7 +38,7 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
         if running is not None:
             return running
         _remove_leftovers(state, keep=(LOCK_FILE,))
-        with _bound(port) as listener:
+        with _reserve_port(port) as listener:
             pid = _spawn(root.resolve(), state.resolve(), listener)
         return _wait_until_answering(pid, state)
 
@@ -152,7 +152,7 @@ def _remove_tree(path: Path) -> None:
         time.sleep(0.02)
 
 
-def _bound(port: int | None) -> socket.socket:
+def _reserve_port(port: int | None) -> socket.socket:
     """A socket that reserves a port, a free one unless it is named, for the cloud's process."""
     listener = socket.socket()
     try:
@@ -186,12 +186,12 @@ def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
     }
     with (state / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
         words = ((os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2))
-        door = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
+        file_action = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
         return os.posix_spawn(
             python,
             (str(python), *module),
             inherited | {"PYTHONPATH": str(root)},
-            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words, door),
+            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words, file_action),
             setsid=True,
         )
 
@@ -232,8 +232,8 @@ def _kill(pid: int) -> None:
 
 def _last_log_lines(state: Path) -> str:
     lines = (state / LOG_FILE).read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1] if said else "it left no word"
+    reply = [line.strip() for line in lines if line.strip()]
+    return reply[-1] if reply else "it left no word"
 
 
 def _end(address: CloudAddress) -> None:

@@ -159,7 +159,7 @@ def serving_images(deployment: Deployment) -> tuple[str, ...]:
 
 TAG_LENGTH = 20
 
-_ENGINE_PASSPORT = ("onboarding/__init__.py", "onboarding/manifest.py", "onboarding/values.py")
+_ENGINE_MANIFEST = ("onboarding/__init__.py", "onboarding/manifest.py", "onboarding/values.py")
 
 # Of our code a builder image holds a training job's entry alone: a build brings its own source, so
 # that changing engine_build
@@ -171,7 +171,7 @@ _SERVER = (
     "container/archive.py",
     "container/server/**/*",
     "container/tensorrt/**/*",
-    *_ENGINE_PASSPORT,
+    *_ENGINE_MANIFEST,
     "requirements/server.txt",
 )
 

@@ -30,12 +30,12 @@ def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
     A prefix that had to be trimmed counts as content, so that two that begin alike never share a
     name.
     """
-    room = NAME_LENGTH - DIGEST_LENGTH - 1
+    available = NAME_LENGTH - DIGEST_LENGTH - 1
     text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256((text if len(prefix) <= room else prefix + text).encode()).hexdigest()[
-        :DIGEST_LENGTH
-    ]
-    return f"{prefix[:room].rstrip('-')}-{digest}"
+    digest = hashlib.sha256(
+        (text if len(prefix) <= available else prefix + text).encode()
+    ).hexdigest()[:DIGEST_LENGTH]
+    return f"{prefix[:available].rstrip('-')}-{digest}"
 
 
 LOG_DAYS = 90

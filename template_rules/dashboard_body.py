@@ -46,11 +46,11 @@ def body_of(value: Any) -> tuple[Any, str | None]:
         return None, None
     if isinstance(value, dict):
         return value, None
-    return _parsed(str(value))
+    return _parse(str(value))
 
 
 @cache
-def _parsed(text: str) -> tuple[Any, str | None]:
+def _parse(text: str) -> tuple[Any, str | None]:
     """Unknown parts may stand inside of texts, or be numbers of their own."""
     try:
         return json.loads(text, strict=False), None
@@ -83,19 +83,19 @@ def with_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
             and isinstance(default, str)
             and is_known(default)
         ):
-            body = {**body, "widgets": _replaced(body.get("widgets"), pattern, default)}
+            body = {**body, "widgets": _replace(body.get("widgets"), pattern, default)}
     return body
 
 
-def _replaced(value: Any, pattern: str, by: str) -> Any:
+def _replace(value: Any, pattern: str, by: str) -> Any:
     if isinstance(value, str):
         try:
             return re.sub(pattern, lambda found: by, value)
         except re.error:
             return value
     if isinstance(value, dict):
-        return {key: _replaced(each, pattern, by) for key, each in value.items()}
-    return [_replaced(item, pattern, by) for item in value] if isinstance(value, list) else value
+        return {key: _replace(each, pattern, by) for key, each in value.items()}
+    return [_replace(item, pattern, by) for item in value] if isinstance(value, list) else value
 
 
 def dashboard_metrics(value: Any) -> Iterator[DashboardMetric]:
@@ -113,7 +113,7 @@ def widget_metrics(widget: Widget) -> Iterator[DashboardMetric]:
         if not isinstance(row, list):
             continue
         options = fields(row[-1]) if row else {}
-        parts = _filled([part for part in row if not isinstance(part, dict)], before)
+        parts = _fill([part for part in row if not isinstance(part, dict)], before)
         if "expression" in options:
             yield from _searched(str(options["expression"]), path, options)
         elif len(parts) >= 2:
@@ -128,7 +128,7 @@ def widget_metrics(widget: Widget) -> Iterator[DashboardMetric]:
             )
 
 
-def _filled(row: list[Any], before: list[Any]) -> list[Any]:
+def _fill(row: list[Any], before: list[Any]) -> list[Any]:
     """Return a row with `.` and `...` replaced by what they repeat of the row above."""
     if "..." in row:
         at = row.index("...")

@@ -104,7 +104,7 @@ def assembly_findings(
             yield from _unless_suppressed(rule, problem)
 
 
-def rule_sentences() -> dict[str, str]:
+def rule_descriptions() -> dict[str, str]:
     """Return every rule of ours by id, with its sentence."""
     from template_rules.assembly import alarms, builds, names, roles
 

@@ -77,7 +77,7 @@ def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
     `opened` loads engines, by default by their manifest.
     """
     if arguments not in ([], ["serve"]):
-        return _refused(
+        return _refuse(
             SETTING,
             f"Unknown arguments {arguments}; use `serve` or none, and set the server by "
             "environment variables.",
@@ -86,23 +86,23 @@ def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
         settings = process_settings()
         raise_descriptor_limit(settings.max_connections)
         with _listener(settings) as listener:
-            return _served(settings, listener, _engine if opened is None else opened)
+            return _serve(settings, listener, _engine if opened is None else opened)
     except CannotListen as fault:
-        return _refused(ENGINE, str(fault))
+        return _refuse(ENGINE, str(fault))
     except SettingsFault as fault:
-        return _refused(SETTING, str(fault))
+        return _refuse(SETTING, str(fault))
     except ArchiveRefused as fault:
-        return _refused(ARCHIVE, str(fault))
+        return _refuse(ARCHIVE, str(fault))
     except LoadFault as fault:
-        return _refused(ENGINE, str(fault))
+        return _refuse(ENGINE, str(fault))
     except OSError as fault:
-        return _refused(
+        return _refuse(
             ARCHIVE,
             f"Refused: {fault.filename or settings.model_dir} cannot be read ({fault.strerror}).",
         )
 
 
-def _served(settings: Settings, listener: socket.socket, opened: OpenEngine) -> int:
+def _serve(settings: Settings, listener: socket.socket, opened: OpenEngine) -> int:
     here = running()
     if settings.multi_model:
 
@@ -197,7 +197,7 @@ def _print_line(sentence: str) -> None:
         print(sentence, flush=True)
 
 
-def _refused(code: int, sentence: str) -> int:
+def _refuse(code: int, sentence: str) -> int:
     with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
     return code
@@ -255,7 +255,7 @@ async def serve_several_processes(
     gauge(
         metric_values,
         "roundhouse_models_loaded",
-        lambda: int(bool(serving) and not serving[0].broken),
+        lambda: int(bool(serving) and not serving[0].is_broken),
     )
     serving: list[Backend] = []
 

@@ -41,8 +41,9 @@ class Settings:
     threads: int | None = None
     """Of each slot, in engines that run on the CPU."""
     http_processes: int = 1
-    """1: HTTP in the engine's own process; more: that many processes before the one that owns the
-    engine.
+    """1: HTTP in the engine's own process; more.
+
+    That many processes before the one that owns the engine.
     """
     deadline_seconds: int = 60
     """Longest that a request may take; SageMaker's own limit."""

@@ -176,7 +176,7 @@ class ContextRunner:
             self._loaded.plan.fail("it cannot be queued")
         self._device.wait()
         if self._records and self._graph is None and not self.failed_to_record:
-            self._graph = self._device.recorded(self._queue)
+            self._graph = self._device.record_graph(self._queue)
             self.failed_to_record = self._graph is None
 
     def _queue(self) -> bool:

@@ -88,7 +88,7 @@ class Device:
             )
         )
 
-    def recorded(self, queue: Callable[[], bool]) -> Graph | None:
+    def record_graph(self, queue: Callable[[], bool]) -> Graph | None:
         """Capture what `queue` enqueues as a CUDA graph, without running it.
 
         None where it cannot be.

@@ -93,7 +93,7 @@ class Plan:
         if host_code:
             self._runtime.engine_host_code_allowed = True
         self._path = path
-        self._engine: ICudaEngine = self._loaded()
+        self._engine: ICudaEngine = self._load()
         names = [
             self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)
         ]
@@ -134,14 +134,14 @@ class Plan:
 
     def context(self) -> IExecutionContext:
         """A context with its own scratch memory. Raises PlanRefused and DeviceOutOfMemory."""
-        return self._checked(self._engine.create_execution_context())
+        return self._check_context(self._engine.create_execution_context())
 
     def context_without_memory(self) -> IExecutionContext:
         """A context that runs in whatever scratch memory it is given.
 
         Raises PlanRefused and DeviceOutOfMemory.
         """
-        return self._checked(
+        return self._check_context(
             self._engine.create_execution_context(
                 self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
             )
@@ -165,13 +165,13 @@ class Plan:
         """Gives the GPU's memory back; its contexts must be gone."""
         del self._engine, self._runtime
 
-    def _loaded(self) -> ICudaEngine:
+    def _load(self) -> ICudaEngine:
         engine = self._runtime.deserialize_cuda_engine(self._path.read_bytes())
         if engine is None:
             self.fail(f"{self._path.name} does not load")
         return engine
 
-    def _checked(self, context: IExecutionContext | None) -> IExecutionContext:
+    def _check_context(self, context: IExecutionContext | None) -> IExecutionContext:
         if context is None:
             self.fail(f"{self._path.name} gets no execution context")
         return context

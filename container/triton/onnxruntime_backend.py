@@ -64,7 +64,9 @@ class Texts:
             )
         )
         return [
-            self._checked([next(encodings) for _ in texts]) if isinstance(texts, list) else texts
+            self._check_lengths([next(encodings) for _ in texts])
+            if isinstance(texts, list)
+            else texts
             for texts in inputs
         ]
 
@@ -95,7 +97,7 @@ class Texts:
         """Return the first output as float32."""
         return [np.asarray(outputs[0], dtype=np.float32)]
 
-    def _checked(self, encodings: list[Encoding]) -> list[Encoding] | ValueError:
+    def _check_lengths(self, encodings: list[Encoding]) -> list[Encoding] | ValueError:
         sentence = manifest_check.over_long_texts(list(map(len, encodings)), self._limit)
         return encodings if sentence is None else ValueError(sentence)
 

@@ -117,8 +117,8 @@ def samples(path: Path) -> Samples:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except DAMAGED as error:
         raise InputRefused(f"dataset {path} cannot be read ({error}); allowed: {KINDS}.") from error
-    kept = tuple(line for line in lines if line)
-    return _labelled(path, kept) if path.suffix == ".tsv" else Samples(values=kept)
+    selected = tuple(line for line in lines if line)
+    return _labelled(path, selected) if path.suffix == ".tsv" else Samples(values=selected)
 
 
 def _labelled(path: Path, lines: Sequence[str]) -> Samples:
@@ -151,9 +151,9 @@ def _arrays(path: Path) -> Samples:
     if labels is not None:
         counts[LABELS] = len(labels)
     if not arrays or len(set(counts.values())) != 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items()) or "nothing"
+        listing = ", ".join(f"{name} {count}" for name, count in counts.items()) or "nothing"
         raise InputRefused(
-            f"dataset {path} holds {told} rows; every array must have one row per sample."
+            f"dataset {path} holds {listing} rows; every array must have one row per sample."
         )
     rows = tuple(
         {name: array[index] for name, array in arrays.items()}

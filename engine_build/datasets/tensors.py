@@ -18,8 +18,9 @@ DATATYPES = {
     "UINT8": np.uint8,
     "BOOL": np.bool_,
 }
-"""KServe v2 datatypes as numpy has them: those that TensorRT's parser takes without changing them
-(FP64 it casts to FP32).
+"""KServe v2 datatypes as numpy has them.
+
+Those that TensorRT's parser takes without changing them (FP64 it casts to FP32).
 """
 
 
@@ -84,10 +85,10 @@ def _row(record: TensorRecord, sample: Sample) -> Array:
             f"a sample of input {record.name!r} has shape {list(row.shape)}, but the network takes "
             f"{list(wanted)} a row (-1: any); save the dataset in that shape."
         )
-    return _typed(record, row)
+    return _with_type(record, row)
 
 
-def _typed(record: TensorRecord, row: Array) -> Array:
+def _with_type(record: TensorRecord, row: Array) -> Array:
     """The row in the input's datatype: floats rounded to its precision, others unchanged."""
     wanted = np.dtype(DATATYPES[record.datatype])
     if row.dtype.kind not in "fiub":

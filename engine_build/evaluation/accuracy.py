@@ -40,8 +40,10 @@ from onboarding.values import Metric
 Verdict = Literal["pass", "fail", "not enough data"]
 ORDER: tuple[Verdict, ...] = ("fail", "not enough data", "pass")
 DIGITS = 6
-"""Of every recorded number; the verdict follows from the recorded ones, so that a reader of the
-lock can repeat it."""
+"""Of every recorded number.
+
+The verdict follows from the recorded ones, so that a reader of the lock can repeat it.
+"""
 METRICS: dict[Metric, Callable[[Array, Array], Array]] = {
     "cosine": cosines,
     "agreement": agreements,

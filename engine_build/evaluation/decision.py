@@ -40,9 +40,11 @@ LEAST_ROUNDS = 15
 """Fewer rounds give no useful interval; a quiet machine runs more than twice as many."""
 NOISE = (0.1, 0.9)
 LEAST_GAIN = 1.05
-"""INT8 costs accuracy, so less than 5 % is not worth it. Two copies of one engine lay up to 3 %
-apart for a whole measurement, with intervals that excluded 1: where their memory happens to lie is
-no noise that more rounds would remove."""
+"""INT8 costs accuracy, so less than 5 % is not worth it.
+
+Two copies of one engine lay up to 3 % apart for a whole measurement, with intervals that excluded
+1: where their memory happens to lie is no noise that more rounds would remove.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

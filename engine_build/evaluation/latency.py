@@ -69,8 +69,8 @@ class Latencies:
     def of(self, engine: int) -> Array:
         """Return every run of an engine."""
         runs = self.milliseconds[:, engine].ravel()
-        kept: Array = runs[~np.isnan(runs)]
-        return kept
+        selected: Array = runs[~np.isnan(runs)]
+        return selected
 
     def ratios(self, slower: int, faster: int) -> Array:
         """Return how many times as fast one engine was as another, in each round of both.

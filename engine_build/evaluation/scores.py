@@ -79,8 +79,8 @@ def ratio_interval(above: Array, below: Array) -> Interval:
 
     def ratio(drawn: Array) -> Array:
         means: Array = below[drawn].mean(axis=1)
-        kept = means > 0
-        ratios: Array = above[drawn].mean(axis=1)[kept] / means[kept]
+        selected = means > 0
+        ratios: Array = above[drawn].mean(axis=1)[selected] / means[selected]
         return ratios
 
     return _interval(len(above), ratio)

@@ -26,7 +26,7 @@ def best_edges(lengths: Array, count: int, *, multiple: int = 8) -> tuple[int, .
     Dynamic programming over the last text of each bucket: an edge between two lengths that occur
     saves no padding.
     """
-    edges, texts = np.unique(_rounded(lengths, multiple), return_counts=True)
+    edges, texts = np.unique(_round_up(lengths, multiple), return_counts=True)
     below = np.concatenate([[0], np.cumsum(texts)])
     cost: Array = edges * below[1:]
     last: Array = np.zeros((1, len(edges)), dtype=np.int64)
@@ -39,7 +39,7 @@ def best_edges(lengths: Array, count: int, *, multiple: int = 8) -> tuple[int, .
 def equal_edges(longest: int, count: int, *, multiple: int = 8) -> tuple[int, ...]:
     """Edges of equal width up to the longest text, rounded up likewise."""
     exact = np.array([longest * part / count for part in range(1, count + 1)])
-    return tuple(int(edge) for edge in np.unique(_rounded(np.ceil(exact), multiple)))
+    return tuple(int(edge) for edge in np.unique(_round_up(np.ceil(exact), multiple)))
 
 
 def padded(lengths: Array, edges: tuple[int, ...]) -> Array:
@@ -49,7 +49,7 @@ def padded(lengths: Array, edges: tuple[int, ...]) -> Array:
     return found
 
 
-def _rounded(lengths: Array, multiple: int) -> Array:
+def _round_up(lengths: Array, multiple: int) -> Array:
     rounded: Array = (-(-np.asarray(lengths) // multiple) * multiple).astype(np.int64)
     return rounded
 

@@ -159,9 +159,9 @@ def explanation(path: Path, faults: Sequence[Fault]) -> str:
         model = onnx.load(path, load_external_data=False)
     except Exception:
         model = onnx.ModelProto()
-    sentences = [_sentence(model, fault) for fault in faults[:SHOWN]]
+    messages = [_sentence(model, fault) for fault in faults[:SHOWN]]
     more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-    return "; ".join(sentences) + more
+    return "; ".join(messages) + more
 
 
 def refused_operators(path: Path, faults: Sequence[Fault]) -> frozenset[str]:

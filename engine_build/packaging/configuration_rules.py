@@ -19,8 +19,9 @@ DATATYPES = (
     "FP32",
     "FP64",
 )
-"""KServe v2 datatypes of tensors that both servers take; BF16 has no array type in Python, and
-BYTES is text.
+"""KServe v2 datatypes of tensors that both servers take.
+
+BF16 has no array type in Python, and BYTES is text.
 """
 
 

@@ -114,7 +114,7 @@ def activation_samples(
     """
     random = np.random.default_rng(0)
     maxima: dict[str, Array] = {}
-    kept: dict[str, list[Array]] = {}
+    selected: dict[str, list[Array]] = {}
     for batch in batches:
         for name, rows in batch.items():
             largest = _largest(rows, axis=0)
@@ -124,9 +124,11 @@ def activation_samples(
                     "or the source."
                 )
             maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
-            kept.setdefault(name, []).append(rows[random.permutation(len(rows))[:rows_per_batch]])
+            selected.setdefault(name, []).append(
+                rows[random.permutation(len(rows))[:rows_per_batch]]
+            )
     return {
-        name: ActivationSample(maxima=maxima[name], rows=np.concatenate(kept[name]))
+        name: ActivationSample(maxima=maxima[name], rows=np.concatenate(selected[name]))
         for name in maxima
     }
 
@@ -264,5 +266,5 @@ def _kullback_leibler(expected: Array, actual: Array) -> float:
     p, q = expected / expected.sum(), actual / actual.sum()
     # An empty level where there should be something costs much, yet not everything.
     q = np.where((p > 0) & (q == 0), 1e-6, q)
-    kept = p > 0
-    return float((p[kept] * np.log(p[kept] / q[kept])).sum())
+    selected = p > 0
+    return float((p[selected] * np.log(p[selected] / q[selected])).sum())

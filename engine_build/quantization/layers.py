@@ -179,9 +179,9 @@ class Activations:
         """Yield each feed's tensors as [positions, channels]."""
         for feed in feeds:
             mask = feed.get(ATTENTION_MASK)
-            kept = None if mask is None else mask == 1
+            selected = None if mask is None else mask == 1
             yield {
-                name: _rows(value, self._tensors[name], kept)
+                name: _rows(value, self._tensors[name], selected)
                 for name, value in self.values(feed).items()
             }
 
@@ -254,11 +254,11 @@ def _work(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
     return output * shapes[node.input[0]][0 if transposed else -1]
 
 
-def _rows(value: Array, axis: int, kept: Array | None) -> Array:
-    if kept is not None and value.shape[: kept.ndim] == kept.shape:
-        value = value[kept]
-    elif kept is not None and value.ndim == 2 and len(value) == kept.size:
-        value = value[kept.reshape(-1)]
+def _rows(value: Array, axis: int, selected: Array | None) -> Array:
+    if selected is not None and value.shape[: selected.ndim] == selected.shape:
+        value = value[selected]
+    elif selected is not None and value.ndim == 2 and len(value) == selected.size:
+        value = value[selected.reshape(-1)]
     if value.ndim == 1:
         return value[:, None]
     last: Array = np.moveaxis(value, axis if value.ndim > 2 else -1, -1)

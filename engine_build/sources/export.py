@@ -22,8 +22,9 @@ from engine_build.sources.source_model import SourceModel
 
 OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
-"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits may be
-large.
+"""A value may differ by ABSOLUTE + RELATIVE * |value|.
+
+Embeddings are unit vectors, logits may be large.
 """
 INTENT = (
     f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at "

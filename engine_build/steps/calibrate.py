@@ -59,8 +59,8 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         cache = _written_cache(ended, path)
     context.log.line(f"  {len(cache.entries)} tensors have a scale")
     name = cache_path(request)
-    context.kept.upload(path, name)
-    return context.kept.path(name)
+    context.work_store.upload(path, name)
+    return context.work_store.path(name)
 
 
 def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
@@ -119,12 +119,12 @@ def _known_cache(context: BuildContext) -> Path | None:
     for store in context.stores:
         if not _is_usable(context, store, name):
             continue
-        if store is not context.kept:
+        if store is not context.work_store:
             copy = context.work.scratch("calibration-cache") / CACHE_NAME
             store.download(name, copy)
-            context.kept.upload(copy, name)
+            context.work_store.upload(copy, name)
         context.log.line(f"  calibration cache {name} is reused from {store.place}")
-        return context.kept.path(name)
+        return context.work_store.path(name)
     return None
 
 

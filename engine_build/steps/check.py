@@ -203,16 +203,16 @@ def check_networks(
     """
     with context.log.step("check", INTENT):
         paths = {name: check_path(context.request, network) for name, network in networks.items()}
-        kept = {name: stored_check(context.stores, path) for name, path in paths.items()}
-        for name in (name for name, record in kept.items() if record is not None):
+        selected = {name: stored_check(context.stores, path) for name, path in paths.items()}
+        for name in (name for name, record in selected.items() if record is not None):
             context.log.line(f"  {name}: passed when the network was made")
-        missing = tuple(networks[name] for name, record in kept.items() if record is None)
+        missing = tuple(networks[name] for name, record in selected.items() if record is None)
         made = compile_checks(
             missing, context.request.model.engine.optimization_profiles, context.runner, context.log
         )
         for record in made:
-            _keep(context.kept, paths[record.network], record, context.work.scratch("check"))
-    return tuple(record for record in (*kept.values(), *made) if record is not None)
+            _keep(context.work_store, paths[record.network], record, context.work.scratch("check"))
+    return tuple(record for record in (*selected.values(), *made) if record is not None)
 
 
 def _keep(store: Store, path: str | None, record: CompileCheckRecord, scratch: Path) -> None:

@@ -18,7 +18,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     known = state.networks.get("float")
     network = known
     if isinstance(state.source, OnnxFile):
-        network = _given(context, state.source, known)
+        network = _check_given(context, state.source, known)
     elif network is None:
         network = _exported(context, state)
     assert network is not None
@@ -46,7 +46,7 @@ def refuse_quantized_network(network: Network, precision: str) -> None:
         )
 
 
-def _given(context: BuildContext, source: OnnxFile, known: Network | None) -> Network:
+def _check_given(context: BuildContext, source: OnnxFile, known: Network | None) -> Network:
     """Check an ONNX file; one that a store has is run all the same, for its samples may be new."""
     with context.log.step("export", f"{source.path.name} is a network already; it is checked"):
         folder = context.work.scratch("float")

@@ -46,7 +46,7 @@ def package(
     with context.log.step(
         "package", f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
     ):
-        shown = served(request, network)
+        shown = served_engine(request, network)
         roots = (request.root, context.code_root)
         laid = repository(
             shown, chosen.path, network.tokenizer, is_cpu=request.is_cpu, code_roots=roots
@@ -60,17 +60,17 @@ def package(
         )
         packed = context.work.scratch("packed") / "model.tar.gz"
         entry = archive(folder, Manifest(**fields, compile_checks=checks), packed)
-        context.kept.upload(packed, engine_archive_path(request.engine_key))
-        for name, path in card_files(request, entry, context.kept, packed.parent):
-            context.kept.upload(path, name)
+        context.work_store.upload(packed, engine_archive_path(request.engine_key))
+        for name, path in card_files(request, entry, context.work_store, packed.parent):
+            context.work_store.upload(path, name)
         record = packed.with_name("record")
         record.write_bytes(entry_bytes(entry))
-        context.kept.upload(record, engine_record_path(request.engine_key))
+        context.work_store.upload(record, engine_record_path(request.engine_key))
     context.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
     return entry
 
 
-def served(request: BuildRequest, network: Network) -> Served:
+def served_engine(request: BuildRequest, network: Network) -> Served:
     """The engine of a request as clients see it."""
     return Served(
         model=request.model.name,

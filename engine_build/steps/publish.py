@@ -88,9 +88,9 @@ def run(context: BuildContext, state: BuildState) -> None:
     with context.log.step(
         "publish", f"{store.place}: networks, archive, card, and the record last"
     ):
-        archive = context.kept.path(engine_archive_path(request.engine_key))
+        archive = context.work_store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
-        card = partial(card_files, request, networks=context.kept, folder=scratch)
+        card = partial(card_files, request, networks=context.work_store, folder=scratch)
         state.entry = publish(
             store, state.entry, archive, network_files(context), scratch, context.log, card
         )
@@ -108,8 +108,8 @@ def network_files(context: BuildContext) -> list[File]:
     request, networks = context.request, context.networks()
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
     cache = [cache_path(request)] if request.may_be_int8 else []
-    others = [*cache, reference_path(request), *check_names(context.kept, request)]
-    paths = [(name, context.kept.path(name)) for name in [*names, *others]]
+    others = [*cache, reference_path(request), *check_names(context.work_store, request)]
+    paths = [(name, context.work_store.path(name)) for name in [*names, *others]]
     return [(name, path) for name, path in paths if path.is_file()]
 
 

@@ -40,7 +40,7 @@ def run(context: BuildContext, state: BuildState) -> None:
                 f"the source model answers all {len(rows)} validation samples alike, so nothing "
                 "can be judged."
             )
-        keep_reference(context.kept, context.request, rows, context.work.scratch("reference"))
+        keep_reference(context.work_store, context.request, rows, context.work.scratch("reference"))
     state.reference = rows
     if state.model is not None:
         # What follows needs its answers only; the benchmark loads it again.

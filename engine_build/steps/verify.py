@@ -33,7 +33,7 @@ class Verification:
     """The accuracy of one build's candidates, the first ones and any that come later."""
 
     def __init__(self, context: BuildContext, prepared: Prepared, load: Load = load_engine) -> None:
-        self._shop = context
+        self._context = context
         self._load = load
         self._prepared = prepared
         self._standard = standard(context, prepared)
@@ -60,7 +60,7 @@ class Verification:
 
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
-        request, precision = self._shop.request, candidate.precision
+        request, precision = self._context.request, candidate.precision
         as_served = request.is_cpu and precision == "int8"
         rows = self._rows(request.runtime.name, candidate.path, as_served=as_served)
         try:
@@ -69,16 +69,16 @@ class Verification:
             if request.model.engine.precision != "auto":
                 raise
             self._broken[precision] = str(error)
-            self._shop.log.line(f"  {error}")
+            self._context.log.line(f"  {error}")
 
     def _record(self, subject: str, rows: Array) -> AccuracyRecord:
         record = accuracy(subject, rows, self._standard)
-        self._shop.log.line(f"  {format_record(record)}")
+        self._context.log.line(f"  {format_record(record)}")
         if record.verdict != "pass":
             place = worst_sample(rows, self._standard)
-            sample = self._shop.request.validation.values[place]
+            sample = self._context.request.validation.values[place]
             text = f", {sample[:80]!r}" if isinstance(sample, str) else ""
-            self._shop.log.line(f"    its worst is sample {place + 1}{text}")
+            self._context.log.line(f"    its worst is sample {place + 1}{text}")
         return record
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
@@ -88,13 +88,15 @@ class Verification:
         answer depends on the rest of its batch. Otherwise by length, which is faster and gives the
         same rows.
         """
-        request, encoder = self._shop.request, self._prepared.encoder
+        request, encoder = self._context.request, self._prepared.encoder
         samples = request.validation.values
         batch = request.opt_shape.batch if as_served else REFERENCE_BATCH
         with ExitStack() as stack:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
-            answer = self._shop.log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
+            answer = self._context.log.count_calls(
+                engine.rows, -(-len(samples) // batch), "batches"
+            )
             rows = rows_in_order if as_served else rows_by_length
             return rows(answer, encoder, samples, batch)
 

@@ -216,7 +216,7 @@ class Compilation:
         return (self.plan, finished.record) if is_whole else None
 
     def _calibration_cache(self) -> Path:
-        path = self.context.kept.path(cache_path(self.context.request))
+        path = self.context.work_store.path(cache_path(self.context.request))
         if not path.is_file():
             raise InputRefused(
                 f"there is no calibration cache {path} to compile int8 with; run the build's steps "

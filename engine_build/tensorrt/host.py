@@ -21,8 +21,9 @@ QUERY = Command(
     timeout_seconds=60,
 )
 BANNER = re.compile(r"^&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\] \[b(\d+)\]", re.MULTILINE)
-"""As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the
-build.
+"""As logging.h of TensorRT's samples prints it.
+
+V is major * 10000 + minor * 100 + patch, b the build.
 """
 
 
@@ -91,9 +92,9 @@ def gpu_host(runner: Runner) -> GpuHost:
     ended = runner.run(QUERY)
     lines = [line for line in ended.output.splitlines() if line.strip()]
     if ended.code != 0 or not lines:
-        said = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
+        reply = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
         raise InputRefused(
-            f"{SMI} finds no GPU on this machine (it says: {said}); build the engine on a machine "
+            f"{SMI} finds no GPU on this machine (it says: {reply}); build the engine on a machine "
             "that has one."
         )
     hosts = tuple(dict.fromkeys(map(_host, lines)))

@@ -50,11 +50,11 @@ class Inspection:
 def inspection(text: str) -> Inspection:
     """Reads the inspector's JSON. Raises NetworkRefused when it is not that, or lists no layer."""
     try:
-        said = json.loads(text)
-        layers = [layer for layer in said["Layers"] if _profile_of(_layer_name(layer)) == 0]
-        if "I/O Tensors" in said:
-            return _of_11(said["I/O Tensors"], layers)
-        return _of_10(said["Bindings"], layers)
+        document = json.loads(text)
+        layers = [layer for layer in document["Layers"] if _profile_of(_layer_name(layer)) == 0]
+        if "I/O Tensors" in document:
+            return _of_11(document["I/O Tensors"], layers)
+        return _of_10(document["Bindings"], layers)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NetworkRefused(
             f"the inspector's account of the plan cannot be read ({type(error).__name__}: {error})."
@@ -68,7 +68,7 @@ def _of_10(bindings: list[str], layers: list[Any]) -> Inspection:
         inputs=None,
         outputs=None,
         profiles=None if last == 0 else last + 1,
-        **_counted(layers),
+        **_layer_counts(layers),
     )
 
 
@@ -84,11 +84,11 @@ def _of_11(tensors: list[dict[str, Any]], layers: list[Any]) -> Inspection:
         inputs=tuple(name for name, mode in modes.items() if mode == "input"),
         outputs=tuple(name for name, mode in modes.items() if mode == "output"),
         profiles=max(shaped, default=None),
-        **_counted(layers),
+        **_layer_counts(layers),
     )
 
 
-def _counted(layers: list[Any]) -> dict[str, int]:
+def _layer_counts(layers: list[Any]) -> dict[str, int]:
     detailed = [layer for layer in layers if isinstance(layer, dict)]
     return {
         "layers": len(layers),

@@ -236,7 +236,7 @@ class TensorrtNetwork:
         """Run kernel by kernel first, and as a CUDA graph from the second run of a shape on."""
         self._runs += 1
         if self._runs == 2:
-            self._graph = self._device.recorded(self._queue)
+            self._graph = self._device.record_graph(self._queue)
         if self._graph is not None:
             self._device.launch(self._graph)
         elif not self._queue():
@@ -273,9 +273,9 @@ def load_plan(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
 
 def _beside(answers: list[Array], rows: int) -> Array:
     if any(answer.ndim == 0 or len(answer) != rows for answer in answers):
-        told = ", ".join(str(list(answer.shape)) for answer in answers)
+        shapes = ", ".join(str(list(answer.shape)) for answer in answers)
         raise NetworkRefused(
-            f"the plan's outputs have shapes {told} for {rows} rows; each needs the batch as its "
+            f"the plan's outputs have shapes {shapes} for {rows} rows; each needs the batch as its "
             "first axis."
         )
     flat: list[Array] = [answer.reshape(rows, -1).astype(np.float32) for answer in answers]

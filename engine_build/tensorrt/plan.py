@@ -64,8 +64,9 @@ class InspectedPlan:
     tensorrt: str
     inspection: Inspection
     median_ms: float | None
-    """Of trtexec's own run at the opt shapes: GPU and queue, no copies, no CUDA graph; None when it
-    wrote down no time.
+    """Of trtexec's own run at the opt shapes: GPU and queue, no copies, no CUDA graph.
+
+    None when it wrote down no time.
     """
 
 
@@ -128,12 +129,13 @@ def check_plan(plan: InspectedPlan, expected: ExpectedPlan) -> None:
         )
     elif set(layers.tensors) != set(names):
         reason = (
-            f"its inputs and outputs are {_listed(layers.tensors)}, asked for were {_listed(names)}"
+            f"its inputs and outputs are {_join_names(layers.tensors)}, asked for were "
+            f"{_join_names(names)}"
         )
     elif layers.inputs is not None and set(layers.inputs) != set(expected.input_names):
         reason = (
-            f"its inputs are {_listed(layers.inputs)}, "
-            f"asked for were {_listed(expected.input_names)}"
+            f"its inputs are {_join_names(layers.inputs)}, "
+            f"asked for were {_join_names(expected.input_names)}"
         )
     elif layers.profiles is not None and layers.profiles != profiles:
         reason = f"it has {layers.profiles} optimization profiles, asked for were {profiles}"
@@ -180,5 +182,5 @@ def _median(times: Path) -> float | None:
     return latencies[len(latencies) // 2] if latencies else None
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(sorted(names))

@@ -66,8 +66,9 @@ class CompileOptions:
     precision: Precision
     profiles: tuple[Profile, ...]
     strongly_typed: bool = True
-    """True: the network carries its types; False: trtexec chooses within `precision`, in dialect 10
-    only.
+    """True: the network carries its types; False.
+
+    Trtexec chooses within `precision`, in dialect 10 only.
     """
     calibration_cache: Path | None = None
     """Ranges of INT8, for a network that is not strongly typed."""
@@ -92,9 +93,12 @@ class RunOptions:
     version_compatible: bool = False
     """Lets a version-compatible plan run the code inside it, without which it does not load."""
     cuda_graph: bool = True
-    """False: kernel by kernel. Before it records a graph, trtexec 10 runs once, and only then sends
-    the inputs: a network that looks up its inputs may read beyond its tables (sampleInference.cpp
-    at v10.16; at v11.1 the inputs come first)."""
+    """False: kernel by kernel.
+
+    Before it records a graph, trtexec 10 runs once, and only then sends the inputs: a network that
+    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the
+    inputs come first).
+    """
     inputs: tuple[tuple[str, Path], ...] = ()
     """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
     warm_up_ms: int = 200
@@ -139,7 +143,7 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
         f"--profilingVerbosity={options.verbosity}",
         "--skipInference",
     )
-    return _checked(Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS), dialect)
+    return _check_flags(Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS), dialect)
 
 
 def run_command(options: RunOptions, dialect: Dialect) -> Command:
@@ -166,7 +170,7 @@ def run_command(options: RunOptions, dialect: Dialect) -> Command:
         *_optional("--exportProfile", options.layer_times),
         *([] if options.layer_times is None else ["--separateProfileRun"]),
     )
-    return _checked(Command(argv=argv, timeout_seconds=MEASURE_TIMEOUT_SECONDS), dialect)
+    return _check_flags(Command(argv=argv, timeout_seconds=MEASURE_TIMEOUT_SECONDS), dialect)
 
 
 def plan_version_command(plan: Path) -> Command:
@@ -244,7 +248,7 @@ def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
     }
     return [
         *([f"--profile={index}"] if several else []),
-        *(f"--{kind}Shapes={told}" for kind, told in parts.items()),
+        *(f"--{kind}Shapes={shapes}" for kind, shapes in parts.items()),
     ]
 
 
@@ -297,7 +301,7 @@ def _optional(flag: str, value: object) -> Sequence[str]:
     return [] if value is None else [f"{flag}={value}"]
 
 
-def _checked(command: Command, dialect: Dialect) -> Command:
+def _check_flags(command: Command, dialect: Dialect) -> Command:
     flags = [argument.split("=", 1)[0] for argument in command.argv]
     lost = [flag for flag in flags if dialect == 11 and flag in ONLY_IN_10]
     if lost:

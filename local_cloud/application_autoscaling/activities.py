@@ -41,11 +41,11 @@ def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
     counts = endpoints.instances(key.endpoint)
     if key.variant not in counts:
         name = getattr(endpoints.endpoint_named(key.endpoint), "config_name", key.endpoint)
-        said = (
+        message = (
             f'The variant name(s) "{key.variant}" is/are not present within endpoint '
             f'configuration "{name}".'
         )
-        raise AwsError("ValidationException", said)
+        raise AwsError("ValidationException", message)
     return counts[key.variant]
 
 

@@ -57,7 +57,7 @@ class Actor:
         """
         current, desired = activity.capacity(self.endpoints, target.key)
         known = {policy.arn: policy for policy in policies}
-        asked = [
+        proposals = [
             proposal
             for breach in breaches
             if breach.policy_arn in known
@@ -70,16 +70,16 @@ class Actor:
                 replace(
                     proposal, desired=self._capacity_limit(proposal, target, policies, current, now)
                 )
-                for proposal in asked
+                for proposal in proposals
             ],
             current,
         )
         if chosen is None:
-            if asked:
+            if proposals:
                 activity.keep(
                     kept,
                     activity.activity_without_change(
-                        target.key, asked[0].cause, _reason(target, asked, desired)
+                        target.key, proposals[0].cause, _reason(target, proposals, desired)
                     ),
                 )
             return
@@ -196,9 +196,9 @@ def next_due(action: ScheduledAction, after: datetime) -> datetime | None:
     return None if due is None or (action.last is not None and due > action.last) else due
 
 
-def _reason(target: Target, asked: Sequence[Proposal], desired: int) -> dict[str, object]:
+def _reason(target: Target, proposals: Sequence[Proposal], desired: int) -> dict[str, object]:
     """Why nothing changes, with AWS's codes."""
-    most = max(proposal.desired for proposal in asked)
+    most = max(proposal.desired for proposal in proposals)
     if most >= desired and desired >= target.high:
         return {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": target.high}
     if most <= desired and desired <= target.low:

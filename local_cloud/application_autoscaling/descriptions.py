@@ -37,8 +37,11 @@ def matching_records(request: Request, field: str, records: Iterable[Described])
 
 
 def _matches(record: Described, request: Request) -> bool:
-    for asked, field in (("ResourceId", "ResourceId"), ("ScalableDimension", "ScalableDimension")):
-        if request.get(asked) is not None and record[field] != request[asked]:
+    for requested, field in (
+        ("ResourceId", "ResourceId"),
+        ("ScalableDimension", "ScalableDimension"),
+    ):
+        if request.get(requested) is not None and record[field] != request[requested]:
             return False
     several = (
         ("ResourceIds", "ResourceId"),
@@ -46,7 +49,8 @@ def _matches(record: Described, request: Request) -> bool:
         ("ScheduledActionNames", "ScheduledActionName"),
     )
     return all(
-        not request.get(asked) or record.get(field) in request[asked] for asked, field in several
+        not request.get(requested) or record.get(field) in request[requested]
+        for requested, field in several
     )
 
 

@@ -72,13 +72,13 @@ class Alarms:
                     self._sweep_one((account, region, name), alarm, now)
 
     def _sweep_one(self, key: tuple[str, str, str], alarm: Alarm, now: float) -> None:
-        asked = (
+        requested = (
             alarm.get("AlarmConfigurationUpdatedTimestamp"),
             int(now // (_period(alarm) * self.stretch)),
         )
-        if self._evaluated.get(key) == asked:
+        if self._evaluated.get(key) == requested:
             return
-        self._evaluated[key] = asked
+        self._evaluated[key] = requested
         try:
             self.evaluate(alarm, now)
         except MathError as error:
@@ -176,12 +176,12 @@ def _period(alarm: Alarm) -> int:
 
 def _rule(alarm: Alarm) -> Rule:
     periods = int(alarm.get("EvaluationPeriods", 1))
-    asked = alarm.get("DatapointsToAlarm")
+    requested = alarm.get("DatapointsToAlarm")
     return Rule(
         comparison=str(alarm["ComparisonOperator"]),
         threshold=float(alarm.get("Threshold") or 0.0),
         evaluation_periods=periods,
-        datapoints_to_alarm=periods if asked is None else int(asked),
+        datapoints_to_alarm=periods if requested is None else int(requested),
         missing=str(alarm.get("TreatMissingData") or "missing"),
     )
 

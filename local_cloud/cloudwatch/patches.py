@@ -91,9 +91,9 @@ def _math(handler: Handler) -> Handler:
         try:
             results = _results(queries, body)
         except MathError as error:
-            said = f"Error in expression: {error}"
+            reply = f"Error in expression: {error}"
             return cloudwatch._error(
-                "ValidationError", said, 400, use_json=is_json, use_cbor=is_cbor
+                "ValidationError", reply, 400, use_json=is_json, use_cbor=is_cbor
             )
         if is_cbor:
             return cloudwatch._cbor_ok(

@@ -107,7 +107,7 @@ def _compute(query: Query, found: Mapping[str, Value], span: Span, period: float
 
     def search(text: str, statistic: str, searched: float) -> list[Series]:
         hits = matching(text, span.metrics())
-        asked = [
+        metrics_found = [
             Question(
                 namespace=hit.namespace,
                 name=hit.name,
@@ -116,7 +116,7 @@ def _compute(query: Query, found: Mapping[str, Value], span: Span, period: float
             )
             for hit in hits
         ]
-        return [span.read(item, searched) for item in asked]
+        return [span.read(item, searched) for item in metrics_found]
 
     grounds = Grounds(metrics=found, times=span.times(chosen), period=chosen, search=search)
     return evaluate(str(query["Expression"]), grounds)

@@ -161,7 +161,7 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
     """
     faults: list[str] = []
     model = api_model(service)
-    typed: Request = _Walk(shapes=model.shapes, faults=faults).check_type(
+    typed: Request = _Check(shapes=model.shapes, faults=faults).check_type(
         model.inputs[operation], request, ""
     )
     if faults:
@@ -177,7 +177,7 @@ def fault(value: object, place: str, rule: str) -> str:
 
 
 @dataclass(kw_only=True)
-class _Walk:
+class _Check:
     shapes: Mapping[str, Shape]
     faults: list[str] = field(default_factory=list)
 
@@ -261,13 +261,13 @@ def rules(shape: Shape) -> list[str]:
 
 def _rule(shape: Shape, name: str) -> str:
     noun = "value" if shape["type"] in NUMBERS else "length"
-    sentences = {
+    messages = {
         "min": f"Member must have {noun} greater than or equal to {shape.get('min')}",
         "max": f"Member must have {noun} less than or equal to {shape.get('max')}",
         "pattern": f"Member must satisfy regular expression pattern: {shape.get('pattern')}",
         "enum": f"Member must satisfy enum value set: [{', '.join(shape.get('enum', ()))}]",
     }
-    return sentences[name]
+    return messages[name]
 
 
 @functools.cache

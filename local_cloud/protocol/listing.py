@@ -84,10 +84,10 @@ def _begin(token: str | None) -> int:
     if not token:
         return 0
     try:
-        said = base64.b64decode(token, validate=True).decode()
+        text = base64.b64decode(token, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        said = ""
-    number = said.removeprefix("from ")
-    if number == said or not number.isdigit():
+        text = ""
+    number = text.removeprefix("from ")
+    if number == text or not number.isdigit():
         raise validation_error("Invalid pagination token.")
     return int(number)

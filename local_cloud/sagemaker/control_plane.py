@@ -168,13 +168,13 @@ class ControlPlane:
         The one that it has must still be there.
         """
         endpoint = self.endpoints.endpoint_named(request["EndpointName"])
-        asked = update_request(request, endpoint)
+        requested = update_request(request, endpoint)
         self.records.config(endpoint.config_name)
-        config = self.records.config(asked.config_name)
+        config = self.records.config(requested.config_name)
         traffic = endpoint.traffic
         if traffic is not None and not endpoint.is_in_progress:
-            check_update(asked, traffic.fleet, config, self._scaled_variants(endpoint.name))
-        return {"EndpointArn": self.endpoints.update(asked).arn}
+            check_update(requested, traffic.fleet, config, self._scaled_variants(endpoint.name))
+        return {"EndpointArn": self.endpoints.update(requested).arn}
 
     def _update_weights_and_capacities(self, request: Request) -> Request:
         """Begins to change weights and instance counts."""

@@ -147,12 +147,12 @@ def _print(files: TemplateFiles, findings: Sequence[Finding]) -> None:
 
 
 def _list(form: Format) -> None:
-    from template_rules.findings import rule_sentences
+    from template_rules.findings import rule_descriptions
 
     if form is Format.json:
         from roundhouse.report import print_json
 
-        print_json([{"id": name, "sentence": text} for name, text in rule_sentences().items()])
+        print_json([{"id": name, "sentence": text} for name, text in rule_descriptions().items()])
         return
-    for name, text in rule_sentences().items():
+    for name, text in rule_descriptions().items():
         print(f"{name}  {text}")

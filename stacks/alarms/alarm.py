@@ -54,7 +54,7 @@ class Condition:
 class Alarm:
     """One alarm of a variant, or of the endpoint as a whole.
 
-    `told` says what is wrong, and by what measure.
+    `explanation` says what is wrong, and by what measure.
     """
 
     part: str
@@ -64,7 +64,7 @@ class Alarm:
     variant: Variant | None
     watched: Metric | Computed
     condition: Condition
-    told: str
+    explanation: str
     rolls_back: bool = False
     """Whether it takes a new version back during a rollout."""
 
@@ -103,8 +103,8 @@ def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
     topic, condition = arns.alarm_topic(deployment.environment), alarm.condition
     return {
         "AlarmName": alarm_name(deployment, alarm.kind, alarm.variant),
-        "AlarmDescription": f"{where}: {alarm.told}",
-        **_watched(alarm.watched),
+        "AlarmDescription": f"{where}: {alarm.explanation}",
+        **_metric_properties(alarm.watched),
         "Threshold": condition.threshold,
         "ComparisonOperator": condition.comparison,
         "EvaluationPeriods": condition.periods,
@@ -114,11 +114,11 @@ def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
     }
 
 
-def _watched(watched: Metric | Computed) -> dict[str, Any]:
+def _metric_properties(watched: Metric | Computed) -> dict[str, Any]:
     if isinstance(watched, Metric):
         is_percentile = watched.statistic.startswith("p")
         return {
-            **_named(watched),
+            **_metric_identity(watched),
             "ExtendedStatistic" if is_percentile else "Statistic": watched.statistic,
             "Period": watched.period,
         }
@@ -134,11 +134,11 @@ def _watched(watched: Metric | Computed) -> dict[str, Any]:
 
 
 def _query(name: str, metric: Metric) -> dict[str, Any]:
-    stat = {"Metric": _named(metric), "Period": metric.period, "Stat": metric.statistic}
+    stat = {"Metric": _metric_identity(metric), "Period": metric.period, "Stat": metric.statistic}
     return {"Id": name, "MetricStat": stat, "ReturnData": False}
 
 
-def _named(metric: Metric) -> dict[str, Any]:
+def _metric_identity(metric: Metric) -> dict[str, Any]:
     return {
         "Namespace": metric.namespace,
         "MetricName": metric.name,

@@ -78,7 +78,7 @@ def _hits(deployment: Deployment, variant: Variant) -> Alarm:
         condition=Condition(
             threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
         ),
-        told=(
+        explanation=(
             f"fewer than {percent(expected / 2)} of the requests find their model in memory: half"
             f" of the {percent(expected)} of the models that fit, whichever they are, by what the"
             " locks measured"
@@ -96,7 +96,7 @@ def _waiting(deployment: Deployment, variant: Variant, slowest: float) -> Alarm:
         condition=Condition(
             threshold=limit * MICROSECONDS_A_SECOND, points=LASTING, periods=LASTING
         ),
-        told=(
+        explanation=(
             f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest"
             f" takes, {slowest:.3g} s"
         ),

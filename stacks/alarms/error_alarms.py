@@ -96,7 +96,7 @@ def _errors(
         if metric == mixed_metric(deployment)
         else ""
     )
-    told = (
+    explanation = (
         f"{metric} is over {percent(share)} of the requests, {LEAST_FAILED} or more in a minute, or"
         f" all of them{mixed}"
     )
@@ -114,7 +114,7 @@ def _errors(
             },
         ),
         condition=Condition(threshold=share),
-        told=told,
+        explanation=explanation,
         rolls_back=rolls_back and variant.role != "shadow",
     )
 
@@ -169,7 +169,7 @@ def _no_answers(variant: Variant, watched: Computed, what: str) -> Alarm:
         variant=variant,
         watched=watched,
         condition=Condition(threshold=LOST_SHARE),
-        told=f"over {percent(LOST_SHARE)} of the requests got no answer: {what}",
+        explanation=f"over {percent(LOST_SHARE)} of the requests got no answer: {what}",
         rolls_back=variant.role != "shadow",
     )
 

@@ -53,7 +53,7 @@ def _no_instances(deployment: Deployment, variant: Variant) -> Alarm:
         condition=Condition(
             threshold=1, comparison=UNDER, points=5, periods=5, missing="breaching"
         ),
-        told=(
+        explanation=(
             "no instance has reported its memory for five minutes, which each in service does every"
             " minute"
         ),
@@ -67,7 +67,7 @@ def _disk(deployment: Deployment, variant: Variant) -> Alarm:
         variant=variant,
         watched=_metric(deployment, variant, "DiskUtilization", "Maximum"),
         condition=Condition(threshold=DISK_PERCENT, points=5, periods=5),
-        told=f"the fullest instance's disk is over {DISK_PERCENT} % full",
+        explanation=f"the fullest instance's disk is over {DISK_PERCENT} % full",
     )
 
 
@@ -78,7 +78,7 @@ def _host_memory(deployment: Deployment, variant: Variant) -> Alarm:
         variant=variant,
         watched=_metric(deployment, variant, "MemoryUtilization", "Maximum"),
         condition=FULL,
-        told=f"the fullest instance's host memory is over {MEMORY_PERCENT} % used",
+        explanation=f"the fullest instance's host memory is over {MEMORY_PERCENT} % used",
     )
 
 
@@ -99,7 +99,7 @@ def _gpu_memory(deployment: Deployment, variant: Variant) -> Alarm:
         variant=variant,
         watched=memory if gpus == 1 else each,
         condition=FULL,
-        told=f"the fullest instance's GPU memory is over {MEMORY_PERCENT} % used"
+        explanation=f"the fullest instance's GPU memory is over {MEMORY_PERCENT} % used"
         + (f", of {gpus} GPUs" if gpus > 1 else ""),
     )
 

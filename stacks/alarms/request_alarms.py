@@ -37,7 +37,7 @@ def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             variant=variant,
             watched=_against_slo(deployment, variant),
             condition=Condition(threshold=slo * MICROSECONDS_A_MILLISECOND),
-            told=(
+            explanation=(
                 f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than"
                 f" {FEW_REQUESTS} requests"
             ),
@@ -52,7 +52,7 @@ def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             condition=Condition(
                 threshold=limit.milliseconds * MICROSECONDS_A_MILLISECOND, points=10, periods=15
             ),
-            told=f"p99 model latency is over {limit.milliseconds} ms: {limit.derivation}",
+            explanation=f"p99 model latency is over {limit.milliseconds} ms: {limit.derivation}",
         )
 
 
@@ -91,7 +91,7 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             condition=Condition(
                 threshold=measured_per_minute(capacity.requests_per_second), points=10, periods=15
             ),
-            told=(
+            explanation=(
                 "an instance has more requests than were measured within the SLO:"
                 f" {capacity.derivation} x {SECONDS_A_MINUTE} s"
             ),
@@ -126,7 +126,7 @@ def _ceiling(deployment: Deployment, variant: Variant, target: float) -> Alarm:
         variant=variant,
         watched=watched,
         condition=Condition(threshold=count, comparison=AT_LEAST, points=10, periods=15),
-        told=(
+        explanation=(
             f"all {count} instances that it may have are there, each with over the {target:.10g}"
             " requests a minute that scaling aims at: raise scaling.max"
         ),
@@ -167,7 +167,7 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
             statistic="Maximum",
         ),
         condition=Condition(threshold=limit),
-        told=(
+        explanation=(
             f"the oldest request has waited over {limit} s: one more instance takes"
             f" {ready_seconds(deployment, deployment.own)} s at most, and scaling {SCALING_SECONDS}"
             " s to ask for it"

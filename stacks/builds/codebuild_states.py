@@ -9,7 +9,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.builds.job import (
     EXECUTION_TAG,
-    ended,
+    ended_state,
     explained,
     first_wait,
     may_pass,
@@ -43,7 +43,7 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
             environment,
             "codebuild:startBuild",
             _start(environment),
-            Output=_started(environment),
+            Output=_start_arguments(environment),
             Catch=[refusal(environment)],
             Next="WaitForBuild",
         ),
@@ -57,7 +57,9 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
             Catch=[refusal(environment, lasts=True)],
             Next="BuildEnded",
         ),
-        "BuildEnded": ended(going=["IN_PROGRESS"], succeeded="SUCCEEDED", wait_in="WaitForBuild"),
+        "BuildEnded": ended_state(
+            going=["IN_PROGRESS"], succeeded="SUCCEEDED", wait_in="WaitForBuild"
+        ),
     }
 
 
@@ -80,7 +82,7 @@ def _start(environment: EnvironmentSpec) -> State:
     }
 
 
-def _started(environment: EnvironmentSpec) -> str:
+def _start_arguments(environment: EnvironmentSpec) -> str:
     fields = {"job": "$states.result.Build.Id", "log": '"of build " & $states.result.Build.Id'}
     return with_fields({**fields, **first_wait(environment)})
 

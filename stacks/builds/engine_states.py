@@ -59,7 +59,7 @@ def engine_states(
             "NotBuilt": choice({try_again: "TryAgain"}, default="TellFailure"),
             "TryAgain": _pass(_again(environment), "WaitForCapacity"),
             "WaitForCapacity": wait("ChooseRoute"),
-            "TellFailure": _tell_failure(environment),
+            "TellFailure": _publish_failure(environment),
             "Failed": _record(
                 {
                     "reason": _short("$states.input.reason", REASON_CHARACTERS),
@@ -86,7 +86,7 @@ def _again(environment: EnvironmentSpec) -> str:
     return with_fields({"seconds": seconds, "attempt": "$states.input.attempt + 1"})
 
 
-def _tell_failure(environment: EnvironmentSpec) -> State:
+def _publish_failure(environment: EnvironmentSpec) -> State:
     message = (
         '$states.input.engine.model & ", engine " & $states.input.engine.engineKey & ", was not'
         ' built: " & $states.input.reason & "\\nLog: " & $states.input.log & "\\nLocks and'

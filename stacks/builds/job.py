@@ -21,14 +21,14 @@ KILLED_SENTENCE = (
 )
 
 
-def explained(environment: EnvironmentSpec, said: str) -> str:
+def explained(environment: EnvironmentSpec, reply: str) -> str:
     """The expression of a sentence for what a service said, itself an expression."""
-    closed = f'$replace($trim({said}), /[.]+$/, "")'
+    closed = f'$replace($trim({reply}), /[.]+$/, "")'
     hints = "".join(
-        f"$contains({said}, /{pattern}/i) ? {closed} & {literal('; ' + hint)} : "
+        f"$contains({reply}, /{pattern}/i) ? {closed} & {literal('; ' + hint)} : "
         for pattern, hint in hints_of(environment)
     )
-    return f"($contains({said}, /{KILLED}/i) ? {literal(KILLED_SENTENCE)} : {hints}{said})"
+    return f"($contains({reply}, /{KILLED}/i) ? {literal(KILLED_SENTENCE)} : {hints}{reply})"
 
 
 def hints_of(environment: EnvironmentSpec) -> tuple[tuple[str, str], ...]:
@@ -116,7 +116,7 @@ def next_wait(environment: EnvironmentSpec) -> dict[str, str]:
     return {"seconds": seconds, "waited": f"$states.input.waited + {seconds}"}
 
 
-def ended(*, going: Sequence[str], succeeded: str, wait_in: str) -> State:
+def ended_state(*, going: Sequence[str], succeeded: str, wait_in: str) -> State:
     """Goes on by a job's status."""
     among = f"$states.input.status in [{', '.join(map(literal, going))}]"
     return choice(
@@ -131,10 +131,11 @@ def refusal(environment: EnvironmentSpec, *, lasts: bool = False) -> State:
     Another start is no help, whatever it says.
     """
     error = "$error := $states.errorOutput;"
-    said = r'$said := $error.Cause ? $replace($error.Cause, / \(Service: .*/, "") : $error.Error;'
+    reply = r'$said := $error.Cause ? $replace($error.Cause, / \(Service: .*/, "") : $error.Error;'
     retriable = "false" if lasts else may_pass('($error.Error & ": " & $error.Cause)')
     output = with_fields(
-        {"reason": explained(environment, "$said"), "retriable": retriable}, first=f"{error} {said}"
+        {"reason": explained(environment, "$said"), "retriable": retriable},
+        first=f"{error} {reply}",
     )
     return {"ErrorEquals": ["States.ALL"], "Output": output, "Next": "NotBuilt"}
 

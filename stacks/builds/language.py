@@ -121,6 +121,6 @@ def publication(
     return call(environment, "sns:publish", arguments, Output=unchanged, Catch=[caught], Next=then)
 
 
-def title(environment: EnvironmentSpec, said: str) -> str:
+def title(environment: EnvironmentSpec, text: str) -> str:
     """The expression of a subject; `said` is one too."""
-    return f"{literal(f'Roundhouse {environment.name}: ')} & {said}"
+    return f"{literal(f'Roundhouse {environment.name}: ')} & {text}"

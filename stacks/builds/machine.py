@@ -54,7 +54,7 @@ def build_machine(
                 )
             ),
             "Summarize": _summarize(),
-            "TellSummary": _tell_summary(environment),
+            "TellSummary": _publish_summary(environment),
             "AllBuilt": choice(
                 {"$count($states.input.failed) = 0": "Built"}, default="NotAllBuilt"
             ),
@@ -140,7 +140,7 @@ def _summarize() -> State:
     }
 
 
-def _tell_summary(environment: EnvironmentSpec) -> State:
+def _publish_summary(environment: EnvironmentSpec) -> State:
     counts = (
         '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
     )

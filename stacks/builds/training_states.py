@@ -16,7 +16,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.builds.job import (
     EXECUTION_TAG,
-    ended,
+    ended_state,
     explained,
     first_wait,
     may_pass,
@@ -64,7 +64,7 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
             Catch=[refusal(environment, lasts=True)],
             Next="TrainingJobEnded",
         ),
-        "TrainingJobEnded": ended(
+        "TrainingJobEnded": ended_state(
             going=["InProgress", "Stopping"], succeeded="Completed", wait_in="WaitForTrainingJob"
         ),
     }
@@ -78,7 +78,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
     a network: it fetches its sources and publishes to S3 itself.
     """
     builds, bucket = environment.builds, f"s3://{names.artifact_bucket(environment)}"
-    wishes = {
+    request = {
         "environment": environment.name,
         "model": jsonata("$states.input.engine.model"),
         "compute_capability": jsonata("$states.input.engine.computeCapability"),
@@ -96,7 +96,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "TrainingJobName": jsonata(_name(environment)),
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
         "RoleArn": JOB_ROLE,
-        "HyperParameters": wishes,
+        "HyperParameters": request,
         "InputDataConfig": [
             {"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}
         ],

@@ -176,14 +176,14 @@ def _derivation(
         parts.append(f"on its builder's CPU ({target.lock_entry.manifest.builder.machine})")
     engine = f"the engine alone: {record.runtime} {record.precision}, {', '.join(parts)}"
     times = f" x {gpus} GPUs" if gpus > 1 else ""
-    counted = _counted(deployment, target, record)
+    counted = _share_text(deployment, target, record)
     return (
         f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured"
         f" ({engine}){times}{counted}"
     )
 
 
-def _counted(deployment: Deployment, target: Target, record: BenchmarkRecord) -> str:
+def _share_text(deployment: Deployment, target: Target, record: BenchmarkRecord) -> str:
     share = share_of(deployment, target, record)
     if share == 1:
         return ""

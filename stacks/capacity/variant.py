@@ -88,14 +88,14 @@ def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> Targ
 
     At a looser SLO it still is the most that can be believed.
     """
-    measured, slo = served(deployment, target), deployment.endpoint.latency_slo_ms
+    measured, slo = served_capacity(deployment, target), deployment.endpoint.latency_slo_ms
     if measured is not None and (slo is None or measured.slo_ms <= slo):
         rate = EngineRate(
             requests_per_second=measured.requests_per_second,
             within_slo=True,
             derivation=(
                 f"{target.model.name}: {measured.requests_per_second:.10g} requests/s served"
-                f" ({measured.told})"
+                f" ({measured.explanation})"
             ),
         )
         return TargetCapacity(pool=pool, target=target, rate=rate)
@@ -120,16 +120,16 @@ def _slowest_of(variant: Variant) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A load test's outcome that fits a deployment; `told` says how it was measured."""
+    """A load test's outcome that fits a deployment; `explanation` says how it was measured."""
 
     requests_per_second: float
     rows_per_request: int
     slo_ms: float
     gpu_utilization_percent: float | None
-    told: str
+    explanation: str
 
 
-def served(deployment: Deployment, target: Target) -> Served | None:
+def served_capacity(deployment: Deployment, target: Target) -> Served | None:
     """What an instance of the target's type answered with exactly this engine, on the same server.
 
     None: not measured.
@@ -145,7 +145,7 @@ def served(deployment: Deployment, target: Target) -> Served | None:
         rows_per_request=found.rows_per_request,
         slo_ms=found.slo_ms,
         gpu_utilization_percent=found.gpu_utilization_percent,
-        told=_told(found),
+        explanation=_measurement_text(found),
     )
 
 
@@ -154,13 +154,16 @@ def capped(rate: EngineRate, measured: Served) -> EngineRate:
     rows = measured.rows_per_request
     least = min(rate.requests_per_second / rows, measured.requests_per_second)
     alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
-    bound = f"at most the {measured.requests_per_second:.10g} requests/s served ({measured.told})"
+    bound = (
+        f"at most the {measured.requests_per_second:.10g} requests/s served "
+        f"({measured.explanation})"
+    )
     return EngineRate(
         requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}"
     )
 
 
-def _told(found: ServedCapacity) -> str:
+def _measurement_text(found: ServedCapacity) -> str:
     rows = "" if found.rows_per_request == 1 else f", {found.rows_per_request} rows each"
     return (
         f"{found.tool}, {found.endpoint} on {found.instance_type}, {found.server}{rows}, "
@@ -207,12 +210,12 @@ def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
     expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
     if expected is None:
         return None
-    limit, told = (
+    limit, explanation = (
         expected.milliseconds * DRIFT_FACTOR,
         f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}",
     )
     if slo is not None and (halfway := (expected.milliseconds + slo) / 2) < limit:
-        limit, told = (
+        limit, explanation = (
             halfway,
             f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}",
         )
@@ -220,7 +223,7 @@ def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
     return (
         None
         if slo is not None and whole >= slo
-        else DriftLimit(milliseconds=whole, derivation=told)
+        else DriftLimit(milliseconds=whole, derivation=explanation)
     )
 
 
@@ -232,8 +235,8 @@ def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None
     shape = f"batch {record.batch}" + (
         "" if record.sequence is None else f" of {record.sequence} tokens"
     )
-    told = (
+    explanation = (
         f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind"
         " the batch under way"
     )
-    return ExpectedLatency(milliseconds=expected, derivation=told)
+    return ExpectedLatency(milliseconds=expected, derivation=explanation)

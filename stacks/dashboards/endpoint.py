@@ -69,11 +69,11 @@ def _head(deployment: Deployment) -> list[Widget]:
     arns = [
         alarm_arn(deployment, alarm.kind, alarm.variant) for alarm in endpoint_alarms(deployment)
     ]
-    told = "\n\n".join(
+    explanation = "\n\n".join(
         [title, promises([deployment], counts=True), "**Deployed**", deployed(deployment)]
     )
     return [
-        text(told, width=12, height=HEAD_HEIGHT),
+        text(explanation, width=12, height=HEAD_HEIGHT),
         *alarm_states("Alarms", arns, height=HEAD_HEIGHT),
     ]
 

@@ -17,7 +17,7 @@ from stacks.dashboards.lines import (
     Line,
     capacity_lines,
     gpu_counts,
-    merged,
+    merge_lines,
     slo_lines,
     target_lines,
 )
@@ -118,7 +118,7 @@ class _Selected:
         if any(deployment.multi_model for deployment in self.deployments):
             yield Section(
                 title="Models in memory (multi-model endpoints)",
-                widgets=self._drawn(*cache_graphs(self.shown)),
+                widgets=self._draw(*cache_graphs(self.shown)),
             )
         if any(item.endpoint.asynchronous is not None for item in self.deployments):
             oldest = self._by_alarm(
@@ -126,11 +126,11 @@ class _Selected:
             )
             yield Section(
                 title="Queue (asynchronous endpoints)",
-                widgets=[*self._drawn(*queue_graphs(self.shown)), *oldest],
+                widgets=[*self._draw(*queue_graphs(self.shown)), *oldest],
             )
         if any(len(entry.variants) > 1 for entry in self.deployments):
             yield Section(
-                title="Variants side by side", widgets=self._drawn(*variant_graphs(SELECTED))
+                title="Variants side by side", widgets=self._draw(*variant_graphs(SELECTED))
             )
 
     def _states(self) -> list[Widget]:
@@ -142,10 +142,10 @@ class _Selected:
     def _latency(self) -> list[Widget]:
         slo = _lines(self.deployments, slo_lines)
         return [
-            *self._drawn(graphs.latency(self.shown, slo)),
+            *self._draw(graphs.latency(self.shown, slo)),
             *self._by_alarm("latency", "p99 of the model against the SLO, microseconds"),
             *self._by_alarm("drift", "p99 of the model against its benchmark, microseconds"),
-            *self._drawn(graphs.failed_share(self.shown), graphs.failed_count(self.shown)),
+            *self._draw(graphs.failed_share(self.shown), graphs.failed_count(self.shown)),
         ]
 
     def _load(self) -> list[Widget]:
@@ -154,14 +154,14 @@ class _Selected:
             _lines(self.deployments, _own(target_lines)),
         )
         return [
-            *self._drawn(
+            *self._draw(
                 graphs.requests(self.shown),
                 graphs.requests_of_each(self.shown, [*measured, *aims]),
             ),
             *self._by_alarm(
                 "saturation", "Requests of each instance against the measured capacity"
             ),
-            *self._drawn(instance_graphs.instances(self.shown)),
+            *self._draw(instance_graphs.instances(self.shown)),
             *self._by_alarm(
                 "ceiling", "Instances, while each has more requests than scaling aims at"
             ),
@@ -170,7 +170,7 @@ class _Selected:
 
     def _cost(self) -> list[Widget]:
         cost = instance_graphs.cost_of_all(self.deployments)
-        return self._drawn(cost) if cost.rows and len(self.deployments) <= MOST_DRAWN else []
+        return self._draw(cost) if cost.rows and len(self.deployments) <= MOST_DRAWN else []
 
     def _hosts(self) -> list[Widget]:
         gpus = sorted(
@@ -194,14 +194,14 @@ class _Selected:
             else []
         )
         return [
-            *self._drawn(*on_gpus),
+            *self._draw(*on_gpus),
             *exact,
-            *self._drawn(
+            *self._draw(
                 instance_graphs.cpu(self.shown), instance_graphs.memory_and_disk(self.shown)
             ),
         ]
 
-    def _drawn(self, *graphs: Graph) -> list[Widget]:
+    def _draw(self, *graphs: Graph) -> list[Widget]:
         return [graph(self.deployments[0].environment.region, item) for item in graphs]
 
     def _by_alarm(self, kind: str, title: str) -> list[Widget]:
@@ -224,7 +224,7 @@ def _own_kinds(deployment: Deployment, alarms: Sequence[Alarm]) -> frozenset[str
 
 def _lines(deployments: Sequence[Deployment], lines: Lines) -> list[Line]:
     return (
-        merged(line for deployment in deployments for line in lines(deployment))
+        merge_lines(line for deployment in deployments for line in lines(deployment))
         if len(deployments) <= MOST_DRAWN
         else []
     )

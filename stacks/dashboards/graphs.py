@@ -25,12 +25,12 @@ def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) 
     rows: list[Row] = []
     for percentile in PERCENTILES:
         names = (f"{percentile}_us", percentile)
-        rows += shown.changed(
+        rows += shown.with_changes(
             "ModelLatency", percentile, "/ 1000", label=shown.label(percentile), names=names
         )
     if overhead:
         label = shown.label("SageMaker's overhead, average")
-        rows += shown.changed(
+        rows += shown.with_changes(
             "OverheadLatency", "Average", "/ 1000", label=label, names=("overhead_us", "overhead")
         )
     return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
@@ -41,7 +41,9 @@ def failed_share(shown: Shown, *, queued: bool = False) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(_errors(queued)):
         names = (f"share{number}", f"percent{number}")
-        rows += shown.changed(metric, "Average", "* 100", label=shown.label(label), names=names)
+        rows += shown.with_changes(
+            metric, "Average", "* 100", label=shown.label(label), names=names
+        )
     return Graph(title="Failed requests, %", rows=rows, unit="%")
 
 
@@ -91,7 +93,7 @@ def cache_graphs(shown: Shown) -> list[Graph]:
 
 def _hits(shown: Shown) -> Graph:
     label = "requests whose model is in memory"
-    rows = shown.changed(
+    rows = shown.with_changes(
         "ModelCacheHit", "Average", "* 100", label=label, names=("hits", "percent")
     )
     return Graph(title="Cache hits, %", rows=rows, unit="%", most=100)
@@ -109,7 +111,7 @@ def _models(shown: Shown) -> Graph:
 def _waits(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(WAITS):
-        rows += shown.changed(
+        rows += shown.with_changes(
             metric, "Average", "/ 1000", label=label, names=(f"wait{number}", f"ms{number}")
         )
     return Graph(title="Loading, ms on average", rows=rows, unit="ms")
@@ -167,7 +169,7 @@ def _outcomes(shown: Shown) -> Graph:
 def _times(shown: Shown) -> Graph:
     rows: list[Row] = []
     for number, (metric, label) in enumerate(TIMES):
-        rows += shown.changed(
+        rows += shown.with_changes(
             metric, "Average", "/ 1000000", label=label, names=(f"time{number}", f"seconds{number}")
         )
     return Graph(title="Time of a request, average, s", rows=rows, unit="s")

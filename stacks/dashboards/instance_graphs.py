@@ -150,10 +150,10 @@ def _each_gpu(
         return [shown.host(metric, stat, label=shown.label(word))]
     rows = [shown.host(metric, stat, **hidden("gpus"))]
     for count in gpu_counts:
-        told = (
+        explanation = (
             word
             if len(gpu_counts) == 1
             else f"{word}, if it has {count} GPU{'s' if count > 1 else ''}"
         )
-        rows.append(computed(f"gpus / {count}", shown.label(told), f"gpu{count}"))
+        rows.append(computed(f"gpus / {count}", shown.label(explanation), f"gpu{count}"))
     return rows

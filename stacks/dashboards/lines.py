@@ -48,7 +48,7 @@ class Line:
         return {"label": self.label, "value": self.value, "color": self.color}
 
 
-def merged(lines: Iterable[Line]) -> list[Line]:
+def merge_lines(lines: Iterable[Line]) -> list[Line]:
     """Lines that would lie on each other as one, whose word names them all."""
     found: dict[tuple[str, float], Line] = {}
     for line in lines:

@@ -41,7 +41,7 @@ def overview(
     rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
     states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
-    return [text(_told(deployments, drawn, left_out), width=12, height=height), *states]
+    return [text(_explanation_text(deployments, drawn, left_out), width=12, height=height), *states]
 
 
 def listed_alarms(found: Found) -> Found:
@@ -49,18 +49,20 @@ def listed_alarms(found: Found) -> Found:
 
     Of the very gravest as many as there is room for.
     """
-    counts, kept, room = Counter(alarm.kind for _, alarm in found), set[str](), MOST_LISTED
+    counts, kept, available = Counter(alarm.kind for _, alarm in found), set[str](), MOST_LISTED
     for kind in sorted(counts, key=GRAVEST.index):
-        if counts[kind] > room:
+        if counts[kind] > available:
             break
         kept.add(kind)
-        room -= counts[kind]
+        available -= counts[kind]
     if not kept:
         kept.add(min(counts, key=GRAVEST.index))
     return [pair for pair in found if pair[1].kind in kept][:MOST_LISTED]
 
 
-def _told(deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]) -> str:
+def _explanation_text(
+    deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]
+) -> str:
     """Says numbers of endpoints only where they are drawn.
 
     Otherwise a change of one endpoint changes its own stack alone.

@@ -160,7 +160,7 @@ class Shown:
         """Of the requests that SageMaker passed on."""
         return self.metric(INVOCATIONS, name, stat, **options)
 
-    def changed(
+    def with_changes(
         self, metric: str, stat: str, change: str, *, label: str, names: tuple[str, str]
     ) -> list[Row]:
         """A statistic of the requests in another unit.

@@ -52,7 +52,7 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     held = _held_variants(before, after)
     if held:
         reason = (
-            f"the instance type of {_listed(held)} changes, which SageMaker refuses while auto"
+            f"the instance type of {_join_names(held)} changes, which SageMaker refuses while auto"
             " scaling holds the count"
         )
         steps.append(UpdateStep(template=_without_scaling(before, held), reason=reason))
@@ -60,7 +60,7 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     if changed and _rolls_out(after):
         verb = "come or go" if len(changed) > 1 else "comes or goes"
         reason = (
-            f"{_listed(changed)} {verb}, and SageMaker shifts traffic in steps between the same"
+            f"{_join_names(changed)} {verb}, and SageMaker shifts traffic in steps between the same"
             " variants only"
         )
         steps.append(UpdateStep(template=_all_at_once(after), reason=reason))
@@ -72,7 +72,7 @@ def with_scaling_again(template: Template) -> Template | None:
 
     None where it took none, or all came back.
     """
-    held = _held(template)
+    held = _held_counts(template)
     if not held:
         return None
     metadata = {key: value for key, value in template["Metadata"].items() if key != HELD}
@@ -120,7 +120,7 @@ def _without_scaling(template: Template, variants: list[str]) -> Template:
     `HELD` keeps both.
     """
     resources = dict(template["Resources"])
-    held = _held(template)
+    held = _held_counts(template)
     gone = [
         logical_id
         for logical_id, each in resources.items()
@@ -139,7 +139,7 @@ def _without_scaling(template: Template, variants: list[str]) -> Template:
     return {**template, "Metadata": metadata, "Resources": resources}
 
 
-def _held(template: Template) -> dict[str, Any]:
+def _held_counts(template: Template) -> dict[str, Any]:
     held: dict[str, Any] = json.loads(template.get("Metadata", {}).get(HELD, "{}"))
     return held
 
@@ -210,5 +210,5 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return f"variant {names[0]}" if len(names) == 1 else f"variants {', '.join(names)}"

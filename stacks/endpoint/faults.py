@@ -79,7 +79,8 @@ def _faults(own: Target, joined: Target) -> Iterator[str]:
         if not _are_alike(expected, given):
             yield (
                 f"Model '{joined.model.name}' answers beside '{own.model.name}', and its {what} are"
-                f" {_listed(given)}, not {_listed(expected)}; make them alike, or describe an"
+                f" {_tensor_list(given)}, not {_tensor_list(expected)}; make them alike, or "
+                "describe an"
                 " endpoint of its own."
             )
 
@@ -99,7 +100,7 @@ def _is_alike(one: TensorRecord, other: TensorRecord) -> bool:
     )
 
 
-def _listed(tensors: Sequence[TensorRecord]) -> str:
+def _tensor_list(tensors: Sequence[TensorRecord]) -> str:
     return (
         ", ".join(f"{tensor.name} {tensor.datatype} {list(tensor.shape)}" for tensor in tensors)
         or "none"

@@ -50,7 +50,7 @@ DIGITS = 8
 def endpoint_statements(deployment: Deployment) -> tuple[Statement, ...]:
     """The role's own statements, of whatever version."""
     environment, asynchronous = deployment.environment, deployment.endpoint.asynchronous
-    read, written = tuple(_read(deployment)), tuple(_written(deployment))
+    read, written = tuple(_read(deployment)), tuple(_write_statements(deployment))
     return (
         *registry_log_in(),
         *(object_reads(environment, read) if read else ()),
@@ -116,7 +116,7 @@ def _archives(deployment: Deployment, most: int) -> tuple[str, ...]:
     return archives if len(archives) <= most else (f"{names.ENGINES_PREFIX}/*",)
 
 
-def _written(deployment: Deployment) -> Iterator[str]:
+def _write_statements(deployment: Deployment) -> Iterator[str]:
     """Whatever SageMaker writes in the name of the role, under this endpoint's own prefixes."""
     if deployment.endpoint.data_capture is not None:
         yield f"{names.captures_prefix(deployment.environment, deployment.name)}/*"

@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.variant import Capacity, served, variant_capacity
+from stacks.capacity.variant import Capacity, served_capacity, variant_capacity
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
@@ -62,33 +62,33 @@ def _share_of_a_minute(deployment: Deployment, variant: Variant, what: str) -> T
     capacity = variant_capacity(deployment, variant)
     if capacity is None:
         return None
-    return _scaled(capacity, variant.scaling.safety_factor, what)
+    return _scale(capacity, variant.scaling.safety_factor, what)
 
 
-def _scaled(capacity: Capacity, safety: float, what: str) -> TargetValue:
+def _scale(capacity: Capacity, safety: float, what: str) -> TargetValue:
     """To a tenth, downward: rounding never promises more than was measured."""
     exact = Decimal(str(capacity.requests_per_second)) * SECONDS_A_MINUTE * Decimal(str(safety))
     share = float(exact.quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
     value = max(LEAST_TARGET, share)
     raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
-    told = (
+    explanation = (
         f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g}"
         f" {what}{raised}"
     )
-    return TargetValue(value=value, derivation=told)
+    return TargetValue(value=value, derivation=explanation)
 
 
 def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> TargetValue:
     percent, origin = _knee(deployment, variant, pool)
     gpus, instance = gpus_used(deployment, pool.instance_type), pool.instance_type
-    told = (
+    explanation = (
         f"{gpus} GPU"
         if gpus == instance.gpu_count
         else f"{gpus} GPU, which the Python server uses of the {instance.gpu_count}"
     )
     return TargetValue(
         value=round(percent * gpus, 1),
-        derivation=f"{percent:g} % ({origin}) x {told} of {instance.name}",
+        derivation=f"{percent:g} % ({origin}) x {explanation} of {instance.name}",
     )
 
 
@@ -97,7 +97,7 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
 
     The least measured of its models, or else the wish in the YAML.
     """
-    found = [served(deployment, target) for target in pool.targets]
+    found = [served_capacity(deployment, target) for target in pool.targets]
     measured = [
         item for item in found if item is not None and item.gpu_utilization_percent is not None
     ]
@@ -108,10 +108,10 @@ def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, 
     if percent < LOWEST_GPU_PERCENT:
         return (
             float(variant.scaling.gpu_utilization_percent),
-            f"scaling.gpu_utilization_percent, as the GPU rested: {least.told}",
+            f"scaling.gpu_utilization_percent, as the GPU rested: {least.explanation}",
         )
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
-    return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.told}"
+    return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.explanation}"
 
 
 def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:

@@ -110,12 +110,12 @@ def topics_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str]]:
 
 @assembly_check("E9603", "CloudWatch may publish to the topic of an alarm, and use its key")
 def topic_reachable(assembly: Assembly) -> Iterator[Problem]:
-    told: dict[Resource, Resource] = {}
+    actions: dict[Resource, Resource] = {}
     for alarm, _, action in topics_named(assembly):
         topic = assembly.find(action, TOPIC)
         if topic is not None and alarm.type in (ALARM, COMPOSITE):
-            told.setdefault(topic, alarm)
-    for topic, alarm in told.items():
+            actions.setdefault(topic, alarm)
+    for topic, alarm in actions.items():
         stack = alarm.template.stack
         context = {
             "aws:SourceAccount": stack.account,
@@ -229,7 +229,7 @@ def load_alarm(assembly: Assembly) -> Iterator[Problem]:
     for alarm in assembly.of_type(ALARM):
         uses = alarm_metrics(alarm)
         threshold = number(alarm.properties.get("Threshold"))
-        target = targets.get(_scaled(uses[0])) if len(uses) == 1 else None
+        target = targets.get(_scaled_text(uses[0])) if len(uses) == 1 else None
         if target is None or threshold is None or threshold >= target:
             continue
         if uses[0].metric == "InvocationsPerInstance":
@@ -238,7 +238,7 @@ def load_alarm(assembly: Assembly) -> Iterator[Problem]:
             yield alarm.problem("Threshold", what, way_out, value=f"{threshold:g}")
 
 
-def _scaled(use: MetricUse) -> str:
+def _scaled_text(use: MetricUse) -> str:
     given = use.dimensions or {}
     return f"endpoint/{given.get('EndpointName')}/variant/{given.get('VariantName')}"
 

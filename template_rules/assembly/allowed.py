@@ -27,7 +27,7 @@ def lacking_actions(
     for need in needs:
         context = {"aws:SecureTransport": "true", **need.context}
         if not _is_met(granted, need, context):
-            lacking.setdefault(need.reason, []).append(need.shown)
+            lacking.setdefault(need.reason, []).append(need.text)
     for reason, missing in lacking.items():
         what = f"role {found.logical_id} lacks what it needs {reason}"
         value = ", ".join(missing[:4])

@@ -49,7 +49,7 @@ class Need:
     """Whether being allowed on something under the ARN's prefix is enough."""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """Return the need for a message."""
         via = self.context.get("kms:ViaService")
         through = "" if via is None else f" through {via}"

@@ -112,7 +112,7 @@ class SecureTransport(TemplateRule):
                 owners = [
                     policy
                     for policy in assembly.of_type(policy_type)
-                    if names & set(map(str, _listed(policy.properties.get(key))))
+                    if names & set(map(str, _as_list(policy.properties.get(key))))
                 ]
                 denied = [
                     statement
@@ -128,7 +128,7 @@ class SecureTransport(TemplateRule):
     def _denies(self, content: dict[str, Any], kind: str) -> bool:
         plain = boolean(at(content, "Condition", "Bool", "aws:SecureTransport")) is False
         everybody = content.get("Principal") in ("*", {"AWS": "*"})
-        actions = set(map(str, _listed(content.get("Action"))))
+        actions = set(map(str, _as_list(content.get("Action"))))
         needed = {"s3:*", "*"} if kind == BUCKET else {"sns:Publish", "SNS:Publish", "sns:*", "*"}
         return content.get("Effect") == "Deny" and plain and everybody and bool(actions & needed)
 
@@ -267,5 +267,5 @@ def _variables(assembly: Assembly) -> Iterator[tuple[Resource, str, str, Any]]:
                 yield project, path, str(variable.get("Name")), variable.get("Value")
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

@@ -53,7 +53,7 @@ def an_endpoint_is_deleted_while_its_queue_is_looked_at():
     variant = SimpleNamespace(instances=["i"])
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={"v": variant}), new=None)
     assert Queue(endpoint=leaving_endpoint(traffic)).instances() == 1
-    assert Queue(endpoint=leaving_endpoint(traffic)).room() == 0
+    assert Queue(endpoint=leaving_endpoint(traffic)).free_places() == 0
 
 
 def an_endpoint_is_deleted_while_it_is_described():

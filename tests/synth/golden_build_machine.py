@@ -32,8 +32,9 @@ def whole() -> EnvironmentSpec:
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """By file name: the machine of the shipped environment `dev`, and of one that names
-    everything.
+    """By file name.
+
+    The machine of the shipped environment `dev`, and of one that names everything.
     """
     return {
         "build-machine.json": build_machine(

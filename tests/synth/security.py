@@ -80,8 +80,9 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
 
 
 def managed_policies(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A managed policy, or an identity that is no role: nobody here has more than exact
-    statements.
+    """A managed policy, or an identity that is no role.
+
+    Nobody here has more than exact statements.
     """
     for name, resource in template["Resources"].items():
         if resource["Type"] == "AWS::IAM::Policy":
@@ -286,7 +287,7 @@ def _of_strangers(template: Template, name: str, policy: Mapping[str, Any]) -> I
 def _open_statements(
     name: str, document: Mapping[str, Any], environment: EnvironmentSpec
 ) -> Iterator[str]:
-    """Statements that let in a principal other than this account, or a service for another account."""
+    """Statements that let in a principal other than this account, or a foreign service."""
     for statement in document["Statement"]:
         principal = statement.get("Principal", "*")
         own = principal == {"AWS": f"arn:aws:iam::{environment.account}:root"}

@@ -1,5 +1,6 @@
-"""An endpoint's alarms: thresholds recomputed by hand from what the locks say, and what trips
-them.
+"""An endpoint's alarms.
+
+Thresholds recomputed by hand from what the locks say, and what trips them.
 """
 
 from __future__ import annotations

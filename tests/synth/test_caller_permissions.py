@@ -67,10 +67,10 @@ def test_the_document_names_every_action_that_callers_need():
         SECURITY.read_text(encoding="utf-8"),
         re.DOTALL,
     )
-    told = set(re.findall(r"`(\w+:\w+)`", section))
+    explanation = set(re.findall(r"`(\w+:\w+)`", section))
     known = {method: action for method, action in operations().items() if "_" in method}
     asked = {known[method] for method in called() if method in known}
     assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= asked
-    assert asked - told == set()
+    assert asked - explanation == set()
     # The key is asked by S3, the bootstrap roles by the CDK; and S3 copies by PutObject.
-    assert {each for each in told - asked if not each.startswith(("kms:", "sts:"))} == set()
+    assert {each for each in explanation - asked if not each.startswith(("kms:", "sts:"))} == set()

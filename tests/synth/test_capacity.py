@@ -249,11 +249,11 @@ def test_served_capacity_counts_before_the_engines_own_benchmark():
         310,
         True,
     )
-    told = (
+    explanation = (
         "roundhouse bench 0.1.0, dev-sentence-embedder on ml.g5.xlarge, triton, p99 within 50 ms,"
         " 2026-11-21"
     )
-    assert capacity.derivation == f"sentence-embedder: 310 requests/s served ({told})"
+    assert capacity.derivation == f"sentence-embedder: 310 requests/s served ({explanation})"
 
 
 def test_served_capacity_of_a_whole_instance_is_not_multiplied_by_its_gpus():

@@ -271,8 +271,13 @@ def test_gpu_use_is_of_one_gpu():
 
 def test_several_counts_of_gpus_are_told_apart():
     rows = titled(dashboard_body([OWN, named(FOUR_GPUS, "four")]), "GPU use")["metrics"]
-    told = {row[-1]["expression"]: row[-1]["label"] for row in rows if "expression" in row[-1]}
-    assert told == {"gpus / 1": "average, if it has 1 GPU", "gpus / 4": "average, if it has 4 GPUs"}
+    explanation = {
+        row[-1]["expression"]: row[-1]["label"] for row in rows if "expression" in row[-1]
+    }
+    assert explanation == {
+        "gpus / 1": "average, if it has 1 GPU",
+        "gpus / 4": "average, if it has 4 GPUs",
+    }
 
 
 def test_pools_with_other_gpus_have_no_line():

@@ -1,5 +1,6 @@
-"""How a new version of an endpoint takes over, and what an update keeps: the template as pure
-data.
+"""How a new version of an endpoint takes over, and what an update keeps.
+
+The template as pure data.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Alarms on latency: over the SLO, over what was measured, and what chance makes of few
-requests.
+"""Alarms on latency.
+
+Over the SLO, over what was measured, and what chance makes of few requests.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def test_type_without_a_price_leaves_the_cost_unknown():
 
 @pytest.mark.parametrize("deployment", [OWN, SHARED, POOLED, UNPRICED])
 def test_cost_is_the_one_that_status_tells(deployment):
-    prices, (told,) = (
+    prices, (explanation,) = (
         instance_prices(deployment.own),
         (each.usd_per_hour for each in endpoint_state(deployment).variants),
     )
@@ -49,7 +49,7 @@ def test_cost_is_the_one_that_status_tells(deployment):
     expected = (
         (None, None) if prices is None else (round(prices.least, 4), round(most * prices.most, 4))
     )
-    assert (told.least, told.most) == expected
+    assert (explanation.least, explanation.most) == expected
 
 
 def test_cost_of_all_endpoints_has_queues_too():

@@ -170,9 +170,10 @@ def test_schedule_that_nothing_takes_back_is_told_of():
         for hour, count in ((7, 4), (19, 1))
     )
     cpu = with_locks(one("local", "sentence-embedder"), benchmark=())
-    (_, told) = scaling_warnings(with_scaling(cpu, min=1, max=6, schedule=(day, night)))
+    (_, explanation) = scaling_warnings(with_scaling(cpu, min=1, max=6, schedule=(day, night)))
     assert (
-        "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back" in told
+        "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back"
+        in explanation
     )
     lowered = night.model_copy(update={"max": 1})
     for spared in (

@@ -65,7 +65,7 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
         _watched(alarm.watched),
         f"{trips} x {_period(alarm.watched)} s",
         takes,
-        alarm.told,
+        alarm.explanation,
     )
 
 

@@ -48,7 +48,7 @@ class Cost:
 class Echo:
     """Answers all requests of one turn of the event loop with views of one array."""
 
-    broken = False
+    is_broken = False
     waiting = 0
 
     def __init__(self, columns: int) -> None:

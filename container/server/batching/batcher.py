@@ -99,7 +99,7 @@ class Batcher:
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._drainers: list[asyncio.Future[None]] = []
-        self.broken = self.closed = self._hung = False
+        self.is_broken = self.closed = self._hung = False
 
     @property
     def waiting(self) -> int:
@@ -121,7 +121,7 @@ class Batcher:
         late = deadline is not None and deadline <= now
         if (
             late
-            or self.broken
+            or self.is_broken
             or self.closed
             or not 0 < size <= self._limits.queue_rows - self._queue.live
         ):
@@ -141,7 +141,7 @@ class Batcher:
 
     def refuse(self, rows: int) -> None:
         """Raise what `submit` would raise now, before the rows are tokenized."""
-        if self.broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
+        if self.is_broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
             raise self._refusal(rows)
 
     async def drained(self) -> None:
@@ -164,9 +164,9 @@ class Batcher:
             return RequestFault("The request holds no rows; send one at least.")
         waiting, most = self._queue.live, self._limits.queue_rows
         reason, fault = admission_refusal(
-            rows, waiting=waiting, most=most, broken=self.broken, closed=self.closed
+            rows, waiting=waiting, most=most, is_broken=self.is_broken, closed=self.closed
         )
-        self._observer.dropped(reason=reason, rows=rows)
+        self._observer.record_drop(reason=reason, rows=rows)
         return fault
 
     def _request_ended(self, job: Job, reason: Drop | None) -> None:
@@ -177,7 +177,7 @@ class Batcher:
         if reason is None:
             self._observer.request_over(queue_seconds=job.left_at - job.submitted_at)
         else:
-            self._observer.dropped(reason=reason, rows=job.size)
+            self._observer.record_drop(reason=reason, rows=job.size)
 
     def _deadline_passed(self, job: Job) -> None:
         waited = self._clock() - job.submitted_at
@@ -193,7 +193,7 @@ class Batcher:
         self._dispatching = False
         while self._slots.idle and self._queue.live:
             head = self._queue.head()
-            self._start(self._batch(head, self._shared(head)), self._slots.idle.pop())
+            self._start(self._batch(head, self._share(head)), self._slots.idle.pop())
         self._prefetch_from_rows = math.inf
         # A batch may have ended in this turn, before rows of the same turn were queued.
         if self._may_prefetch and not (self._slots.idle or self._prefetched):
@@ -218,7 +218,7 @@ class Batcher:
             self._prefetched = True
             self._start(self._batch(head, picks), 0)
 
-    def _shared(self, head: Head) -> list[Pick]:
+    def _share(self, head: Head) -> list[Pick]:
         """Return the next batch, or a part of it when several idle slots are faster than one."""
         picks = self._picks(head, self._batch_limits)
         rows, longest = total_rows(picks), picks[-1].length
@@ -312,7 +312,7 @@ class Batcher:
     def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
         self._failed(fault, len(batch.rows))
         end_isolation = partial(self._end_isolation, slot)
-        if self.broken:
+        if self.is_broken:
             end_isolation([(part.job, fault) for part in batch.request_parts()], None)
         else:
             run = partial(self._run, slot)
@@ -328,19 +328,21 @@ class Batcher:
     ) -> None:
         """Fail the faulty requests; when the engine is broken, fail all queued requests too."""
         # Memory that other models have is no fault of this engine: it may be free again later.
-        self.broken = self.broken or not (
+        self.is_broken = self.is_broken or not (
             probed is None or (self._shortage is OutOfMemory and is_memory_shortage(probed))
         )
         for job, fault in failed_requests:
-            reason, listed = engine_refusal(fault, broken=self.broken, shortage=self._shortage)
+            reason, listed = engine_refusal(
+                fault, is_broken=self.is_broken, shortage=self._shortage
+            )
             job.fail(listed, reason)
-        if self.broken:
+        if self.is_broken:
             self._refuse_waiting(BROKEN, "broken")
         self._free(slot)
 
     def _engine_hangs(self) -> None:
         """Mark the engine as broken: a slot does not return."""
-        self.broken = self._hung = True
+        self.is_broken = self._hung = True
         self._failed(hang_fault(self._limits.run_seconds), 0)
         self._refuse_waiting(BROKEN, "broken")
         self._wake_drainers()

@@ -32,13 +32,13 @@ SHORT = (
 
 
 def admission_refusal(
-    rows: int, *, waiting: int, most: int, broken: bool, closed: bool
+    rows: int, *, waiting: int, most: int, is_broken: bool, closed: bool
 ) -> tuple[Drop, RequestFault]:
     """Return why a queue refuses a request.
 
     Broken, closed, too large, full, or its deadline passed.
     """
-    if broken:
+    if is_broken:
         return "broken", Unavailable(BROKEN)
     if closed:
         return "closing", Unavailable(CLOSED)
@@ -56,10 +56,10 @@ def admission_refusal(
 
 
 def engine_refusal(
-    fault: Exception, *, broken: bool, shortage: type[MemoryShort | OutOfMemory]
+    fault: Exception, *, is_broken: bool, shortage: type[MemoryShort | OutOfMemory]
 ) -> tuple[Drop, RequestFault]:
     """Return the fault of a request on which the engine fails."""
-    if broken:
+    if is_broken:
         return "broken", Unavailable(BROKEN)
     if is_memory_shortage(fault):
         return "memory", shortage(SHORT)

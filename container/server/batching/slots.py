@@ -139,7 +139,9 @@ class Slots:
         try:
             prepared = self._engine.prepare(rows)
             start = perf_counter()
-            outcome: Arrays | Exception = _checked(self._engine.run(prepared, slot), len(rows))
+            outcome: Arrays | Exception = _check_answers(
+                self._engine.run(prepared, slot), len(rows)
+            )
         except Exception as fault:
             outcome = fault
         return outcome, perf_counter() - start
@@ -170,7 +172,7 @@ class Slots:
         start = perf_counter()
         outcome: Outcome
         try:
-            outcome = None if over() else _checked(self._engine.run(prepared, slot), rows)
+            outcome = None if over() else _check_answers(self._engine.run(prepared, slot), rows)
         except Exception as fault:
             outcome = fault
         self._ended[slot] += 1
@@ -180,7 +182,7 @@ class Slots:
             self._threads[slot].close()
 
 
-def _checked(answers: Arrays, rows: int) -> Arrays:
+def _check_answers(answers: Arrays, rows: int) -> Arrays:
     """Return the answers. Raises RuntimeError when they are not one per row."""
     for place, answer in enumerate(answers):
         if not answer.ndim or len(answer) != rows:

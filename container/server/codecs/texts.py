@@ -123,7 +123,7 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
             )
         return tuple(_binary_texts(tail, name))
     _refuse_tail(tail)
-    return tuple([_json_text(item, name) for item in _listed(tensor.get("data"), name)])
+    return tuple([_json_text(item, name) for item in _text_list(tensor.get("data"), name)])
 
 
 def _refuse_tail(tail: bytes) -> None:
@@ -134,7 +134,7 @@ def _refuse_tail(tail: bytes) -> None:
         )
 
 
-def _listed(data: object, name: str) -> list[Any]:
+def _text_list(data: object, name: str) -> list[Any]:
     if not isinstance(data, list):
         raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
     return data

@@ -24,7 +24,7 @@ class Backend(Protocol):
     """Answers rows: the batcher of the engine, or the IPC channel to the process that has it."""
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         """True when no further request can be answered."""
         ...
 
@@ -163,7 +163,7 @@ class DataPlane:
     @property
     def ready(self) -> bool:
         """True when a request would be answered now."""
-        return self._backend is not None and not self._backend.broken and not self._draining
+        return self._backend is not None and not self._backend.is_broken and not self._draining
 
     def on_truncated(self, callback: Callable[[int], object]) -> None:
         """Call `callback` with the number of truncated texts of each request that is submitted."""

@@ -12,8 +12,9 @@ from container.server.engines.engine import BucketCosts
 from onboarding.manifest import ProfileRecord
 
 MOST = 64
-"""Sizes at most, but for a model that declares more itself: each takes a graph's memory and a
-moment of warm-up.
+"""Sizes at most, but for a model that declares more itself.
+
+Each takes a graph's memory and a moment of warm-up.
 """
 Range = tuple[int, int, int]
 

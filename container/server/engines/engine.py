@@ -65,8 +65,9 @@ class Engine(Protocol):
     """A loaded engine."""
 
     slots: int
-    """Batches that may run at once; slot k is only ever used by slot k's own thread, or by the
-    event loop's while that rests.
+    """Batches that may run at once.
+
+    Slot k is only ever used by slot k's own thread, or by the event loop's while that rests.
     """
     inline_rows: int
     """Rows of a batch that may run on the event loop's own thread, once `warm_up_inline` was called

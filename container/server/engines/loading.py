@@ -64,7 +64,7 @@ def first_gpu(load: Callable[[str], Any] = ctypes.CDLL) -> Gpu | None:
 
 PLAN_SLOTS = 2
 """One batch is copied while the other computes."""
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Bindings = Callable[[], tuple[Any, Any]]
 
 
@@ -111,7 +111,7 @@ def load_engine(
     slots: int | None,
     threads: int | None,
     cores: int,
-    warn: Tell = format_fault,
+    warn: Report = format_fault,
     installed: Bindings = bindings,
 ) -> Engine:
     """The engine of a verified archive, not yet warm.
@@ -157,7 +157,7 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
 
 
 def cuda_engine(
-    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Tell = format_fault
+    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Report = format_fault
 ) -> Engine:
     """A network in ONNX Runtime on the GPU."""
     manifest = archive.manifest
@@ -168,7 +168,11 @@ def cuda_engine(
 
 
 def tensorrt_engine(
-    archive: EngineArchive, *, slots: int, warn: Tell = format_fault, installed: Bindings = bindings
+    archive: EngineArchive,
+    *,
+    slots: int,
+    warn: Report = format_fault,
+    installed: Bindings = bindings,
 ) -> Engine:
     """A plan in TensorRT."""
     trt, cuda = installed()

@@ -161,11 +161,11 @@ class TensorEngine:
 
     def _feed(self, arrays: Sequence[Array]) -> Feed:
         return {
-            record.name: self._fitted(record.name, array)
+            record.name: self._fit(record.name, array)
             for record, array in zip(self._records, arrays, strict=True)
         }
 
-    def _fitted(self, name: str, array: Array) -> Array:
+    def _fit(self, name: str, array: Array) -> Array:
         """One value a row comes as [rows, 1].
 
         For servers know no tensor of the batch axis alone.

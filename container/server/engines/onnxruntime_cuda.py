@@ -53,7 +53,7 @@ class OnnxRunner:
         """Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises."""
         self._path, self._device, self._open_session = path, device, open_session
         with self._memory_shortage():
-            self._session, self._records = self._opened(warn)
+            self._session, self._records = self._open(warn)
         self.inputs = {
             tensor.name: Tensor(dtype=_type(tensor), rank=len(tensor.shape))
             for tensor in self._session.get_inputs()
@@ -104,7 +104,7 @@ class OnnxRunner:
             self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph
         )
 
-    def _opened(self, warn: Callable[[str], None]) -> tuple[Any, bool]:
+    def _open(self, warn: Callable[[str], None]) -> tuple[Any, bool]:
         if self._device == "cpu":
             return self._session_on([CPU]), False
         try:

@@ -102,7 +102,7 @@ class TokenShaping:
         arrays: dict[str, Array | None] = {**pad_rows(rows, shape=shape)}
         if all(row.type_ids is None for row in rows):
             arrays["token_type_ids"] = None
-        feed = {name: _typed(arrays[name], dtype) for name, dtype in self._types.items()}
+        feed = {name: _with_type(arrays[name], dtype) for name, dtype in self._types.items()}
         return Part(rows=len(rows), shapes=dict.fromkeys(self._types, shape), feed=feed)
 
 
@@ -174,14 +174,14 @@ class TensorShaping:
 
     def _part(self, columns: Mapping[str, Sequence[Array]], rows: int, bucket: Bucket) -> Part:
         feed = {
-            name: self._filled(columns[name], tensor, bucket.rows)
+            name: self._fill(columns[name], tensor, bucket.rows)
             for name, tensor in self._inputs.items()
         }
         return Part(
             rows=rows, shapes={name: array.shape for name, array in feed.items()}, feed=feed
         )
 
-    def _filled(self, column: Sequence[Array], tensor: Tensor, rows: int) -> Array:
+    def _fill(self, column: Sequence[Array], tensor: Tensor, rows: int) -> Array:
         array: Array = np.empty((rows, *column[0].shape), tensor.dtype)
         np.stack(column, out=array[: len(column)], casting="same_kind")
         array[len(column) :] = array[len(column) - 1]
@@ -207,5 +207,5 @@ def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> 
     ]
 
 
-def _typed(array: Array | None, dtype: Any) -> Array | None:
+def _with_type(array: Array | None, dtype: Any) -> Array | None:
     return None if array is None else array.astype(dtype, copy=False)

@@ -13,8 +13,9 @@ from container.server.http.messages import Ending, HttpLimits, Request
 from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
-"""Read at a time outside of a body of known length: bounds how many pipelined requests come out at
-once.
+"""Read at a time outside of a body of known length.
+
+Bounds how many pipelined requests come out at once.
 """
 PIECES_AT_MOST = 256
 """So many pieces of a body are kept as they came."""

@@ -60,7 +60,7 @@ def dispatch_by_path(
         method = None if route is None else route.methods.get(request.method)
         try:
             response = (
-                _refused(route, request, elsewhere)
+                _unroutable(route, request, elsewhere)
                 if method is None
                 else await method(request, stages)
             )
@@ -80,7 +80,7 @@ def dispatch_by_path(
     return answer
 
 
-def _refused(route: Route | None, request: Request, elsewhere: str) -> Response:
+def _unroutable(route: Route | None, request: Request, elsewhere: str) -> Response:
     if route is None:
         return _refusal(404, f"There is no {request.path[:60]!r} here; {elsewhere}")
     allowed = ", ".join(route.methods)

@@ -77,7 +77,7 @@ class EngineChannel(asyncio.Protocol):
         self._out: list[bytes] = []
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         """True when the supervisor is gone, or its engine fails on every request."""
         return self.lost or self.state == frames.BROKEN
 
@@ -107,13 +107,13 @@ class EngineChannel(asyncio.Protocol):
         loop = self._loop
         now = loop.time()
         self._last += 1
-        asked = _PendingRequest(loop=loop)
-        asked.identity, asked.rows, asked.forget = self._last, len(rows), self._forget
-        asked.deadline = now + DEFAULT_SECONDS if deadline is None else deadline
-        self._send(frames.request_frame(self._last, rows, asked.deadline - now))
-        self._pending[self._last] = asked
-        self._rows += asked.rows
-        return asked
+        pending = _PendingRequest(loop=loop)
+        pending.identity, pending.rows, pending.forget = self._last, len(rows), self._forget
+        pending.deadline = now + DEFAULT_SECONDS if deadline is None else deadline
+        self._send(frames.request_frame(self._last, rows, pending.deadline - now))
+        self._pending[self._last] = pending
+        self._rows += pending.rows
+        return pending
 
     async def all_metric_values(self) -> bytes:
         """Return the metric values of all processes, summed by the supervisor.
@@ -172,9 +172,9 @@ class EngineChannel(asyncio.Protocol):
             for frame in self._frame_splitter.split(data):
                 if frame.kind == frames.ANSWER:
                     self._owner_waiting = int(frame.number)
-                    asked = self._take(frame.id)
-                    if asked is not None:
-                        asked.set_result(frames.arrays_of(frame))
+                    pending = self._take(frame.id)
+                    if pending is not None:
+                        pending.set_result(frames.arrays_of(frame))
                 else:
                     self._receive(frame)
         except InvalidFrame:
@@ -183,9 +183,9 @@ class EngineChannel(asyncio.Protocol):
     def _receive(self, frame: Frame) -> None:
         """Process a frame that is no answer."""
         if frame.kind == frames.FAULT:
-            asked = self._take(frame.id)
-            if asked is not None:
-                asked.set_exception(frames.fault_of(frame))
+            pending = self._take(frame.id)
+            if pending is not None:
+                pending.set_exception(frames.fault_of(frame))
         elif frame.kind == frames.STATE:
             self._state_changed(frame.detail)
         elif frame.kind == frames.SNAPSHOT_WANTED:
@@ -224,14 +224,14 @@ class EngineChannel(asyncio.Protocol):
             )
 
     def _take(self, identity: int) -> _PendingRequest | None:
-        asked = self._pending.pop(identity, None)
-        if asked is not None:
-            self._rows -= asked.rows
-        return asked
+        pending = self._pending.pop(identity, None)
+        if pending is not None:
+            self._rows -= pending.rows
+        return pending
 
-    def _forget(self, asked: _PendingRequest) -> None:
-        if self._take(asked.identity) is not None and not self.lost:
-            self._send(frames.signal_frame(frames.CANCEL, identity=asked.identity))
+    def _forget(self, pending: _PendingRequest) -> None:
+        if self._take(pending.identity) is not None and not self.lost:
+            self._send(frames.signal_frame(frames.CANCEL, identity=pending.identity))
 
     def _send(self, frame: bytes) -> None:
         """Everything of one turn of the event loop leaves in one write."""
@@ -249,9 +249,9 @@ class EngineChannel(asyncio.Protocol):
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS
-        for asked in [request for request in self._pending.values() if request.deadline < late]:
-            self._forget(asked)
-            asked.set_exception(
+        for pending in [request for request in self._pending.values() if request.deadline < late]:
+            self._forget(pending)
+            pending.set_exception(
                 DeadlinePassed(
                     "The engine's process did not answer in the request's time; try again."
                 )

@@ -84,7 +84,7 @@ class HttpWorker:
         self._ending = asyncio.Event()
         most = settings.queue_rows + settings.max_request_rows
         self._channel = EngineChannel(
-            max_rows=most, changed=self._changed, metric_values=self._metric_values.snapshot
+            max_rows=most, changed=self._on_change, metric_values=self._metric_values.snapshot
         )
         plane = _WorkerPlane(self._plane, self._channel)
         application = served_model_application(
@@ -113,7 +113,7 @@ class HttpWorker:
         self._channel.close()
         return SUPERVISOR_GONE if self._channel.lost else 0
 
-    def _changed(self, channel: EngineChannel) -> None:
+    def _on_change(self, channel: EngineChannel) -> None:
         """Follow a new state of the supervisor."""
         if channel.state in (frames.OPENING, frames.READY):
             self._plane.open(channel)

@@ -29,8 +29,9 @@ METRICS_SECONDS = 0.5
 LAST_SECONDS = 3.0
 """How long a process whose link has ended may take to end itself."""
 HUNG_HEARTBEATS, HUNG_STARTING_HEARTBEATS = 5, 60
-"""Beats without a word after which a process is killed: one that serves, and one that does not
-serve yet.
+"""Beats without a word after which a process is killed.
+
+One that serves, and one that does not serve yet.
 """
 WORKER = (sys.executable, "-m", "container.server.processes.http_worker")
 
@@ -174,7 +175,7 @@ class Supervisor:
             self._spec.heartbeat_seconds, self._send_heartbeats
         )
         if (
-            self._backend is not None and self._backend.broken
+            self._backend is not None and self._backend.is_broken
         ):  # perhaps no request was left to fail, and none has come since
             self._engine_broke()
         for place, worker in self._workers.items():

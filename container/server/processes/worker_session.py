@@ -161,7 +161,7 @@ class WorkerSession(asyncio.Protocol):
             self._failed(fault)
             fault = Unavailable(INTERNAL_FAULT)
         self._send(frames.fault_frame(identity, fault))
-        if self._backend is not None and self._backend.broken:
+        if self._backend is not None and self._backend.is_broken:
             self._engine_broke()
 
     def _receive(self, frame: Frame) -> None:

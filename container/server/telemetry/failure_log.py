@@ -87,7 +87,7 @@ class FailureLog:
         }
         line |= (
             {"status": status, "request_id": request_id, "stage": stage}
-            | (_told(fault, stage) if fault is not None else {})
+            | (_failure_fields(fault, stage) if fault is not None else {})
             | numbers
         )
         self._lines.put(_line(line))
@@ -152,7 +152,7 @@ class _Window:
         return self.lines <= LINES_PER_SECOND
 
 
-def _told(fault: BaseException, stage: Part) -> dict[str, Any]:
+def _failure_fields(fault: BaseException, stage: Part) -> dict[str, Any]:
     """Type and message of a fault; of our own bugs where they are, too."""
     listed: dict[str, Any] = {"exception": type(fault).__name__}
     ours = not isinstance(fault, RequestFault)

@@ -16,8 +16,9 @@ import orjson
 Key = tuple[str, tuple[str, ...]]
 """A family's name and the values of its labels, in the family's order."""
 Values = Sequence[float]
-"""A counter's or gauge's one value; a histogram's count per bucket (the last is +Inf's), then the
-sum of what was observed.
+"""A counter's or gauge's one value.
+
+A histogram's count per bucket (the last is +Inf's), then the sum of what was observed.
 """
 
 

@@ -136,7 +136,7 @@ class BatchMetrics:
         """A request is answered."""
         self._queue.observe(queue_seconds)
 
-    def dropped(self, *, reason: Drop, rows: int) -> None:
+    def record_drop(self, *, reason: Drop, rows: int) -> None:
         """Rows end without an answer."""
         found = self._dropped.get(reason)
         if found is None:
@@ -229,10 +229,10 @@ def forget_model(metric_values: MetricValues, model: str) -> None:
     Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
     """
 
-    def gone(name: str, labels: tuple[str, ...]) -> bool:
+    def is_gone(name: str, labels: tuple[str, ...]) -> bool:
         return ("model", model) in zip(FAMILIES[name].labels, labels, strict=True)
 
-    metric_values.forget(gone)
+    metric_values.forget(is_gone)
 
 
 def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from local_cloud.ministack.account import Scoped, account_id, in_background, reg
 from local_cloud.protocol.errors import AwsError, validation_error
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
 from local_cloud.sagemaker.hosting.fleet import Fleet, Host, new_fleet
-from local_cloud.sagemaker.hosting.health_monitor import Caretaker
+from local_cloud.sagemaker.hosting.health_monitor import HealthMonitor
 from local_cloud.sagemaker.hosting.records import Record, Records
 from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.sagemaker.hosting.update import (
@@ -60,8 +60,8 @@ class Endpoints:
         )
         self._every: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
-        self._caretaker = Caretaker(self._kept_fleets)
-        self._caretaker.start()
+        self._health_monitor = HealthMonitor(self._kept_fleets)
+        self._health_monitor.start()
 
     def endpoint_named(self, name: str) -> Endpoint:
         """The endpoint of a name, or SageMaker's refusal."""
@@ -161,7 +161,7 @@ class Endpoints:
 
     def stop_all(self) -> None:
         """Stops every instance of every account, when the cloud itself ends."""
-        self._caretaker.stop()
+        self._health_monitor.stop()
         with self._turn:
             fleets = [fleet for endpoint in self._every.values() for fleet in endpoint.fleets]
         threads = [in_background(fleet.stop, 0.0) for fleet in fleets]

@@ -25,7 +25,7 @@ def inspect(fleet: Fleet, *, pinging: bool) -> None:
                 variant.drop(instance)
 
 
-class Caretaker:
+class HealthMonitor:
     """Inspects and mends the fleets that `kept_fleets` names, from a thread of its own."""
 
     def __init__(self, kept_fleets: Callable[[], Iterable[Fleet]]) -> None:

@@ -180,8 +180,8 @@ def _container_spec(
 
 
 def _startup_seconds(variant: Mapping[str, Any], image: LocalImage) -> float:
-    asked = number(variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS))
-    return asked if image.startup_seconds is None else image.startup_seconds
+    requested = number(variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS))
+    return requested if image.startup_seconds is None else image.startup_seconds
 
 
 POLL_SECONDS = 0.03
@@ -235,11 +235,11 @@ def ping(client: ServerClient) -> int | None:
 
 
 def _reason(variant: str, container: Container, happened: str) -> str:
-    said = last_complaint(container.spec.log.read_text(encoding="utf-8", errors="replace"))
+    complaint = last_complaint(container.spec.log.read_text(encoding="utf-8", errors="replace"))
     return (
         f"The primary container for production variant {variant} did not pass the ping health "
         f"check: {happened}. "
-        f"Its log's last sentence: {said}"
+        f"Its log's last sentence: {complaint}"
     )
 
 

@@ -103,16 +103,16 @@ class Wanted:
     count: int | None = None
 
 
-def wanted_changes(asked: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
+def wanted_changes(requested: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
     """What a request wants of each variant; one that it names twice is refused."""
-    names = [str(item["VariantName"]) for item in asked]
+    names = [str(item["VariantName"]) for item in requested]
     if len(set(names)) != len(names):
         raise validation_error(
             f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}."
         )
     return {
         name: Wanted(weight=each.get("DesiredWeight"), count=each.get("DesiredInstanceCount"))
-        for name, each in zip(names, asked, strict=True)
+        for name, each in zip(names, requested, strict=True)
     }
 
 

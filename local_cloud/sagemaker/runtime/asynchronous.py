@@ -38,7 +38,7 @@ class Queue:
     answering: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def room(self) -> int:
+    def free_places(self) -> int:
         """How many more requests the endpoint's instances take now."""
         traffic = self.endpoint.traffic
         if traffic is None:
@@ -106,7 +106,7 @@ class Asynchronous:
         """Hands waiting requests to instances with room, and publishes the backlog."""
         published = 0.0
         while queue.endpoint.status != "Deleted":
-            while queue.waiting and queue.room() > 0:
+            while queue.waiting and queue.free_places() > 0:
                 with queue.turn:
                     request = queue.waiting.popleft()
                     queue.answering += 1

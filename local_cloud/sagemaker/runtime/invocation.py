@@ -52,7 +52,7 @@ class Invocation:
         metrics = InvocationMetrics(
             endpoint=self.endpoint, variant=instance.variant, queued=self.queued
         )
-        asked = time.monotonic()
+        begin = time.monotonic()
         try:
             response, loading = self._passed_on(instance)
         except NotListening:
@@ -61,12 +61,12 @@ class Invocation:
             metrics.record(status=error.response.status, model_seconds=0.0, overhead_seconds=0.0)
             return self._model_error(instance, error.response)
         except (OSError, http.client.HTTPException) as error:
-            return self.unreachable(instance, error, asked)
+            return self.unreachable(instance, error, begin)
         model_seconds = (
-            time.monotonic() - asked - loading.downloading_seconds - loading.loading_seconds
+            time.monotonic() - begin - loading.downloading_seconds - loading.loading_seconds
         )
         metrics.record(
-            status=response.status, model_seconds=model_seconds, overhead_seconds=asked - self.begun
+            status=response.status, model_seconds=model_seconds, overhead_seconds=begin - self.begun
         )
         if instance.target_models is not None:
             metrics.record_loading(loading)
@@ -81,13 +81,13 @@ class Invocation:
             response.body,
         )
 
-    def unreachable(self, instance: Instance, error: Exception, asked: float) -> Reply:
+    def unreachable(self, instance: Instance, error: Exception, begin: float) -> Reply:
         """The reply when a server was asked and did not answer."""
         metrics = InvocationMetrics(
             endpoint=self.endpoint, variant=instance.variant, queued=self.queued
         )
         metrics.record(
-            status=0, model_seconds=time.monotonic() - asked, overhead_seconds=asked - self.begun
+            status=0, model_seconds=time.monotonic() - begin, overhead_seconds=begin - self.begun
         )
         return self._model_error(
             instance, Response(status=0, headers={}, body=_unreachable(error).encode())
@@ -114,14 +114,14 @@ class Invocation:
 
     def _model_error(self, instance: Instance, response: Response) -> Reply:
         """Wraps a server's own error as SageMaker Runtime does."""
-        said = response.body.decode(errors="replace")
+        reply = response.body.decode(errors="replace")
         side = "client" if 400 <= response.status < 500 else "server"
-        received = f'Received {side} error ({response.status}) from primary with message "{said}".'
+        received = f'Received {side} error ({response.status}) from primary with message "{reply}".'
         message = f"{received} See {instance.log} for more information."
         return error_reply(
             AwsError("ModelError", message, 424),
             OriginalStatusCode=response.status,
-            OriginalMessage=said,
+            OriginalMessage=reply,
             LogStreamArn=f"arn:aws:logs:{region()}:{account_id()}:log-group:/aws/sagemaker/Endpoints/{self.endpoint}",
         )
 

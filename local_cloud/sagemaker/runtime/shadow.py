@@ -27,14 +27,14 @@ class Shadows:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shadow")
-        self._room = threading.Semaphore(WAITING)
+        self._waiting = threading.Semaphore(WAITING)
 
     def copy(self, served: Served, invocation: Invocation) -> None:
         """Sends copies to shadow variants, by their weight against the production variant's."""
         for shadow in served.fleet.shadow.values():
             if random.random() < shadow_share(
                 shadow.weight, served.variant.weight
-            ) and self._room.acquire(blocking=False):
+            ) and self._waiting.acquire(blocking=False):
                 self._threads.submit(contextvars.copy_context().run, self._ask, shadow, invocation)
 
     def _ask(self, shadow: VariantFleet, invocation: Invocation) -> None:
@@ -44,7 +44,7 @@ class Shadows:
         except (NoInstance, NotListening, AwsError) as error:
             logger.debug("shadow variant %s did not answer: %s", shadow.name, error)
         finally:
-            self._room.release()
+            self._waiting.release()
 
 
 def shadow_share(shadow_weight: float, production_weight: float) -> float:

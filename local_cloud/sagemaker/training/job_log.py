@@ -21,7 +21,7 @@ class JobLog:
     path: Path
     group: str
     stream: str
-    _told: int = 0
+    _sent: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> threading.Thread:
@@ -44,10 +44,10 @@ class JobLog:
 
     def _publish(self, *, whole: bool = False) -> None:
         with self.path.open("rb") as file:
-            file.seek(self._told)
-            said = file.read()
-        complete = said if whole else said[: said.rfind(b"\n") + 1]
-        self._told += len(complete)
+            file.seek(self._sent)
+            text = file.read()
+        complete = text if whole else text[: text.rfind(b"\n") + 1]
+        self._sent += len(complete)
         now = int(time.time() * 1000)
         events = [
             {"timestamp": now, "message": line}

@@ -160,7 +160,7 @@ class TrainingRun:
         home = self.folder / "home"
         for place in (home, self.settings.state / "cache"):
             place.mkdir(parents=True, exist_ok=True)
-        telling = log.begin()
+        publisher = log.begin()
         places = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
         spec = ContainerSpec(
             command=(*image.command, *places),
@@ -188,7 +188,7 @@ class TrainingRun:
             container.stop(0)
             self._container = None
             log.end()
-            telling.join()
+            publisher.join()
 
     def _enter(self, status: str, secondary: str, message: str = "") -> None:
         now = time.time()
@@ -196,8 +196,10 @@ class TrainingRun:
             transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
             if transitions:
                 transitions[-1].setdefault("EndTime", now)
-            told = message or MESSAGES.get(secondary, "")
-            transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": told})
+            message_text = message or MESSAGES.get(secondary, "")
+            transitions.append(
+                {"Status": secondary, "StartTime": now, "StatusMessage": message_text}
+            )
             self.record.update(
                 TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now
             )

@@ -62,10 +62,10 @@ BESIDE: Document = {
 
 def base(folder: Path) -> Document:
     """The whole dev environment, synthesised with every engine in its lock, as one template."""
-    return merged(synthesized(folder, environment("dev"), locked("dev")))
+    return merge_lines(synthesized(folder, environment("dev"), locked("dev")))
 
 
-def merged(stacks: Stacks) -> Document:
+def merge_lines(stacks: Stacks) -> Document:
     """One template of all stacks' resources; item logical id gets its stack's name in front."""
     resources: Document = {}
     for name, stack in stacks.items():

@@ -72,7 +72,7 @@ def test_gpu_engine_is_built_judged_and_packed(context):
     assert {("tensorrt", "fp16"), ("tensorrt", "int8")} <= {
         (each.runtime, each.precision) for each in manifest.benchmark
     }
-    with tarfile.open(tools.kept.path(result.entry.archive.path)) as tar:
+    with tarfile.open(tools.work_store.path(result.entry.archive.path)) as tar:
         assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
 
 

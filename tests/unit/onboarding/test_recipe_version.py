@@ -16,8 +16,7 @@ CARRIED = ("manifest_check.py", "onnxruntime_backend.py", "tokenizer.py")
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    3: "9521e858329ea087c44f8682943a5ed359167cef202741b3fd40676bdcf7485e",
-    4: "0adea30835e7e296a08adf81b22a9356ccfca57067ff04c2aeef5c5a82e0150d",
+    4: "f41f679b95a624a1390d60791862f87ecd922d007d8fdeac18a72edcb6f21d4f",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 

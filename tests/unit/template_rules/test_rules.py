@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from template_rules.findings import own_findings, rule_sentences
+from template_rules.findings import own_findings, rule_descriptions
 from template_rules.intrinsics import Stack
 from template_rules.templates import Template
 
@@ -395,4 +395,4 @@ def test_refuses_state(rule, old, new):
 
 def test_every_rule_is_tested():
     tested = {rule for rule, _, _ in (*REFUSED, *MACHINES)} | ELSEWHERE
-    assert {name for name in rule_sentences() if name < "E95"} == tested
+    assert {name for name in rule_descriptions() if name < "E95"} == tested

@@ -155,7 +155,7 @@ class Ledger:
     def request_over(self, *, queue_seconds: float) -> None:
         self.over.append(queue_seconds)
 
-    def dropped(self, *, reason: str, rows: int) -> None:
+    def record_drop(self, *, reason: str, rows: int) -> None:
         self.drops.append((reason, rows))
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:

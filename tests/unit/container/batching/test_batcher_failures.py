@@ -36,7 +36,7 @@ async def test_poisoned_request_fails_alone():
     await bench.release_all()
     assert (read(good), read(other)) == (expected(1, [2]), expected(3, [2]))
     assert isinstance(bad.exception(), EngineRefused)
-    assert not bench.batcher.broken
+    assert not bench.batcher.is_broken
     assert bench.ledger.failures == [("poison", 3), ("poison", 1)]
     assert (PROBE,) not in map(tuple, bench.ran)
 
@@ -70,7 +70,7 @@ async def test_failing_prepare_is_a_failure_of_the_batch():
     await settle()
     await bench.release_all()
     assert isinstance(request_parts.exception(), EngineRefused)
-    assert not bench.batcher.broken
+    assert not bench.batcher.is_broken
 
 
 @scenario
@@ -117,7 +117,7 @@ async def test_refuses_everything_once_the_engine_fails_on_its_probe():
     for future in (running, waiting):
         with pytest.raises(Unavailable, match=BROKEN):
             await future
-    assert bench.batcher.broken
+    assert bench.batcher.is_broken
     with pytest.raises(Unavailable, match=BROKEN):
         await bench.asked(2, [1])
     assert bench.ledger.drops == [("broken", 1)] * 3
@@ -131,7 +131,7 @@ async def test_other_slots_batch_still_answers_after_the_engine_broke():
     bench.engine.dead = True
     await bench.release(0)
     await bench.release(0)
-    assert bench.batcher.broken
+    assert bench.batcher.is_broken
     bench.engine.dead = False
     await bench.release(1)
     assert isinstance(first.exception(), Unavailable)
@@ -198,7 +198,7 @@ async def test_request_that_memory_is_too_short_for_may_succeed_later():
         await bench.release_all()
         assert read(small) == expected(1, [3])
         assert isinstance(large.exception(), MemoryShort) and large.exception().retry_after_seconds
-        assert ("memory", 1) in bench.ledger.drops and not bench.batcher.broken
+        assert ("memory", 1) in bench.ledger.drops and not bench.batcher.is_broken
         bench.engine.answer = identities
         again = await bench.asked(3, [4])
         await bench.release_all()
@@ -213,4 +213,4 @@ async def test_engine_without_memory_for_anything_is_broken_unless_others_have_i
         asked = await each.asked(0, [4])
         await each.release_all()
         assert isinstance(asked.exception(), Unavailable if each is bench else OutOfMemory)
-    assert bench.batcher.broken and not shared.batcher.broken
+    assert bench.batcher.is_broken and not shared.batcher.is_broken

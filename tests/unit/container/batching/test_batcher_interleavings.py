@@ -157,10 +157,10 @@ class Trial:
         try:
             future = self.bench.batcher.submit(rows, deadline=deadline)
         except Unavailable as fault:
-            assert self.bench.batcher.broken or (full and isinstance(fault, QueueFull))
+            assert self.bench.batcher.is_broken or (full and isinstance(fault, QueueFull))
             self.refused += 1
         else:
-            assert not full and not self.bench.batcher.broken
+            assert not full and not self.bench.batcher.is_broken
             self.asked.append(Asked(rows, future, deadline))
 
     async def step(self, step: tuple[Any, ...]) -> None:
@@ -234,7 +234,7 @@ class Trial:
         assert len(self.bench.ledger.over) + len(self.bench.ledger.drops) == ended + self.refused
 
     def check_end(self) -> None:
-        assert not self.bench.batcher.broken
+        assert not self.bench.batcher.is_broken
         assert self.bench.batcher.waiting == 0
         for number, asked in enumerate(self.asked):
             self.check_answer(number, asked)
@@ -312,7 +312,7 @@ def test_broken_engine_leaves_no_request_without_an_end(bench, steps, later):
         assert all(
             fault is None or isinstance(fault, EngineRefused | Unavailable) for fault in faults
         )
-        assert trial.bench.batcher.broken or not trial.bench.ledger.failures
+        assert trial.bench.batcher.is_broken or not trial.bench.ledger.failures
         await asyncio.wait_for(trial.bench.batcher.drained(), 1)
 
     run(scenario())

@@ -115,7 +115,7 @@ class Model:
 
     @property
     def sound(self) -> bool:
-        return not (self.bench.batcher.broken or self.bench.batcher.closed)
+        return not (self.bench.batcher.is_broken or self.bench.batcher.closed)
 
     async def step(self, step: tuple[Any, ...]) -> None:
         kind, *what = step
@@ -141,7 +141,7 @@ class Model:
             assert not self.sound or (isinstance(fault, QueueFull) and len(rows) > limits)
             self.refused[
                 "closing"
-                if not self.bench.batcher.broken and self.bench.batcher.closed
+                if not self.bench.batcher.is_broken and self.bench.batcher.closed
                 else "other"
             ] += len(rows)
             with pytest.raises(Unavailable):
@@ -173,7 +173,7 @@ class Model:
             busy = any(thread.works for thread in self.bench.threads)
             for seconds in (RUN_SECONDS, RUN_SECONDS, 1.0, 1.0):
                 await self.step(("tick", seconds))
-            assert self.bench.batcher.broken or not busy
+            assert self.bench.batcher.is_broken or not busy
         self.check()
 
     def is_under_way(self, rows: Sequence[Row]) -> bool:
@@ -188,9 +188,9 @@ class Model:
             rows for rows, future in ended if not future.cancelled() and future.exception() is None
         ]
         assert len(ledger.over) == len(answered)
-        dropped = sum(rows for _, rows in ledger.drops)
+        record_drop = sum(rows for _, rows in ledger.drops)
         assert (
-            dropped
+            record_drop
             == sum(len(rows) for rows, _ in ended) - sum(map(len, answered)) + self.refused.total()
         )
         assert 0 <= batcher.waiting <= QUEUE_ROWS

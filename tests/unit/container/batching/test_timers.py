@@ -101,9 +101,9 @@ async def test_batch_that_never_comes_back_breaks_the_batcher():
     waiting = await bench.asked(1, [1])
     await passes(SECONDS)
     assert isinstance(hanging.exception(), DeadlinePassed)
-    assert not bench.batcher.broken and not waiting.done()
+    assert not bench.batcher.is_broken and not waiting.done()
     await passes(GRACE_SECONDS)
-    assert bench.batcher.broken
+    assert bench.batcher.is_broken
     with pytest.raises(Unavailable, match=BROKEN):
         waiting.result()
     with pytest.raises(Unavailable, match=BROKEN):
@@ -144,7 +144,7 @@ async def test_one_of_several_slots_that_hangs_is_enough():
     assert sorted([first.done(), second.done()]) == [False, True]
     await passes(SECONDS / 4)
     await passes(GRACE_SECONDS)
-    assert bench.batcher.broken
+    assert bench.batcher.is_broken
 
 
 @scenario
@@ -154,7 +154,7 @@ async def test_engine_that_is_always_busy_and_comes_back_is_sound():
         bench.ask(number, [1])
         await passes(SECONDS * 0.9)
         await bench.release()
-    assert not bench.batcher.broken and len(bench.ledger.over) == 40
+    assert not bench.batcher.is_broken and len(bench.ledger.over) == 40
 
 
 @scenario
@@ -165,7 +165,7 @@ async def test_probe_that_hangs_after_a_batch_failed_on_the_event_loop_breaks_th
     assert len(bench.threads[0].works) == 1 and not asked.done()
     await passes(SECONDS)
     await passes(GRACE_SECONDS)
-    assert bench.batcher.broken
+    assert bench.batcher.is_broken
     await bench.release_all()
     assert isinstance(asked.exception(), Unavailable)
 
@@ -180,7 +180,7 @@ async def test_batch_in_hand_has_its_time_from_when_it_begins():
     await bench.release()
     await passes(SECONDS * 0.9)
     await passes(GRACE_SECONDS)
-    assert not bench.batcher.broken
+    assert not bench.batcher.is_broken
     await bench.release()
     assert read(first) == expected(0, [1]) and read(second) == expected(1, [1])
 
@@ -192,11 +192,11 @@ async def test_process_that_stood_still_takes_no_done_batch_for_a_hanging_one():
     await passes(10 * SECONDS)
     await bench.release()
     await passes(GRACE_SECONDS)
-    assert asked.done() and not bench.batcher.broken
+    assert asked.done() and not bench.batcher.is_broken
     again = await bench.asked(1, [1])
     await passes(SECONDS)
     await passes(GRACE_SECONDS)
-    assert bench.batcher.broken and not again.done()
+    assert bench.batcher.is_broken and not again.done()
 
 
 @scenario
@@ -215,5 +215,5 @@ async def test_nobody_looks_while_nothing_runs_or_without_a_limit():
     bench.batcher.close()
     await passes(SECONDS)
     await passes(GRACE_SECONDS)
-    assert not bench.batcher.broken
+    assert not bench.batcher.is_broken
     await bench.release()

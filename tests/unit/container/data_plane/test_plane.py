@@ -24,7 +24,7 @@ SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
 
 
 class Backend:
-    broken = False
+    is_broken = False
     waiting = 0
 
     def __init__(self) -> None:
@@ -154,9 +154,9 @@ def test_ready_between_open_and_drain_while_the_backend_is_sound():
     assert not made.ready
     made.open(backend)
     assert made.ready
-    backend.broken = True
+    backend.is_broken = True
     assert not made.ready
-    backend.broken = False
+    backend.is_broken = False
     made.drain()
     assert not made.ready
 

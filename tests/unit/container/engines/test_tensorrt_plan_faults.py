@@ -135,13 +135,13 @@ def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_reques
         limits = Limits(max_tokens=64, queue_rows=100)
         batcher = Batcher(engine=engine, probe=texts(4), limits=limits, costs=costs)
         (answer,) = await batcher.submit(texts(4, 5))
-        assert len(answer) == 2 and not batcher.broken
+        assert len(answer) == 2 and not batcher.is_broken
         machine.cuda.sticky = Error.cudaErrorIllegalAddress
         ends = await asyncio.gather(
             *(batcher.submit(texts(length)) for length in (4, 5, 6)), return_exceptions=True
         )
         assert [type(end) for end in ends] == [Unavailable] * 3
-        assert batcher.broken
+        assert batcher.is_broken
         with pytest.raises(Unavailable, match=BROKEN):
             batcher.submit(texts(4))
         batcher.close()

@@ -18,7 +18,7 @@ class Held:
     """A backend that keeps what it is given."""
 
     def __init__(self) -> None:
-        self.broken = False
+        self.is_broken = False
         self.waiting = 5
         self.taken: list[tuple[Any, float | None, asyncio.Future]] = []
         self.fault: Exception | None = None

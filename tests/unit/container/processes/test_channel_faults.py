@@ -69,20 +69,20 @@ def test_broken_engine_is_announced():
     async def test(pair: Pair) -> None:
         asked = pair.channel.submit([tokens(1)])
         await pair.backend.holds(1)
-        pair.backend.broken = True
+        pair.backend.is_broken = True
         pair.backend.taken[0][2].set_exception(Unavailable("the engine fails"))
         with pytest.raises(Unavailable):
             await asked
-        assert pair.engine_broke and not pair.channel.broken
+        assert pair.engine_broke and not pair.channel.is_broken
         pair.session.send_state(frames.BROKEN, pair.backend)
-        assert await pair.states.get() == frames.BROKEN and pair.channel.broken
+        assert await pair.states.get() == frames.BROKEN and pair.channel.is_broken
 
     pairs(test)
 
 
 def test_broken_engine_is_announced_with_the_first_request_that_it_refuses():
     async def test(pair: Pair) -> None:
-        pair.backend.broken, pair.backend.fault = True, Unavailable("the engine fails")
+        pair.backend.is_broken, pair.backend.fault = True, Unavailable("the engine fails")
         with pytest.raises(Unavailable, match="the engine fails"):
             await pair.channel.submit([tokens(1)])
         assert pair.engine_broke
@@ -98,7 +98,7 @@ def test_requests_fail_at_once_when_the_owner_goes():
         for future in asked:
             with pytest.raises(Unavailable, match=GONE):
                 await future
-        assert pair.channel.lost and pair.channel.broken
+        assert pair.channel.lost and pair.channel.is_broken
         with pytest.raises(Unavailable, match=GONE):
             pair.channel.submit([tokens(1)])
         with pytest.raises(Unavailable, match=GONE):

@@ -157,7 +157,7 @@ def test_engine_that_breaks_while_nobody_waits_makes_every_process_unhealthy(arc
             pass
         server.engine.go_on.set()
         await healthy(other, is_so=False)
-        assert server.backend.broken
+        assert server.backend.is_broken
 
     served(archive, test, heartbeat_seconds=0.05)
 
@@ -185,7 +185,7 @@ def test_engine_that_hangs_makes_every_process_unhealthy(archive):
         await server.hold(one, "a dog")
         try:
             await healthy(other, is_so=False)
-            assert server.backend.broken and (await other.ask("a cat")).status == 503
+            assert server.backend.is_broken and (await other.ask("a cat")).status == 503
         finally:
             server.engine.go_on.set()
             assert (await one.answer()).status == 200

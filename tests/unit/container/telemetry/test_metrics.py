@@ -42,7 +42,7 @@ def filled(metric_values: MetricValues) -> MetricValues:
         rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001
     )
     batches.request_over(queue_seconds=0.001)
-    batches.dropped(reason="deadline", rows=2)
+    batches.record_drop(reason="deadline", rows=2)
     batches.engine_failed(fault=RuntimeError("x"), rows=1)
     batches.watch_queue(lambda: 7)
     requests.request_over("infer", 200, 0.0034, STAGES)

@@ -56,7 +56,7 @@ def test_recording_runs_nothing_until_it_is_launched(device, cuda):
         device.bring_into("ids", found)
         return True
 
-    graph = device.recorded(queue)
+    graph = device.record_graph(queue)
     device.wait()
     assert found.tolist() == [0, 0, 0, 0]
     values[:] = 9
@@ -71,21 +71,21 @@ def test_recording_that_is_given_up_ends_all_the_same(device, cuda):
     def fail():
         raise DeviceFault("no")
 
-    assert device.recorded(lambda: False) is None and device.recorded(fail) is None
+    assert device.record_graph(lambda: False) is None and device.record_graph(fail) is None
     assert cuda.recording == {} and cuda.count("cudaGetLastError") == 2
     assert cuda.unready == 0
 
 
 def test_recording_that_is_broken_off_leaves_no_graph(device, cuda):
     cuda.capture_error = Error.cudaErrorStreamCaptureUnsupported
-    assert device.recorded(lambda: True) is None
+    assert device.record_graph(lambda: True) is None
     assert (cuda.count("cudaGraphDestroy"), cuda.unready) == (0, 0)
 
 
 def test_recording_for_which_there_is_no_memory_is_given_back(device, cuda):
     cuda.fails["cudaGraphInstantiate"] = Error.cudaErrorMemoryAllocation
     with pytest.raises(DeviceOutOfMemory):
-        device.recorded(lambda: True)
+        device.record_graph(lambda: True)
     assert cuda.recording == {} and cuda.unready == 0
 
 

@@ -252,7 +252,7 @@ def test_cache_of_the_store_is_copied_instead_of_made(started, tmp_path):
     tools = started(runner, store=store)
     store.upload(tmp_path / "old.cache", cache_path(tools.request))
     assert read_cache(made(tools)).version == "101601"
-    assert runner.commands == [] and tools.kept.size(cache_path(tools.request)) is not None
+    assert runner.commands == [] and tools.work_store.size(cache_path(tools.request)) is not None
 
 
 @pytest.mark.parametrize("text", [KERAS, HEADER.replace("Entropy", "MinMax"), HEADER + "x: 3c01"])
@@ -260,7 +260,7 @@ def test_cache_that_this_tensorrt_would_refuse_is_made_anew(started, tmp_path, t
     (tmp_path / "old.cache").write_text(text)
     runner = Calibrating()
     tools = started(runner)
-    tools.kept.upload(tmp_path / "old.cache", cache_path(tools.request))
+    tools.work_store.upload(tmp_path / "old.cache", cache_path(tools.request))
     assert made(tools).read_text() == HEADER + "x: 3c010a14\n" and len(runner.commands) == 1
 
 

@@ -97,18 +97,19 @@ def test_layers_that_share_an_activation_quantize_it_once():
 
 def test_layers_left_out_keep_their_float_weights():
     model = transformer()
-    kept = next(layer for layer in quantizable_layers(model) if layer.follows_activation_function)
+    layers = quantizable_layers(model)
+    selected = next(layer for layer in layers if layer.follows_activation_function)
     chosen = [
         layer
         for layer in quantizable_layers(model)
-        if layer is not kept and layer.node != kept.node
+        if layer is not selected and layer.node != selected.node
     ]
     qdq = quantize_layers(model, chosen, ranges(model, texts(16, seed=1)))
     assert (
-        next(node for node in qdq.graph.node if node.output[0] == kept.output).input[1]
-        == kept.weight
+        next(node for node in qdq.graph.node if node.output[0] == selected.output).input[1]
+        == selected.weight
     )
-    assert kept.weight in constants(qdq)
+    assert selected.weight in constants(qdq)
 
 
 def test_the_source_network_stays_as_it_was():

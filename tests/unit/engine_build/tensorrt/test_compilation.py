@@ -133,7 +133,7 @@ def test_calibration_cache_is_given_to_trtexec(machine):
     context = machine.context(
         "int8", quantization="calibration-cache", calibration=calibration("entropy")
     )
-    path = context.kept.path(cache_path(context.request))
+    path = context.work_store.path(cache_path(context.request))
     path.parent.mkdir(parents=True)
     path.write_text("TRT-101601-EntropyCalibration2\ninput: 3c010a14\n")
     (candidate,) = made(context, {"float": machine.networks()["float"]})

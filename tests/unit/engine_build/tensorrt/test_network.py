@@ -230,12 +230,12 @@ def test_plan_that_cannot_be_recorded_runs_kernel_by_kernel(trt, cuda, tmp_path)
 
 
 def test_host_code_is_allowed_only_when_asked(trt, cuda, tmp_path):
-    kept = []
+    selected = []
     original = trt.Runtime
-    trt.Runtime = lambda logger: kept.append(original(logger)) or kept[-1]
+    trt.Runtime = lambda logger: selected.append(original(logger)) or selected[-1]
     for asked in (False, True):
         TensorrtNetwork(plan(tmp_path), trt=trt, cuda=cuda, host_code=asked)
-    assert [runtime.engine_host_code_allowed for runtime in kept] == [False, True]
+    assert [runtime.engine_host_code_allowed for runtime in selected] == [False, True]
 
 
 def test_opened_takes_the_modules_of_this_machine(tmp_path, monkeypatch):
