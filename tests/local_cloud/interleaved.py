@@ -215,7 +215,7 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
 
     endpoints = SimpleNamespace(
         endpoints={"e": endpoint},
-        named=lambda name: endpoint,
+        endpoint_named=lambda name: endpoint,
         wait=lambda each: each.settled.wait(),
     )
     tags = SimpleNamespace(begin=lambda *given: None)
@@ -242,7 +242,7 @@ def an_endpoint_settles_while_its_scaling_is_followed():
         endpoint.status = "InService"
         return {"v": (1, 3)}
 
-    endpoints = SimpleNamespace(named=lambda name: endpoint, instances=counts)
+    endpoints = SimpleNamespace(endpoint_named=lambda name: endpoint, instances=counts)
     key = SimpleNamespace(endpoint="e", variant="v")
     activity = Activity(
         key=key, description="", cause="", status="InProgress", message="", desired=3, before=1

@@ -11,7 +11,7 @@ import pytest
 from engine_build.errors import NothingForInt8
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.steps.compile import compiled
+from engine_build.steps.compile import compile_candidates
 from tests.unit.engine_build.quantization.graphs import chain
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_tree
@@ -28,7 +28,7 @@ def compile_contradicting_network(tmp_path, precision, stream):
         precision="float", path=tmp_path / "float.onnx", inputs=(), outputs=(), facts={}
     )
     with tools.work:
-        return compiled(tools, {"float": known, "int8": known})
+        return compile_candidates(tools, {"float": known, "int8": known})
 
 
 def test_auto_goes_on_without_int8(tmp_path):

@@ -113,7 +113,7 @@ def test_entry_follows_from_the_archive_alone(built):
 
 
 def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
-    laid = repository(golden.served_engine(), engine, tokenizer, is_cpu=True, code_roots=ROOTS)
+    laid = repository(golden.served(), engine, tokenizer, is_cpu=True, code_roots=ROOTS)
     folder = "embedder/1"
     assert list(laid.files) == [
         "embedder/config.pbtxt",
@@ -130,13 +130,13 @@ def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
 
 def test_cpu_archive_of_tensors_has_no_tokenizer(engine):
     laid = repository(
-        golden.served_engine(**golden.VISION), engine, None, is_cpu=True, code_roots=ROOTS
+        golden.served(**golden.VISION), engine, None, is_cpu=True, code_roots=ROOTS
     )
     assert laid.tokenizer_file is None and not any("tokenizer" in name for name in laid.files)
 
 
 def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, tmp_path):
-    laid = repository(golden.served_engine(), engine, tokenizer, is_cpu=False, code_roots=ROOTS)
+    laid = repository(golden.served(), engine, tokenizer, is_cpu=False, code_roots=ROOTS)
     assert sorted(laid.files) == sorted(
         [
             "embedder/config.pbtxt",
@@ -161,7 +161,7 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, 
 
 def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
     laid = repository(
-        golden.served_engine(**golden.VISION), engine, None, is_cpu=False, code_roots=ROOTS
+        golden.served(**golden.VISION), engine, None, is_cpu=False, code_roots=ROOTS
     )
     assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
 
@@ -174,13 +174,13 @@ def test_archive_that_refuses_long_texts_carries_the_same_files(
     is_cpu, folder, name, engine, tokenizer, tmp_path
 ):
     laid = repository(
-        golden.served_engine(serving=ServingSpec(auto_truncate=False)),
+        golden.served(serving=ServingSpec(auto_truncate=False)),
         engine,
         tokenizer,
         is_cpu=is_cpu,
         code_roots=ROOTS,
     )
-    plain = repository(golden.served_engine(), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
+    plain = repository(golden.served(), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
     assert laid == plain
     digests = model_repository(tmp_path / "laid", laid.files)
     carried = {"model.py": name, MANIFEST_CHECK: MANIFEST_CHECK}
@@ -210,7 +210,7 @@ def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(built)
 
 
 def test_one_value_a_row_is_served_as_an_axis_of_one():
-    shown = golden.served_engine(**golden.DETECTOR)
+    shown = golden.served(**golden.DETECTOR)
     assert [each.shape for each in shown.client_inputs] == [(-1, 3, -1), (-1, 1)]
     assert [each.shape for each in shown.client_outputs] == [(-1, 100, 4), (-1, 1)]
 
