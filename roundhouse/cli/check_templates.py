@@ -44,7 +44,7 @@ def check_templates(
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Only list our rules.")] = False,
     form: Form = Format.text,
 ) -> None:
-    """Check CloudFormation templates with cfn-lint, our rules and assembly checks.
+    """Check CloudFormation templates.
 
     Any folder's; what SageMaker refuses, what costs days, what is open.
     """

@@ -16,7 +16,7 @@ import pytest
 from container.client import rows_of
 from engine_build.packaging import archive as packing
 from engine_build.packaging.archive import model_repository
-from engine_build.packaging.combine import several
+from engine_build.packaging.combine import combine_archives
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import member
 from onboarding.combined_manifest import CombinedManifest
@@ -65,7 +65,7 @@ def published(folder: Path, capability: str) -> Path:
 def combined(tmp_path_factory) -> Path:
     """The archive of 8.6 and 8.9, unpacked."""
     folder = tmp_path_factory.mktemp("several")
-    several([published(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz")
+    combine_archives([published(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz")
     with tarfile.open(folder / "out.tar.gz") as tar:
         tar.extractall(folder / "model", filter="data")
     return folder / "model"

@@ -1,6 +1,4 @@
-"""The table of docs/reference/alarms.md is the code's, and the pictures of docs/watching.md show the
-dashboards as they are.
-"""
+"""The generated table of alarms and the dashboards' pictures follow the code."""
 
 from __future__ import annotations
 
@@ -18,7 +16,10 @@ pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "watching.md"
-COMMAND = "python -m roundhouse.reports.dashboards --env dev --select text-shared --endpoint sentence-embedder --out docs/images"
+COMMAND = (
+    "python -m roundhouse.reports.dashboards --env dev --select text-shared "
+    "--endpoint sentence-embedder --out docs/images"
+)
 
 
 def test_table_of_alarms_is_made_by_the_code():

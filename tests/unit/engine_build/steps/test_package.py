@@ -129,9 +129,7 @@ def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
 
 
 def test_cpu_archive_of_tensors_has_no_tokenizer(engine):
-    laid = repository(
-        golden.served(**golden.VISION), engine, None, is_cpu=True, code_roots=ROOTS
-    )
+    laid = repository(golden.served(**golden.VISION), engine, None, is_cpu=True, code_roots=ROOTS)
     assert laid.tokenizer_file is None and not any("tokenizer" in name for name in laid.files)
 
 
@@ -160,9 +158,7 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, 
 
 
 def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
-    laid = repository(
-        golden.served(**golden.VISION), engine, None, is_cpu=False, code_roots=ROOTS
-    )
+    laid = repository(golden.served(**golden.VISION), engine, None, is_cpu=False, code_roots=ROOTS)
     assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
 
 
