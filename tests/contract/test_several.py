@@ -65,7 +65,9 @@ def published(folder: Path, capability: str) -> Path:
 def combined(tmp_path_factory) -> Path:
     """The archive of 8.6 and 8.9, unpacked."""
     folder = tmp_path_factory.mktemp("several")
-    combine_archives([published(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz")
+    combine_archives(
+        [published(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz"
+    )
     with tarfile.open(folder / "out.tar.gz") as tar:
         tar.extractall(folder / "model", filter="data")
     return folder / "model"

@@ -163,7 +163,7 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
 
 
 @pytest.mark.parametrize(
-    ("context", "text"),
+    ("context", "message"),
     [
         (
             {"evn": "dev"},
