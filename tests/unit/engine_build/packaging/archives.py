@@ -1,0 +1,93 @@
+"""Engine archives as a build publishes them, and the same archives damaged."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+from engine_build.packaging.archive import archive, model_repository
+from engine_build.packaging.repository import repository
+from onboarding.manifest import (
+    MANIFEST_NAME,
+    BuilderRecord,
+    Manifest,
+    RuntimeIdentity,
+)
+from tests.unit.engine_build import golden_configurations as golden
+from tests.unit.engine_build.stand_ins import ROOT
+
+ENGINE, TOKENIZER = "embedder_engine", "embedder_tokenizer"
+
+
+def published(
+    folder: Path,
+    capability: str,
+    *,
+    tokenizer: bytes = b"{}",
+    shown=None,
+    is_cpu=False,
+    **changes: object,
+) -> Path:
+    """An engine archive as a build publishes it; `changes` replace fields of its manifest."""
+    shown = golden.served() if shown is None else shown
+    place = folder / capability
+    place.mkdir(parents=True)
+    (place / "plan").write_bytes(b"plan for " + capability.encode())
+    (place / "tokenizer.json").write_bytes(tokenizer)
+    token_file = place / "tokenizer.json" if shown.is_text else None
+    laid = repository(shown, place / "plan", token_file, is_cpu=is_cpu, code_roots=(ROOT,))
+    files = model_repository(place / "archive", laid.files)
+    fields = {
+        "model": shown.model,
+        "task": shown.task,
+        "engine_key": capability.replace(".", "") * 10,
+        "network_keys": {"float": "1"},
+        "platform": "triton-26.05",
+        "runtime": RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
+        "compute_capability": capability,
+        "requested_precision": "auto",
+        "precision": "fp16",
+        "decision": "faster",
+        "engine_file": laid.engine_file,
+        "tokenizer_file": laid.tokenizer_file,
+        "inputs": shown.client_inputs,
+        "outputs": shown.client_outputs,
+        "optimization_profiles": shown.profiles,
+        "max_batch_size": shown.max_batch_size,
+        "files": files,
+        "accuracy": (),
+        "compile_checks": (),
+        "benchmark": (),
+        "load_seconds": 1.0,
+        "host_memory_mib": 1.0,
+        "builder": BuilderRecord(machine="x86_64", built_at="2026-01-01T00:00:00Z"),
+    }
+    archive(place / "archive", Manifest(**(fields | changes)), place / "model.tar.gz")
+    return place / "model.tar.gz"
+
+
+def unpacked(path: Path) -> dict[str, bytes]:
+    """Every file of an archive."""
+    with tarfile.open(path) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}
+
+
+def without(path: Path, name: str) -> bytes:
+    """The manifest of an archive, one file less."""
+    manifest = Manifest.from_bytes(unpacked(path)[MANIFEST_NAME])
+    files = {file: digest for file, digest in manifest.files.items() if file != name}
+    return manifest.model_copy(update={"files": files}).to_bytes()
+
+
+def spoiled(path: Path, folder: Path, **files: bytes) -> Path:
+    """The archive with other files in it; an empty one is left out."""
+    folder.mkdir(exist_ok=True)
+    out = folder / "spoiled.tar.gz"
+    with tarfile.open(out, "w:gz") as tar:
+        for name, data in (unpacked(path) | files).items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            if data:
+                tar.addfile(member, io.BytesIO(data))
+    return out
