@@ -1,26 +1,25 @@
 """What one suite asks of every server, by name, and what each answers.
 
-The only place where their differences are written. `test_exchanges` and `test_pressure` ask for all
-of it; `differences` makes the tables of docs/reference/servers.md from it.
+Loading and pressure have modules of their own; nowhere else are the servers' differences written.
+`test_exchanges` and `test_pressure` ask for all of it; `differences` makes the tables of
+docs/reference/servers.md from it.
 """
 
 from __future__ import annotations
 
 import gzip
 
+from tests.contract.loading_exchanges import LOADING
+from tests.contract.pressure_exchanges import BAD_HOURS, WITH_KSERVE
 from tests.contract.replies import (
     KINDS,
     LARGEST_BODY,
-    MODEL,
     MODELS,
-    PAGE,
-    THE_END,
     Exchange,
     Reply,
     alike,
     answered,
     bare,
-    does,
     refused,
     replies,
 )
@@ -197,171 +196,6 @@ PATHS = (
 )
 """Paths and methods."""
 
-TO_OTHER = (("X-Amzn-SageMaker-Target-Model", "fedcba9876543210/model.tar.gz"),)
-_LOAD_OTHER = b'{"model_name": "other", "url": "{archive}"}'
-
-
-def _multi(python: Reply, triton: Reply) -> dict[str, Reply]:
-    return {"python-mme": python, "triton-mme": triton}
-
-
-LOADING = (
-    Exchange(
-        name="load without a url",
-        path="/models",
-        body=b'{"model_name": "x"}',
-        replies=_multi(refused(), refused()),
-    ),
-    Exchange(
-        name="load from a folder that is not there",
-        path="/models",
-        body=b'{"model_name": "x", "url": "/nowhere/model"}',
-        replies=_multi(refused(), refused()),
-    ),
-    Exchange(
-        name="load from a folder that holds no model",
-        path="/models",
-        body=b'{"model_name": "x", "url": "{empty}"}',
-        replies=_multi(refused(), refused()),
-    ),
-    Exchange(
-        name="load an archive with a changed file",
-        path="/models",
-        body=b'{"model_name": "x", "url": "{spoiled}"}',
-        headers=(("X-Amzn-SageMaker-Target-Model", "spoiled/model.tar.gz"),),
-        replies=_multi(refused(), refused()),
-    ),
-    Exchange(
-        name="load",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=_multi(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="load what is loaded",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=_multi(refused(409), refused(409)),
-    ),
-    Exchange(
-        name="GET /models/NAME",
-        method="GET",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=_multi(Reply(status=200, says=MODEL), Reply(status=200, says=MODEL)),
-    ),
-    Exchange(
-        name="GET /models?limit=1, where two are loaded",
-        method="GET",
-        path="/models?limit=1",
-        replies=_multi(Reply(status=200, says=PAGE), Reply(status=200, says=MODELS)),
-    ),
-    Exchange(
-        name="POST /models/NAME/invoke",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        headers=TO_OTHER,
-        replies=_multi(answered(), answered()),
-    ),
-    # Triton serves the model under its target's name: the hash in the path is not asked once the
-    # list has it.
-    Exchange(
-        name="POST /models/NAME/invoke without the target model's header",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        replies=_multi(answered(), refused()),
-    ),
-    Exchange(
-        name="DELETE /models/NAME",
-        method="DELETE",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=_multi(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="POST /models/NAME/invoke of an unloaded model",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        headers=TO_OTHER,
-        replies=_multi(refused(404), bare(404)),
-    ),
-    Exchange(
-        name="load again",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=_multi(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="unload again",
-        method="DELETE",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=_multi(bare(200), bare(200)),
-    ),
-)
-"""One story, told to a multi-model server in this order."""
-
-DEADLY = (
-    # It answers twice and aborts: the parser's answer, then the loader's. A single-model server has
-    # the path too.
-    Exchange(
-        name="load with a body that is not JSON",
-        path="/models",
-        body=b"{",
-        replies=replies(refused(404), does(THE_END), does(THE_END), refused()),
-    ),
-)
-"""Each for a server of its own."""
-
-
-def _tritons(sme: Reply, mme: Reply, kserve: Reply) -> dict[str, Reply]:
-    return {"triton-sme": sme, "triton-mme": mme, "triton-kserve": kserve}
-
-
-PRESSED = (
-    Exchange(
-        name="the queue is full",
-        replies={
-            "python-server": refused(503),
-            "python-mme": refused(503),
-            **_tritons(refused(503), refused(), refused(503)),
-        },
-    ),
-    Exchange(
-        name="the wait in the queue is too long",
-        replies=_tritons(refused(503), refused(), refused(503)),
-    ),
-    Exchange(
-        name="the engine says that memory is short",
-        replies={
-            "python-server": refused(503),
-            "python-mme": refused(507),
-            **_tritons(refused(500), refused(507), refused(500)),
-        },
-    ),
-    Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
-)
-"""Inference requests under faults and pressure, made by `test_pressure`, on Triton's port too."""
-
-BAD_HOURS = (
-    *PRESSED,
-    Exchange(
-        name="load while memory is short",
-        path="/models",
-        replies=_multi(refused(507), refused(507)),
-    ),
-    *DEADLY,
-    Exchange(
-        name="bound to 127.0.0.1, listens on",
-        replies=replies(does("127.0.0.1"), does("every interface"), does("every interface")),
-    ),
-)
-"""All that the table shows of faults and pressure."""
-
-WITH_KSERVE = (*KINDS, "triton-kserve")
 TABLES = (
     ("Requests that may be answered", ANSWERS, KINDS),
     ("Requests that are refused", SLIPS, KINDS),

@@ -251,3 +251,12 @@ def same(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> 
         strict=True,
     )
     return len(found) == len(right) and all(abs(one - other) < 1e-5 for one, other in pairs)
+
+
+def is_refusal(answer: Answer, status: int = 503) -> bool:
+    """A sentence, with a time to come back where it says 503."""
+    return (
+        answer.status == status
+        and bool(answer.sentence)
+        and (status != 503 or int(answer.headers["retry-after"]) > 0)
+    )

@@ -131,3 +131,8 @@ def replies(
 def alike(reply: Reply) -> dict[str, Reply]:
     """Every server says the same."""
     return replies(reply, reply, reply)
+
+
+def multi_model(python: Reply, triton: Reply) -> dict[str, Reply]:
+    """Replies of the servers that load models by request."""
+    return {"python-mme": python, "triton-mme": triton}

@@ -12,7 +12,9 @@ import pytest
 
 from local_cloud.containers.server_client import Response
 from tests.contract.conftest import Served, exit_status, serve
-from tests.contract.exchanges import ANSWERS, DEADLY, LOADING, PATHS, SLIPS
+from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
+from tests.contract.loading_exchanges import LOADING
+from tests.contract.pressure_exchanges import DEADLY
 from tests.contract.replies import KINDS, SAYS, Exchange, Reply, is_multi_model
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive

@@ -22,8 +22,8 @@ from local_cloud.containers.container import namespaces
 from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
 from tests.contract.conftest import SECONDS, Served, load, serve, start, wait_until_healthy
-from tests.contract.exchanges import BAD_HOURS, PRESSED, WITH_KSERVE
-from tests.contract.replies import KINDS, SAYS, Reply, is_multi_model
+from tests.contract.pressure_exchanges import PRESSED, WITH_KSERVE, reply
+from tests.contract.replies import KINDS, SAYS, is_multi_model
 from tests.contract.requests import json_request
 from tests.contract.test_exchanges import is_said
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
@@ -103,11 +103,6 @@ def slow(kind: str, folder: Path, *, timeout_us: int = 0) -> Iterator[Slow]:
     finally:
         served.client.close()
         served.container.stop(5)
-
-
-def reply(name: str, kind: str) -> Reply:
-    """What the list says."""
-    return next(exchange for exchange in BAD_HOURS if exchange.name == name).replies[kind]
 
 
 @pytest.mark.parametrize("kind", TRITONS)
