@@ -47,10 +47,16 @@ def read_templates(folder: Path, *, region: str | None = None) -> TemplateFiles:
     alone = folder.is_file()
     root = folder.parent if alone else folder
     stacks: dict[Path, tuple[Stack, frozenset[str]]] = {}
+    unnamed: set[Path] = set()
     for path in [folder] if alone else _candidates(folder):
         if path.parent not in stacks:
             stacks[path.parent] = (Stack(), frozenset())
             stacks.update(_stacks(path.parent))
+            unnamed |= _earlier_templates(path.parent)
+        if path in unnamed and not alone:
+            reason = "manifest.json does not name it: it is of an earlier synthesis"
+            files.skipped.append((path.relative_to(root).as_posix(), reason))
+            continue
         stack, depends_on = stacks.get(path, stacks[path.parent])
         stack = Stack(name=stack.name, account=stack.account, region=stack.region or region)
         name = path.relative_to(root).as_posix()
@@ -78,18 +84,40 @@ def _candidates(folder: Path) -> Iterator[Path]:
                 yield Path(here, name)
 
 
-def _stacks(folder: Path) -> dict[Path, tuple[Stack, frozenset[str]]]:
-    """Return the stack of each template of a cloud assembly, and the stacks it depends on."""
+def _artifacts(folder: Path, kind: str) -> dict[str, Any]:
+    """Return the artifacts of a type of a cloud assembly; none of any other folder."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        artifacts = manifest["artifacts"]
-        stacks = {
+        return {
             key: artifact
-            for key, artifact in artifacts.items()
-            if artifact.get("type") == "aws:cloudformation:stack"
+            for key, artifact in manifest["artifacts"].items()
+            if artifact.get("type") == kind
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def _earlier_templates(folder: Path) -> set[Path]:
+    """Return the templates that earlier syntheses left in the folder of a cloud assembly.
+
+    `cdk synth` removes none. A nested stack's template is named by the manifest of its assets.
+    """
+    named = {path.name for path in _stacks(folder)}
+    if not named:
+        return set()
+    for artifact in _artifacts(folder, "cdk:asset-manifest").values():
+        try:
+            text = (folder / str(artifact["properties"]["file"])).read_text(encoding="utf-8")
+            named.update(str(item["source"]["path"]) for item in json.loads(text)["files"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return set()
+    ends = (f"*{end}" for end in TEMPLATE_ENDS)
+    return {path for end in ends for path in folder.glob(end) if path.name not in named}
+
+
+def _stacks(folder: Path) -> dict[Path, tuple[Stack, frozenset[str]]]:
+    """Return the stack of each template of a cloud assembly, and the stacks it depends on."""
+    stacks = _artifacts(folder, "aws:cloudformation:stack")
     names = {key: _stack_name(key, artifact) for key, artifact in stacks.items()}
     found = {}
     for key, artifact in stacks.items():

@@ -279,7 +279,13 @@ def _checked_assembly(
         name: added_permissions(before.get(name), artifact.template)
         for name, artifact in artifacts.items()
     }
-    require_approval(session.report, changes, yes=options.yes, confirm=options.confirm)
+    require_approval(
+        session.report,
+        changes,
+        folder=session.paths.build / "permissions",
+        yes=options.yes,
+        confirm=options.confirm,
+    )
     return CheckedAssembly(folder=folder, artifacts=artifacts, before=before)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from roundhouse.errors import DeployFailedError
+from roundhouse.errors import DeployFailedError, NotReadyError
+from roundhouse.paths import displayed_path
 from roundhouse.report import Report
+from roundhouse.text import quantity
 
 Template = Mapping[str, Any]
 Confirm = Callable[[str], bool]
@@ -47,21 +50,31 @@ def added_permissions(before: Template | None, after: Template) -> tuple[str, ..
 
 
 def require_approval(
-    report: Report, changes: Mapping[str, Sequence[str]], *, yes: bool, confirm: Confirm | None
+    report: Report,
+    changes: Mapping[str, Sequence[str]],
+    *,
+    folder: Path,
+    yes: bool,
+    confirm: Confirm | None,
 ) -> None:
-    """Print the grants that stacks add, and ask; `yes`: only print.
+    """Print the grants that stacks add, and ask.
 
-    `confirm` asks a question; None: nobody can be asked. Raises DeployFailedError.
+    `yes`: ask nothing, print one line a stack and write its grants to a file of `folder`.
+    `confirm` asks a question; None: nobody can be asked. Raises DeployFailedError, NotReadyError.
     """
     added = {stack: lines for stack, lines in changes.items() if lines}
+    if yes:
+        for stack, lines in added.items():
+            path = _write_grants(folder / f"{stack}.txt", lines)
+            count = quantity(len(lines), "permission")
+            report.print(f"– {stack} adds {count}, listed in {displayed_path(path)}")
+        return
     if not added:
         return
     for stack, lines in added.items():
         report.print(f"– {stack} adds permissions:")
         for line in lines:
             report.print(f"    {line}")
-    if yes:
-        return
     if confirm is None:
         raise DeployFailedError(
             f"Refused before deploying: {', '.join(added)} would add the permissions above, and "
@@ -69,6 +82,17 @@ def require_approval(
         )
     if not confirm("Deploy these permissions?"):
         raise DeployFailedError("Refused before deploying: the permissions were not approved.")
+
+
+def _write_grants(path: Path, lines: Sequence[str]) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise NotReadyError(
+            f"{path}: cannot be written ({error.strerror}); free the folder, then try again."
+        ) from error
+    return path
 
 
 def _grants(template: Template) -> Iterator[tuple[str, str]]:

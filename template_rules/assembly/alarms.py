@@ -122,7 +122,7 @@ def topic_reachable(assembly: Assembly) -> Iterator[Problem]:
             "aws:SourceArn": alarm.arn,
             "aws:SecureTransport": "true",
         }
-        context = {key: value for key, value in context.items() if value is not None}
+        context = {key: value for key, value in context.items() if value and is_known(value)}
         granted = [
             statement
             for statement in resource_statements(assembly, "AWS::SNS::TopicPolicy")

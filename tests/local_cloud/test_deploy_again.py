@@ -52,7 +52,9 @@ def account(desk):
 
 def _deploy(desk):
     with (desk / "deploy.log").open("wb") as log:
-        command = roundhouse(desk, "deploy", "--env", "local", "--root", str(desk / "tree"))
+        command = roundhouse(
+            desk, "deploy", "--env", "local", "--yes", "--root", str(desk / "tree")
+        )
         return subprocess.Popen(
             command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )

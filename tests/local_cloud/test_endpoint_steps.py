@@ -131,7 +131,7 @@ def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(
     finally:
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
-    assert "Giving endpoints that stay as they were their scaling back" in said(session)
+    assert "Restoring the scaling of endpoints that stay as they were" in said(session)
     assert (variants(session), scaled(session)) == (
         {"AllTraffic": "ml.c7i.large"},
         {"AllTraffic": (1, 2)},

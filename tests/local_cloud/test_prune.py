@@ -91,7 +91,7 @@ def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
     found = pruned(session)
     assert set(marked(session)) == set(FILES)
     assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
-    assert verdicts(found)[own_engine(tiny)] is Verdict.endpoint_named
+    assert verdicts(found)[own_engine(tiny)] is Verdict.named
     assert {each.model for each in found.of(Verdict.marked)} == {"gone-model", None}
 
 

@@ -74,3 +74,20 @@ def test_other_files_are_left_out_with_the_reason(tmp_path):
     files = read_templates(tmp_path)
     assert [name for name, _ in files.skipped] == ["notes.yaml"]
     assert files.templates == []
+
+
+def test_templates_of_an_earlier_synthesis_are_left_out_and_nested_stacks_are_not(tmp_path):
+    here = "aws://111122223333/eu-west-1"
+    assets = {"type": "cdk:asset-manifest", "properties": {"file": "a.assets.json"}}
+    (tmp_path / "manifest.json").write_text(manifest(a=stack("a.template.json", here), b=assets))
+    source = {"path": "inner.nested.template.json", "packaging": "file"}
+    (tmp_path / "a.assets.json").write_text(json.dumps({"files": {"1": {"source": source}}}))
+    for name in ("a", "inner.nested", "earlier"):
+        (tmp_path / f"{name}.template.json").write_text(TEMPLATE)
+    files = read_templates(tmp_path)
+    names = [template.file for template in files.templates]
+    assert names == ["a.template.json", "inner.nested.template.json"]
+    ((name, reason),) = files.skipped
+    assert name == "earlier.template.json" and "earlier synthesis" in reason
+    (alone,) = read_templates(tmp_path / name).templates
+    assert alone.file == name

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from roundhouse.deploy.permissions import added_permissions, require_approval
-from roundhouse.errors import DeployFailedError
+from roundhouse.errors import DeployFailedError, NotReadyError
 from roundhouse.report import Report
 
 
@@ -73,19 +73,38 @@ def test_the_same_or_fewer_grants_add_nothing():
     assert added_permissions(role("a"), role("b", effect="Deny")) == ()
 
 
-def approve(lines, **options):
-    report = Report(console=Console(file=io.StringIO(), width=200))
-    require_approval(report, {"stack-a": lines}, **{"yes": False, "confirm": None, **options})
-    return report.console.file.getvalue()
+@pytest.fixture
+def approve(tmp_path):
+    def approve(lines, **options):
+        report = Report(console=Console(file=io.StringIO(), width=200))
+        options = {"folder": tmp_path / "permissions", "yes": False, "confirm": None, **options}
+        require_approval(report, {"stack-a": lines}, **options)
+        return report.console.file.getvalue()
+
+    return approve
 
 
-def test_permissions_are_shown_and_deployed_with_yes_or_an_answer():
-    assert "stack-a adds permissions" in approve(["+ Role: s3:*"], yes=True)
-    assert "+ Role: s3:*" in approve(["+ Role: s3:*"], confirm=lambda question: True)
+def test_permissions_are_shown_and_deployed_after_an_answer(approve):
+    shown = approve(["+ Role: s3:*"], confirm=lambda question: True)
+    assert shown == "– stack-a adds permissions:\n    + Role: s3:*\n"
     assert approve([]) == ""
 
 
-def test_refuses_permissions_that_nobody_approves():
+def test_with_yes_each_stack_has_one_line_and_its_list_is_in_a_file(approve, tmp_path):
+    path = tmp_path / "permissions" / "stack-a.txt"
+    shown = approve(["+ Role: s3:*", "+ Role: sns:Publish"], yes=True)
+    assert shown == f"– stack-a adds 2 permissions, listed in {path}\n"
+    assert path.read_text() == "+ Role: s3:*\n+ Role: sns:Publish\n"
+    assert approve([], yes=True) == ""
+
+
+def test_refuses_to_deploy_with_yes_where_the_list_cannot_be_written(approve, tmp_path):
+    (tmp_path / "permissions").write_text("a file")
+    with pytest.raises(NotReadyError, match=r"stack-a\.txt: cannot be written"):
+        approve(["+ Role: s3:*"], yes=True)
+
+
+def test_refuses_permissions_that_nobody_approves(approve):
     with pytest.raises(DeployFailedError, match=r"standard input is no terminal.*add --yes"):
         approve(["+ Role: s3:*"])
     with pytest.raises(DeployFailedError, match="were not approved"):
