@@ -8,14 +8,21 @@ from tests.local_cloud.account import BUCKET, ROOT, Account
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
 SERVER_FOLDER = ROOT / ".venvs" / "server"
 TIGHT = (
+    "env",
+    "MALLOC_ARENA_MAX=1",
+    "ROUNDHOUSE_THREADS=1",
     "prlimit",
-    "--as=1200000000",
+    "--as=385000000",
     str(SERVER_FOLDER / "bin" / "python"),
     "-m",
     "container.server",
     "serve",
 )
-"""Our server where a few models fill the memory."""
+"""Our server where a few models fill the address space.
+
+One arena, and one thread a model: what is refused is a thread's stack, which the server survives,
+and not some small piece in native code. By default each thread may take an arena of 64 MiB.
+"""
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
 
 
