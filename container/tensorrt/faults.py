@@ -9,9 +9,11 @@ from __future__ import annotations
 
 SHORT_OF_MEMORY = (
     "out of memory", "outofmemory", "out_of_memory", "insufficient memory",
-    "failed to allocate memory", "bad_alloc",
+    "failed to allocate memory", "cannot allocate memory", "bad_alloc", "pthread_create failed",
 )  # fmt: skip
 """In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.
+
+ONNX Runtime's threads need memory for their stacks.
 """
 
 

@@ -16,6 +16,9 @@ from container.tensorrt.faults import mentions_memory_shortage
         "CUDNN_STATUS_ALLOC_FAILED: cudaErrorMemoryAllocation: OUT_OF_MEMORY",
         "Failed to allocate memory for requested buffer of size 1073741824",
         "std::bad_alloc",
+        "PosixThread pthread_create failed, error code: 12 error msg: Cannot allocate memory",
+        "PosixThread pthread_create failed, error code: 11 error msg: Resource temporarily "
+        "unavailable",
     ],
 )
 def test_words_about_memory_are_told_apart(words):
