@@ -1,7 +1,4 @@
-"""The batcher.
-
-Runs waiting rows as soon as a slot of the engine is idle, and returns each answer.
-"""
+"""Runs waiting rows as soon as a slot of the engine is idle, and returns each answer."""
 
 from __future__ import annotations
 
