@@ -115,4 +115,4 @@ LOADING = (
         replies=multi_model(bare(200), bare(200)),
     ),
 )
-"""One story, told to a multi-model server in this order."""
+"""Requests to one multi-model server, in this order."""

@@ -155,7 +155,7 @@ def test_repeated_request_is_answered_from_the_response_cache_of_the_plan(tmp_pa
     assert cached(tmp_path, **serve_environment(MODEL, response_cache=True)) == [1, 0, 1]
 
 
-def test_wish_for_a_response_cache_is_void_where_the_server_has_none(tmp_path):
+def test_response_cache_is_ignored_where_the_server_has_none(tmp_path):
     assert cached(tmp_path, **serve_environment(MODEL)) == [1, 1, 1]
 
 

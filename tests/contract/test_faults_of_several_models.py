@@ -127,7 +127,7 @@ def makes_room(archive: Path, folder: Path) -> bool:
             assert status in (200, 507) and len(held) < 200, status
             held, refused = ([*held, name], refused) if status == 200 else (held, refused + 1)
         assert len(held) > 3
-        # What is left may be too little even for a request, which is told so.
+        # What is left may be too little even for a request, which is refused so.
         assert {ask(caller, name).status for name in held} <= {
             200,
             MEMORY_IS_SHORT,

@@ -33,8 +33,8 @@ from tests.fixtures.tiny_embedder.archive import (
 LONGEST = 32
 """Tokens, of which two are special ones: a text of 30 words is the longest."""
 SERVERS = [
-    *((kind, EMBEDDER, "twin") for kind in KINDS),
-    *((kind, CLASSIFIER, "twin") for kind in ("python-server", "triton-sme")),
+    *((kind, EMBEDDER, "cpu") for kind in KINDS),
+    *((kind, CLASSIFIER, "cpu") for kind in ("python-server", "triton-sme")),
     *((kind, EMBEDDER, "ensemble") for kind in ("triton-sme", "triton-mme")),
 ]
 PYTHON_KINDS = tuple(kind for kind in KINDS if kind.startswith("python-"))
@@ -52,7 +52,7 @@ def write_refusing(root, tiny, form):
     An ensemble's plan is stood in for.
     """
     shown = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
-    is_cpu = form == "twin"
+    is_cpu = form == "cpu"
     laid = repository(
         shown,
         HERE / f"{tiny.network}.onnx",
@@ -96,7 +96,7 @@ def rows(answer, tiny):
 
 
 def sentence(answer):
-    """What a client is told by a refusal of 400; Triton puts the ensemble before it."""
+    """The sentence of a refusal of 400; Triton puts the ensemble before it."""
     assert answer.status == 400, (answer.status, answer.body)
     found = json.loads(answer.body)
     assert list(found) == ["error"]
@@ -119,11 +119,11 @@ def test_long_texts_are_refused_by_place_tokens_and_limit_in_json_and_binary(ref
         assert sentence(served.ask(*asked)).endswith(f"{SAID}text[1] has 33, text[4] has 202{MEND}")
 
 
-def test_many_long_texts_are_told_in_one_short_sentence(refusing):
+def test_many_long_texts_are_refused_in_one_short_sentence(refusing):
     served, _ = refusing
-    told = ", ".join(f"text[{place}] has 42" for place in range(5))
+    places = ", ".join(f"text[{place}] has 42" for place in range(5))
     assert sentence(served.ask(json_request(["cat " * 40] * 9))).endswith(
-        f"{SAID}{told} and 4 more are too long{MEND}"
+        f"{SAID}{places} and 4 more are too long{MEND}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Small random models of the architectures that the road promises.
+"""Small random models of the architectures that engine_build supports.
 
 Text checkpoints, and vision networks as ONNX files.
 """

@@ -1,4 +1,4 @@
-"""The whole road on a tiny model, with processes stood in for."""
+"""A whole build of a tiny model, with processes stood in for."""
 
 from __future__ import annotations
 

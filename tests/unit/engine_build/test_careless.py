@@ -161,9 +161,9 @@ def test_refuses_int8_of_a_network_without_a_layer_for_it(tmp_path):
 
 def test_auto_takes_float_where_no_layer_can_be_int8(tmp_path):
     code, stdout, stderr = build(*of(tree(tmp_path, one_node(tmp_path, "Relu"), precision="auto")))
-    told = json.loads(stdout.getvalue())
-    assert (code, told["precision"]) == (0, "fp32")
-    assert told["decision"].startswith(
+    report = json.loads(stdout.getvalue())
+    assert (code, report["precision"]) == (0, "fp32")
+    assert report["decision"].startswith(
         "fp32: int8 was not tried, since the network has no MatMul, Gemm or Conv"
     )
     assert "compile: fp32 for onnxruntime" in stderr.getvalue()

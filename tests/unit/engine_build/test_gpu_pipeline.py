@@ -1,4 +1,4 @@
-"""The road of a GPU engine from checkpoint to archive.
+"""The build of a GPU engine from checkpoint to archive.
 
 Trtexec, nvidia-smi and TensorRT's runtime are stood in for.
 """

@@ -52,8 +52,8 @@ def test_step_that_fails_took_no_time():
 def test_progress_is_shown_in_place_on_a_terminal_and_leaves_no_trace():
     stream = Terminal()
     log = Log(stream)
-    told = log.count_calls(str.upper, 2, "layers")
-    assert [told(each) for each in "ab"] == ["A", "B"]
+    count = log.count_calls(str.upper, 2, "layers")
+    assert [count(each) for each in "ab"] == ["A", "B"]
     log.line("done")
     assert "\n" not in stream.getvalue().removesuffix("done\n")
     assert stream.getvalue().endswith(f"\r{'':<{WIDTH + 2}}\rdone\n")
@@ -62,7 +62,9 @@ def test_progress_is_shown_in_place_on_a_terminal_and_leaves_no_trace():
 def test_progress_is_a_seldom_line_in_a_build_log():
     stream, clock = io.StringIO(), Clock()
     log = Log(stream, clock=clock)
-    told = log.count_calls(lambda seconds: setattr(clock, "now", clock.now + seconds), 30, "layers")
+    count = log.count_calls(
+        lambda seconds: setattr(clock, "now", clock.now + seconds), 30, "layers"
+    )
     for _ in range(30):
-        told(1)
+        count(1)
     assert stream.getvalue().splitlines() == ["  … 10 of 30 layers", "  … 20 of 30 layers"]

@@ -1,4 +1,4 @@
-"""The whole road for every task on a CPU, processes stood in for.
+"""Whole builds of every task on a CPU, processes stood in for.
 
 Classifiers, and vision networks given as ONNX files.
 """

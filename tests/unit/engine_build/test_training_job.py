@@ -135,8 +135,8 @@ def test_unfinished_work_lies_where_sagemaker_saves_it():
 @pytest.mark.parametrize("code", [0, 3])
 def test_log_script_and_result_are_kept_whatever_came(places, code):
     result = json.dumps({"status": "failed", "reason": REASON})
-    told = run(places, Build(code, result))
-    assert (told[0], told[1].strip()) == (code, result)
+    answer = run(places, Build(code, result))
+    assert (answer[0], answer[1].strip()) == (code, result)
     assert {path.name: path.read_text().strip() for path in places.data.iterdir()} == {
         "build.log": "build.log",
         "reproduce.sh": "reproduce.sh",

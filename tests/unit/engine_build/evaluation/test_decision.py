@@ -150,12 +150,12 @@ def test_auto_takes_int8_only_when_it_is_faster_at_every_profiles_opt_shape():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"),
+    ("verdict", "reason"),
     [("fail", "outside the budget"), ("not enough data", "not enough data to judge it")],
 )
-def test_auto_keeps_fp32_when_int8_does_not_pass(verdict, told):
+def test_auto_keeps_fp32_when_int8_does_not_pass(verdict, reason):
     found = decide("auto", findings(fp32="pass", int8=verdict), [speed()])
-    assert found.precision == "fp32" and told in found.sentence
+    assert found.precision == "fp32" and reason in found.sentence
 
 
 def test_auto_keeps_fp16_on_a_gpu_and_measures_against_it():

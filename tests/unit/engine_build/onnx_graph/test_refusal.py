@@ -1,4 +1,4 @@
-"""What is told of a node that a compiler refuses."""
+"""The message of a node that a compiler refuses."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def test_refuses_one_archive_two_of_one_capability_and_a_cpu_engine(two, tmp_pat
         combine_archives(two[:1], tmp_path / "out.tar.gz")
     with pytest.raises(InputRefused, match=r"are both for compute capability 8\.9"):
         combine_archives((two[0], published(tmp_path / "again", "8.9")), tmp_path / "out.tar.gz")
-    twin = published(
+    cpu_archive = published(
         tmp_path, "cpu", is_cpu=True, runtime=RuntimeIdentity(name="onnxruntime", version="1.31.1")
     )
     with pytest.raises(InputRefused, match="holds a CPU engine"):
-        combine_archives((two[0], twin), tmp_path / "out.tar.gz")
+        combine_archives((two[0], cpu_archive), tmp_path / "out.tar.gz")

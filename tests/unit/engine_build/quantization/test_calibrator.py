@@ -132,12 +132,12 @@ class TensorRT:
         )
 
     def _config(self):
-        told = {
+        words = {
             "add_optimization_profile": "profile",
             "set_calibration_profile": "calibration profile",
             "set_flag": "flag",
         }
-        return SimpleNamespace(**{name: self._sentence(word) for name, word in told.items()})
+        return SimpleNamespace(**{name: self._sentence(word) for name, word in words.items()})
 
     def _sentence(self, word):
         return lambda *arguments: self.calls.append(

@@ -1,4 +1,4 @@
-"""The GPU half of the road with programs that are stood in for.
+"""The GPU steps of a build with programs that are stood in for.
 
 Typed network, trtexec, plan read back, candidate.
 """
@@ -33,7 +33,7 @@ def made(context, networks):
         return compile_candidates(context, networks)
 
 
-def told(context):
+def logged(context):
     return context.log._stream.getvalue()
 
 
@@ -50,8 +50,8 @@ def test_auto_makes_fp16_and_int8_plans_that_are_read_back(machine):
     assert plain.plan.command.startswith(
         "trtexec --onnx=network.onnx --saveEngine=model.plan --stronglyTyped --minShapes=input_ids:"
     )
-    assert "int8: 0.0 MB of TensorRT 10.16.1.11" in told(context)
-    assert "1.254 ms by trtexec at 2 x 8 without a CUDA graph" in told(context)
+    assert "int8: 0.0 MB of TensorRT 10.16.1.11" in logged(context)
+    assert "1.254 ms by trtexec at 2 x 8 without a CUDA graph" in logged(context)
 
 
 def test_plans_are_strongly_typed_networks_in_fp16(machine):
@@ -123,7 +123,7 @@ def test_engine_options_reach_trtexec(machine):
         assert flag in candidate.plan.command
     (run,) = [
         line
-        for line in told(context).splitlines()
+        for line in logged(context).splitlines()
         if "--loadEngine" in line and "--shapes" in line and "$ trtexec" in line
     ]
     assert "--versionCompatible" in run
@@ -160,7 +160,7 @@ def test_finished_plans_are_reused_after_a_kill(machine):
     machine.describe(breaks_at="compile")
     again = machine.context()
     assert made(again, machine.networks()) == first
-    assert "the plan of an earlier run is reused" in told(again) and "--saveEngine" not in told(
+    assert "the plan of an earlier run is reused" in logged(again) and "--saveEngine" not in logged(
         again
     )
 
@@ -177,7 +177,7 @@ def test_plan_that_is_not_the_same_is_made_anew(machine, change):
         networks = {"float": machine.network("float", networks["int8"].path)}
     again = machine.context("fp16", **({"optimization_level": 1} if change == "option" else {}))
     made(again, networks)
-    assert "--saveEngine" in told(again)
+    assert "--saveEngine" in logged(again)
 
 
 def test_timing_cache_is_shared_by_the_builds_of_a_store(machine, tmp_path):
@@ -186,7 +186,7 @@ def test_timing_cache_is_shared_by_the_builds_of_a_store(machine, tmp_path):
     assert store.read(CACHE) == b"timings of [10, 16, 1, 11]"
     other = machine.context("fp32", store=store, out="elsewhere")
     made(other, machine.networks())
-    assert f"timing cache {CACHE} of {store.place}" in told(other)
+    assert f"timing cache {CACHE} of {store.place}" in logged(other)
 
 
 def test_timing_cache_is_of_the_exact_build(machine, tmp_path):
@@ -202,7 +202,7 @@ def test_damaged_timing_cache_is_dropped(machine, tmp_path):
     store.upload(tmp_path / "damaged", CACHE)
     context = machine.context("fp16", store=store)
     (candidate,) = made(context, machine.networks())
-    assert "the timing cache may be damaged: once more without it" in told(context)
+    assert "the timing cache may be damaged: once more without it" in logged(context)
     assert candidate.plan is not None and store.read(CACHE).startswith(b"timings")
 
 

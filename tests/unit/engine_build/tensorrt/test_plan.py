@@ -107,7 +107,7 @@ def test_layers_of_further_profiles_are_not_counted_again():
 
 
 @pytest.mark.parametrize(
-    ("told", "is_int8"),
+    ("described", "is_int8"),
     [
         (layer("a", "Thirty-two wide channel vectorized row major Int8 format"), True),
         (layer("a", "Row major linear FP16 format", Weights={"Type": "Int8", "Count": 4}), True),
@@ -122,8 +122,8 @@ def test_layers_of_further_profiles_are_not_counted_again():
         ("__myl_only_a_name", False),
     ],
 )
-def test_int8_layers_are_those_that_read_int8_and_compute(told, is_int8):
-    assert inspection(bindings(told)).int8_layers == is_int8
+def test_int8_layers_are_those_that_read_int8_and_compute(described, is_int8):
+    assert inspection(bindings(described)).int8_layers == is_int8
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_refuses_an_account_that_is_none(text):
 
 
 def found(text=None, tensorrt="10.16.1.11"):
-    told = bindings(layer("a", "Int8")) if text is None else text
-    return InspectedPlan(tensorrt=tensorrt, inspection=inspection(told), median_ms=None)
+    text = bindings(layer("a", "Int8")) if text is None else text
+    return InspectedPlan(tensorrt=tensorrt, inspection=inspection(text), median_ms=None)
 
 
 @pytest.mark.parametrize("text", [bindings(layer("a", "Int8")), io_tensors(layer("a", "Int8"))])
@@ -146,7 +146,7 @@ def test_plan_that_was_asked_for_is_taken(text):
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("plan", "reason"),
     [
         (
             found(tensorrt="10.16.1.12"),
@@ -174,18 +174,18 @@ def test_plan_that_was_asked_for_is_taken(text):
         (found(bindings()), "it has no layer"),
     ],
 )
-def test_refuses_a_plan_that_is_not_what_was_asked_for(told, reason):
+def test_refuses_a_plan_that_is_not_what_was_asked_for(plan, reason):
     with pytest.raises(NetworkRefused, match=f"the plan is not what was asked for: .*{reason}"):
-        check_plan(told, ASKED)
+        check_plan(plan, ASKED)
 
 
 @pytest.mark.parametrize(
     "opaque", [layer("a", LayerType="Myelin"), layer("{ForeignNode[a...b]}", LayerType="Fused")]
 )
 def test_int8_inside_a_part_that_is_not_listed_is_not_missed(opaque):
-    told = found(bindings(opaque))
-    assert (told.inspection.int8_layers, told.inspection.opaque_layers) == (0, 1)
-    check_plan(told, ASKED)
+    plan = found(bindings(opaque))
+    assert (plan.inspection.int8_layers, plan.inspection.opaque_layers) == (0, 1)
+    check_plan(plan, ASKED)
 
 
 def test_float_plan_needs_no_int8_layer():
