@@ -1,0 +1,228 @@
+"""Single faults of an endpoint: its dependencies, its rollout and its scaling."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, add, at
+from tests.synth.template_rules.stacks import (
+    ALARM,
+    CONFIG,
+    ENDPOINT,
+    MODEL,
+    POLICY,
+    TARGET,
+    Document,
+    Stacks,
+    alarm,
+    one,
+    resources,
+)
+
+
+def without_dependency(template: Document, kind: str, other: str, text: str = "") -> None:
+    """Take the dependencies on a type away from every resource of a type."""
+    gone = {key for key, item in template["Resources"].items() if item["Type"] == other}
+    for resource in resources(template, kind, text):
+        given = resource.get("DependsOn", [])
+        given = [given] if isinstance(given, str) else given
+        resource["DependsOn"] = [name for name in given if name not in gone]
+
+
+ORDER = "order"
+for kind, other, text in (
+    (MODEL, "AWS::IAM::Policy", ""),
+    (CONFIG, MODEL, ""),
+    (ENDPOINT, CONFIG, ""),
+    (ENDPOINT, ALARM, ""),
+    (TARGET, ENDPOINT, ""),
+    (POLICY, TARGET, ""),
+    (ALARM, ENDPOINT, "no-instances"),
+    (ALARM, ENDPOINT, "-drift"),
+):
+    noun, needed = kind.rsplit("::", 1)[-1], other.rsplit("::", 1)[-1]
+
+    def order(s: Stacks, k: str = kind, o: str = other, t: str = text) -> None:
+        without_dependency(s[EMBEDDER], k, o, t)
+
+    add(ORDER, f"{noun} {text} without {needed}", "dev", order)
+
+ROUTING = ("DeploymentConfig", "BlueGreenUpdatePolicy", "TrafficRoutingConfiguration")
+ROLLOUT = "rollout"
+
+
+def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> None:
+    """Add a fault that sets a property of an endpoint."""
+
+    def change(s: Stacks) -> None:
+        at(one(s[EMBEDDER], ENDPOINT), *path[:-1])[path[-1]] = value
+
+    add(ROLLOUT, name, assembly, change)
+
+
+def canary(percent: int = 50, wait: int = 300) -> Document:
+    """Return how a canary shifts traffic."""
+    size = {"Type": "CAPACITY_PERCENT", "Value": percent}
+    return {"Type": "CANARY", "CanarySize": size, "WaitIntervalInSeconds": wait}
+
+
+endpoint_fault("canary without a wait", *ROUTING, value=canary(wait=0))
+endpoint_fault("old fleet ends at once", *ROUTING[:2], "TerminationWaitInSeconds", value=0)
+endpoint_fault("canary of 80 %", *ROUTING, value=canary(percent=80))
+endpoint_fault(
+    "time shorter than its waits", *ROUTING[:2], "MaximumExecutionTimeoutInSeconds", value=600
+)
+endpoint_fault("canary shorter than its alarms", *ROUTING, value=canary(wait=60))
+
+
+def rollback_name(s: Stacks, name: str) -> None:
+    """Roll back by another alarm."""
+    config = one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"]["AutoRollbackConfiguration"]
+    config["Alarms"][0]["AlarmName"] = name
+
+
+add(
+    ROLLOUT,
+    "alarm of another endpoint",
+    "dev",
+    lambda s: rollback_name(s, "dev-text-shared-server-errors"),
+)
+add(
+    ROLLOUT,
+    "alarm that no stack has",
+    "dev",
+    lambda s: rollback_name(s, "dev-sentence-embedder-5xx"),
+)
+add(
+    ROLLOUT,
+    "alarm by its ARN",
+    "dev",
+    lambda s: rollback_name(s, "arn:aws:cloudwatch:us-east-1:111122223333:alarm:a"),
+)
+
+
+def long_period(s: Stacks) -> None:
+    """Look at the rollback alarm's metrics by the hour."""
+    for query in alarm(s[EMBEDDER], "-server-errors")["Metrics"]:
+        if "MetricStat" in query:
+            query["MetricStat"]["Period"] = 3600
+
+
+add(ROLLOUT, "alarm of a long period", "dev", long_period)
+add(
+    ROLLOUT,
+    "alarm of many periods",
+    "dev",
+    lambda s: alarm(s[EMBEDDER], "-server-errors").update(
+        EvaluationPeriods=30, DatapointsToAlarm=30
+    ),
+)
+
+
+def other_dimensions(s: Stacks) -> None:
+    """Watch another endpoint under this endpoint's name."""
+    properties = alarm(s[EMBEDDER], "-server-errors")
+    text = json.dumps(properties["Metrics"])
+    properties["Metrics"] = json.loads(text.replace("dev-sentence-embedder", "dev-text-shared"))
+
+
+add(ROLLOUT, "alarm that watches another endpoint", "dev", other_dimensions)
+add(
+    ROLLOUT,
+    "no rollback",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"].pop("AutoRollbackConfiguration"),
+)
+
+SCALING = "scaling"
+
+
+def action(s: Stacks, index: int = 0) -> Document:
+    """Return a scheduled action of the example endpoint."""
+    return one(s[EXAMPLE], TARGET)["ScheduledActions"][index]
+
+
+def policy_name(s: Stacks) -> None:
+    """Give two policies of a variant one name."""
+    name = one(s[EMBEDDER], POLICY)["PolicyName"]
+    one(s[EMBEDDER], POLICY, "GPUUtilization")["PolicyName"] = name
+
+
+def target_a_second(s: Stacks) -> None:
+    """Scale on requests a second."""
+    tracking = one(s[EMBEDDER], POLICY)["TargetTrackingScalingPolicyConfiguration"]
+    tracking["TargetValue"] = 200
+
+
+add(SCALING, "two policies of one name", "dev", policy_name)
+add(SCALING, "target of requests a second", "dev", target_a_second)
+add(
+    SCALING, "unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin")
+)
+add(SCALING, "abbreviated time zone", "everything", lambda s: action(s).update(Timezone="CEST"))
+add(
+    SCALING,
+    "two actions of one name",
+    "everything",
+    lambda s: action(s, 1).update(ScheduledActionName=action(s)["ScheduledActionName"]),
+)
+add(
+    SCALING,
+    "cron of five fields",
+    "everything",
+    lambda s: action(s).update(Schedule="cron(0 7 * * *)"),
+)
+add(
+    SCALING,
+    "action without bounds",
+    "everything",
+    lambda s: action(s).update(ScalableTargetAction={}),
+)
+add(
+    SCALING,
+    "floor above ceiling in a schedule",
+    "everything",
+    lambda s: action(s)["ScalableTargetAction"].update(MinCapacity=9),
+)
+add(
+    SCALING,
+    "first count above the maximum",
+    "dev",
+    lambda s: one(s[EMBEDDER], CONFIG)["ProductionVariants"][0].update(InitialInstanceCount=9),
+)
+add(SCALING, "floor above ceiling", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=9))
+add(SCALING, "floor of zero", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=0))
+add(
+    SCALING,
+    "update that resets counts",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT).update(
+        RetainAllVariantProperties=False, ExcludeRetainedVariantProperties=[]
+    ),
+)
+add(
+    SCALING,
+    "update that excludes the count",
+    "dev",
+    lambda s: one(s[EMBEDDER], ENDPOINT).update(
+        RetainAllVariantProperties=True,
+        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
+    ),
+)
+add(
+    SCALING,
+    "target of another variant",
+    "dev",
+    lambda s: one(s[EMBEDDER], TARGET).update(
+        ResourceId="endpoint/dev-sentence-embedder/variant/Blue"
+    ),
+)
+add(
+    SCALING,
+    "policy of another endpoint",
+    "dev",
+    lambda s: one(s[EMBEDDER], POLICY).update(
+        ResourceId="endpoint/dev-text-shared/variant/AllTraffic"
+    ),
+)
