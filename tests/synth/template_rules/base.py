@@ -66,15 +66,20 @@ def base(folder: Path) -> Document:
 
 
 def merge_lines(stacks: Stacks) -> Document:
-    """One template of all stacks' resources; item logical id gets its stack's name in front."""
+    """One template of all stacks; each resource's logical id gets its stack's name in front."""
     resources: Document = {}
+    shared: Document = {"Parameters": {}, "Conditions": {}}
     for name, stack in stacks.items():
         prefix = "".join(part.capitalize() for part in name.split("-"))
         own = set(stack.template["Resources"])
         for logical_id, resource in stack.template["Resources"].items():
             resources[prefix + logical_id] = _renamed(resource, own, prefix)
+        for section, entries in shared.items():
+            for name_in_stack, entry in stack.template.get(section, {}).items():
+                assert entries.setdefault(name_in_stack, entry) == entry, name_in_stack
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
+        **{section: entries for section, entries in shared.items() if entries},
         "Resources": {**resources, **copy.deepcopy(BESIDE)},
     }
 
