@@ -131,7 +131,7 @@ def _answer(desk, verb, *words):
     [
         ("Deploying the foundation and the builds (cdk deploy) …", set()),
         ("Building tiny", {FOUNDATION, BUILDS}),
-        ("Deploying every stack (cdk deploy) …", {FOUNDATION, BUILDS}),
+        ("Deploying (cdk deploy) …", {FOUNDATION, BUILDS}),
     ],
 )
 def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
