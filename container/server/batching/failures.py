@@ -84,9 +84,10 @@ FailedRequest = tuple[Job, Exception]
 
 
 class FaultIsolation:
-    """Runs the requests of a failed batch one by one, then the probe if none succeeds.
+    """Runs the requests of a failed batch one by one, then the probe if the last ones failed.
 
-    It occupies the slot on which the batch failed.
+    A request that fails after all others were answered may have met a dying engine, so only an
+    answer after it shows that the request was at fault. It occupies the slot on which the batch failed.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class FaultIsolation:
         self._failed_requests: list[FailedRequest] = (
             [(part.job, fault) for part in request_parts] if len(request_parts) == 1 else []
         )
-        self._answered = False
+        self._works = False
+        """True when the engine has answered since a request last failed alone."""
 
     def proceed(self) -> None:
         """Run the next request alone, then the probe, then end."""
@@ -119,17 +121,18 @@ class FaultIsolation:
             if not part.job.done():
                 self._run(part.rows, partial(self._ran, part), part.job.done)
                 return
-        if self._failed_requests and not self._answered:
+        if self._failed_requests and not self._works:
             self._run(self._probe, self._probed, bool)
         else:
             self._end(self._failed_requests, None)
 
     def _ran(self, part: RequestPart, outcome: Outcome, _: float) -> None:
         if isinstance(outcome, Exception):
+            self._works = False
             self._failed_requests.append((part.job, outcome))
             self._failed(outcome, len(part.rows))
         elif outcome is not None:
-            self._answered = True
+            self._works = True
             part.deliver(outcome)
         self.proceed()
 

@@ -125,6 +125,27 @@ async def test_refuses_everything_once_the_engine_fails_on_its_probe():
 
 
 @scenario
+async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_request_is_blamed():
+    bench = Bench()
+    await bench.asked(0, [1])
+    good, bad, sound = (
+        await bench.asked(1, [2]),
+        await bench.asked(2, [2], poison=0),
+        await bench.asked(3, [2]),
+    )
+    for _ in range(3):  # the first request, the failed batch, the good request alone
+        await bench.release()
+    bench.engine.dead = True
+    await bench.release_all()
+    assert read(good) == expected(1, [2])
+    for future in (bad, sound):
+        with pytest.raises(Unavailable, match=BROKEN):
+            await future
+    assert bench.batcher.is_broken
+    assert bench.ran[-1] == [PROBE]
+
+
+@scenario
 async def test_other_slots_batch_still_answers_after_the_engine_broke():
     bench = Bench(HeldEngine(slots=2))
     first, second = await bench.asked(0, [1]), await bench.asked(1, [1])
