@@ -86,8 +86,8 @@ FailedRequest = tuple[Job, Exception]
 class FaultIsolation:
     """Runs the requests of a failed batch one by one, then the probe if the last ones failed.
 
-    A request that fails after all others were answered may have met a dying engine, so only an
-    answer after it shows that the request was at fault. It occupies the slot on which the batch failed.
+    A request that fails after others were answered may have met a dying engine: only an answer
+    after it shows that the request was at fault. It occupies the slot on which the batch failed.
     """
 
     def __init__(
