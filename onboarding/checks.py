@@ -62,6 +62,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from name_rules.file_names(files.environments)
     yield from name_rules.sagemaker_names(files.models)
     yield from name_rules.sagemaker_names(files.endpoints)
+    yield from name_rules.no_model_is_called_like_a_key(files)
     yield from name_rules.environments_do_not_meet(files)
     yield from name_rules.lock_folders_are_distinct(files)
     yield from _spec_faults(files, datasets)
@@ -73,6 +74,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
             is_inside_root=lambda path: is_inside(root, path),
         )
         yield from apply_rules(environment_rules.RULES, case, environment.sections)
+        yield from name_rules.selected_models_are_there(files, environment)
         yield from name_rules.overrides_are_of_something(files, environment)
 
 
@@ -215,6 +217,7 @@ def joins(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], JoinCase]
                 models=view.models,
                 shared_endpoints=tuple(view.endpoints),
                 unread=view.unread,
+                left_out=view.left_out,
             ),
         )
 

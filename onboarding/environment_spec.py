@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from onboarding.aws_limits import (
     BUILD_MINUTES,
@@ -68,6 +69,30 @@ class BuildsSpec(Value):
     )
 
 
+class ModelsSpec(Value):
+    """Which models an environment deploys, and its overrides of them by model name."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, dict[str, Any]]
+
+    only: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Deploy these models alone: names, or label=value; default: every model",
+    )
+    except_: tuple[str, ...] | None = Field(
+        None,
+        alias="except",
+        min_length=1,
+        description="Deploy every model but these: names, or label=value",
+    )
+
+    @property
+    def overrides(self) -> Mapping[str, Mapping[str, Any]]:
+        """A part of the model file, by model name."""
+        return self.__pydantic_extra__
+
+
 class EnvironmentSpec(Value):
     """One account and region, its serving platform, and what it changes of each model."""
 
@@ -111,12 +136,18 @@ class EnvironmentSpec(Value):
         description="Days that an engine is kept which `roundhouse prune` marked, because no "
         "lock names it",
     )
-    models: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Overrides, by model name: a part of the model file"
+    models: ModelsSpec = Field(
+        ModelsSpec(),
+        description="`only` or `except`: which models are deployed; every other key is a model's "
+        "name, with overrides: a part of the model file",
     )
     endpoints: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides, by shared endpoint name: a part of its file"
     )
+
+    def overrides(self, section: Literal["models", "endpoints"]) -> Mapping[str, Mapping[str, Any]]:
+        """The overrides of the files in models/ or endpoints/, by name."""
+        return self.models.overrides if section == "models" else self.endpoints
 
     @property
     def has_codebuild_gpu(self) -> bool:

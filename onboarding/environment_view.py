@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
@@ -35,6 +35,8 @@ class EnvironmentView:
     endpoints: Mapping[str, Checked[SharedEndpointSpec]]
     unread: frozenset[str] = frozenset()
     """As of the files."""
+    left_out: frozenset[str] = frozenset()
+    """Models that the environment's `models` leaves out, by `only` or `except`."""
 
     @cached_property
     def own_endpoints(self) -> Mapping[str, Checked[EndpointSpec]]:
@@ -68,11 +70,38 @@ class EnvironmentView:
 def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:
     """The files of one environment."""
     own = files.environments[environment]
+    left_out = models_left_out(files.models, own)
+    models = {name: model for name, model in files.models.items() if name not in left_out}
     return EnvironmentView(
         environment=own,
-        models=_with_overrides(ModelSpec, files.models, own, "models"),
+        models=_with_overrides(ModelSpec, models, own, "models"),
         endpoints=_with_overrides(SharedEndpointSpec, files.endpoints, own, "endpoints"),
         unread=files.unread,
+        left_out=left_out,
+    )
+
+
+def models_left_out(
+    models: Mapping[str, Checked[ModelSpec]], environment: Checked[EnvironmentSpec]
+) -> frozenset[str]:
+    """Return the models that an environment does not deploy, by its `only` and `except`."""
+    if "models" not in environment.sections:
+        return frozenset()
+    spec = environment.spec.models
+    kept = set(models) if spec.only is None else selected_models(models, spec.only)
+    return frozenset(set(models) - kept | selected_models(models, spec.except_ or ()))
+
+
+def selected_models(
+    models: Mapping[str, Checked[ModelSpec]], selectors: Iterable[str]
+) -> frozenset[str]:
+    """Return the models that selectors choose: by name, or by a label written `label=value`."""
+    wanted = frozenset(selectors)
+    return frozenset(
+        name
+        for name, model in models.items()
+        if name in wanted
+        or ("labels" in model.sections and wanted & set(map("=".join, model.spec.labels.items())))
     )
 
 
@@ -102,10 +131,10 @@ def _with_overrides(
     spec_type: type[SpecT],
     specs: Mapping[str, Checked[SpecT]],
     environment: Checked[EnvironmentSpec],
-    section: str,
+    section: Literal["models", "endpoints"],
 ) -> dict[str, Checked[SpecT]]:
     overrides: Mapping[str, object] = (
-        getattr(environment.spec, section) if section in environment.sections else {}
+        environment.spec.overrides(section) if section in environment.sections else {}
     )
     result = dict(specs)
     for name in overrides.keys() & specs.keys():

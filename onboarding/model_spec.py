@@ -25,9 +25,7 @@ from onboarding.values import (
 )
 
 LARGEST_COUNT = (1 << 31) - 1
-"""Of TensorRT's dimensions, of Triton's model configuration, and of the counts of AWS's APIs: 32
-bits with a sign.
-"""
+"""Of the dimensions of TensorRT and Triton and the counts of AWS's APIs: 32 bits with a sign."""
 
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
@@ -103,8 +101,7 @@ class EngineSpec(Value):
     sensitivity_search: SensitivitySearchSpec | None = Field(
         None,
         description="Puts as many layers into INT8 as the accuracy budget allows; default: "
-        "every layer but those behind an "
-        "activation function",
+        "every layer but those behind an activation function",
     )
     quantization: QuantizationMode | None = Field(None, description="Default: the platform's mode")
     compute_capability: str | None = Field(
@@ -147,9 +144,8 @@ class AccuracySpec(Value):
     metric: Metric = Field(
         "cosine",
         description="Score of a sample, 1 being the source model's answer: cosine; agreement "
-        "(same class); accuracy (share of "
-        "the source model's accuracy that is kept; needs labels); relative_error (1 less the "
-        "relative error)",
+        "(same class); accuracy (share of the source model's accuracy that is kept; needs labels); "
+        "relative_error (1 less the relative error)",
     )
     budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
 
@@ -318,6 +314,10 @@ class ModelSpec(Value):
 
     name: str = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Words by which environments choose models (`models: {only: [team=search]}`)",
     )
     task: Task = Field(description="What goes in and comes out")
     source: SourceSpec = Field(

@@ -28,7 +28,13 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     """
     view = _view(tree, environment)
     behind = _models_behind(view)
-    unknown = [_unknown("models", "endpoint", name, behind) for name in only if name not in behind]
+    unknown = [
+        _left_out(environment, name)
+        if name in view.left_out
+        else _unknown("models", "endpoint", name, behind)
+        for name in only
+        if name not in behind
+    ]
     if unknown:
         raise FaultsError(unknown)
     chosen = sorted(only or behind)
@@ -53,6 +59,8 @@ def target(
                 known.append(candidate.instance_type.compute_capability)
                 if compute_capability in (None, known[-1]):
                     return deployment, candidate
+    if model in tree.views[environment].left_out:
+        raise FaultsError([_left_out(environment, model)])
     if not known:
         raise FaultsError([_unknown("models", "model", model, tree.models)])
     what = f"model {model} is not served on that compute capability in environment {environment}"
@@ -104,6 +112,15 @@ def _unknown(folder: str, kind: str, name: str, known: Iterable[str]) -> Fault:
     way_out = did_you_mean(name, names, f"add {folder}/{name}.yaml")
     return Fault(
         file=folder, what=f"unknown {kind}", value=name, allowed=comma_list(names), way_out=way_out
+    )
+
+
+def _left_out(environment: str, name: str) -> Fault:
+    return Fault(
+        file=f"environments/{environment}.yaml",
+        what="`models` leaves this model out, so it is not deployed here",
+        value=name,
+        way_out="take it into `models: only`, or out of `models: except`",
     )
 
 

@@ -90,9 +90,8 @@ def _environment_schema() -> dict[str, Any]:
             key: value for key, value in override["properties"].items() if key != "name"
         }
         definitions[f"{spec_type.__name__}{OVERRIDE}"] = override
-        schema["properties"][section]["additionalProperties"] = {
-            "$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"
-        }
+        holder = definitions["ModelsSpec"] if section == "models" else schema["properties"][section]
+        holder["additionalProperties"] = {"$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"}
     return {**schema, "$defs": definitions}
 
 

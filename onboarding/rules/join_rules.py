@@ -22,7 +22,15 @@ def joined_model_is_there(case: JoinCase) -> Iterator[Fault]:
     if case.other is not None or f"models/{wanted}" in case.unread:
         return
     place = case.document.at("endpoint", "joins")
-    if wanted in case.shared_endpoints:
+    if wanted in case.left_out:
+        yield place.fault(
+            f"'endpoint.joins' names {wanted}, which the environment does not deploy",
+            value=wanted,
+            allowed=comma_list(known),
+            way_out=f"deploy {wanted} too, or leave {case.name} out (`models: only` or `except` "
+            "of the environment file)",
+        )
+    elif wanted in case.shared_endpoints:
         yield place.fault(
             f"'endpoint.joins' names endpoints/{wanted}.yaml, which is no model",
             value=wanted,

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
@@ -14,6 +14,7 @@ from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
     is_part_of_a_shared_endpoint,
+    models_left_out,
     own_endpoint,
     shared_endpoint_name,
 )
@@ -86,15 +87,15 @@ def overrides_are_of_something(
     files: SpecFiles, environment: Checked[EnvironmentSpec]
 ) -> Iterator[Fault]:
     """An override names a file that is there, and never renames it."""
-    known: dict[str, tuple[str, ...]] = {
+    known: dict[Literal["models", "endpoints"], tuple[str, ...]] = {
         "models": tuple(files.models),
         "endpoints": tuple(files.endpoints),
     }
+    left_out = models_left_out(files.models, environment)
     for section, names in known.items():
-        overrides: Mapping[str, Mapping[str, object]] = (
-            getattr(environment.spec, section) if section in environment.sections else {}
-        )
-        for name, override in overrides.items():
+        if section not in environment.sections:
+            continue
+        for name, override in environment.spec.overrides(section).items():
             if f"{section}/{name}" in files.unread:
                 continue
             if name not in names:
@@ -108,8 +109,61 @@ def overrides_are_of_something(
                 yield environment.document.at(section, name, "name").fault(
                     "an override cannot rename", way_out="remove the key"
                 )
+            elif section == "models" and name in left_out:
+                yield environment.document.at("models", name).fault(
+                    f"overrides '{name}', which `models` leaves out of this environment",
+                    value=name,
+                    way_out="remove the override, or deploy the model",
+                )
             elif section == "models":
                 yield from _override_of_a_shared_endpoint(files, environment, name, override)
+
+
+def selected_models_are_there(
+    files: SpecFiles, environment: Checked[EnvironmentSpec]
+) -> Iterator[Fault]:
+    """`only` or `except`, not both; each names a model or a label that a model has."""
+    if "models" not in environment.sections:
+        return
+    spec, document = environment.spec.models, environment.document
+    if spec.only is not None and spec.except_ is not None:
+        yield document.at("models", "except").fault(
+            "'models.only' and 'models.except' are both given",
+            allowed="one of the two",
+            way_out="remove one of them",
+        )
+    labels = {
+        f"{label}={value}"
+        for model in files.models.values()
+        if "labels" in model.sections
+        for label, value in model.spec.labels.items()
+    }
+    for key, selectors in (("only", spec.only or ()), ("except", spec.except_ or ())):
+        for index, selector in enumerate(selectors):
+            known = tuple(sorted(labels)) if "=" in selector else tuple(files.models)
+            if selector not in known and f"models/{selector}" not in files.unread:
+                yield document.at("models", key, index).fault(
+                    f"'models.{key}' names no model and no label of one",
+                    value=selector,
+                    allowed=comma_list(known),
+                    way_out=did_you_mean(selector, known, "remove it, or write it into a model"),
+                )
+
+
+def no_model_is_called_like_a_key(files: SpecFiles) -> Iterator[Fault]:
+    """`only` and `except` are keys of an environment's `models`."""
+    for name in ("only", "except"):
+        if name in files.models:
+            yield (
+                files.models[name]
+                .document.at("name")
+                .fault(
+                    f"'{name}' is a key of `models` in environment files, so no model can be "
+                    "overridden by that name",
+                    value=name,
+                    way_out="rename the model and its file",
+                )
+            )
 
 
 def _override_of_a_shared_endpoint(

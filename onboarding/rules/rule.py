@@ -58,6 +58,8 @@ class JoinCase:
     models: Mapping[str, Checked[ModelSpec]]
     shared_endpoints: tuple[str, ...]
     unread: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
+    """Models that the environment does not deploy."""
 
     @property
     def other(self) -> Checked[ModelSpec] | None:

@@ -61,6 +61,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.metric": ("agreement", "int8 network"),  # the search stops where the budget holds
     "accuracy.budget.mean": (0.98, "int8 network"),
     "accuracy.budget.worst": (0.8, "int8 network"),
+    "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
     "serving.dynamic_batching.max_queue_delay_us": (0, "engine"),

@@ -85,6 +85,48 @@ def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
     assert [each.name for each in deployments(tree, "cloud")] == ["example"]
 
 
+@pytest.mark.parametrize(
+    ("models", "deployed"),
+    [
+        ("{only: [example]}", ["example"]),
+        ("{except: [joiner]}", ["example"]),
+        ("{only: [team=search]}", ["shared"]),
+        ("{except: [team=search]}", ["example"]),
+        ("{only: [example, team=search]}", ["example", "shared"]),
+    ],
+)
+def test_environment_deploys_the_models_that_it_chooses_by_name_or_label(
+    models, deployed, tmp_path
+):
+    changes = {
+        CLOUD: {"name: cloud": f"name: cloud\nmodels: {models}"},
+        JOINER: {"name: joiner": "name: joiner\nlabels: {team: search}"},
+    }
+    tree = read_tree(tree_root(tmp_path, changes))
+    assert tree.faults == ()
+    assert [deployment.name for deployment in deployments(tree, "cloud")] == deployed
+
+
+def test_model_of_a_gpu_alone_leaves_an_environment_of_cpus_without_fault(tmp_path):
+    gpu_only = {MODEL: {"precision: auto": "precision: fp16"}}
+    without = DESK.replace(
+        "  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}",
+        "  except: [example]",
+    )
+    refused = read_tree(tree_root(tmp_path / "a", {**gpu_only, "environments/desk.yaml": DESK}))
+    sound = read_tree(tree_root(tmp_path / "b", {**gpu_only, "environments/desk.yaml": without}))
+    assert len(refused.faults) == 1
+    assert sound.faults == ()
+    assert [deployment.name for deployment in deployments(sound, "desk")] == ["shared"]
+
+
+@pytest.mark.parametrize("resolve", [target, lambda *names: deployments(*names[:2], names[2:])])
+def test_refuses_a_model_that_the_environment_leaves_out(resolve, tmp_path):
+    root = tree_root(tmp_path, {CLOUD: {"name: cloud": "name: cloud\nmodels: {only: [joiner]}"}})
+    with pytest.raises(FaultsError, match="leaves this model out"):
+        resolve(read_tree(root), "cloud", "example")
+
+
 def test_environment_s_own_host_image_wins(tmp_path):
     image = "al2023-ami-sagemaker-inference-gpu-4-1"
     tree = read_tree(
