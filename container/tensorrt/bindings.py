@@ -1,24 +1,19 @@
-"""TensorRT's and CUDA's Python bindings on this machine.
-
-A logger that keeps what TensorRT complains of.
-"""
+"""TensorRT's and CUDA's Python bindings on this machine, and a logger that keeps errors."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import Any
 
 from container.tensorrt.faults import NoBindings
+from container.tensorrt.surface import TensorRT
 
 KEPT_ERRORS = 100
 """A server lives for months, so only the latest are kept."""
 
 
 def tensorrt() -> Any:
-    """`tensorrt` of a full installation, or else of the wheel that has the bindings alone.
-
-    Raises ImportError.
-    """
+    """Import `tensorrt`, or else the wheel that has its bindings alone. Raises ImportError."""
     try:
         return importlib.import_module("tensorrt")
     except ImportError:
@@ -26,15 +21,12 @@ def tensorrt() -> Any:
 
 
 def cuda_runtime() -> Any:
-    """`cuda.bindings.runtime`. Raises ImportError."""
+    """Import `cuda.bindings.runtime`. Raises ImportError."""
     return importlib.import_module("cuda.bindings.runtime")
 
 
 def bindings() -> tuple[Any, Any]:
-    """TensorRT's and CUDA's modules.
-
-    Raises NoBindings, which names the one, or its library, that is missing.
-    """
+    """Return TensorRT's and CUDA's modules. Raises NoBindings, which names what is missing."""
     try:
         return tensorrt(), cuda_runtime()
     except ModuleNotFoundError as error:
@@ -43,25 +35,17 @@ def bindings() -> tuple[Any, Any]:
         raise NoBindings(" ".join(str(error).split())) from error
 
 
-class LoggerModule(Protocol):
-    """The module `tensorrt`, as far as loggers go."""
-
-    ILogger: Any
-
-
-def error_logger(trt: LoggerModule) -> Any:
-    """An `ILogger` with `errors`, one line each, the latest last."""
+def error_logger(trt: TensorRT) -> Any:
+    """Return an `ILogger` with `errors`, one line each, the latest last."""
 
     class ErrorLogger(trt.ILogger):  # type: ignore[name-defined, misc]
-        """TensorRT calls `log`."""
-
         def __init__(self) -> None:
             # Not super(): without the base's own constructor the binding crashes.
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
-            """Keeps errors, and forgets the rest."""
+            """Keep errors only; TensorRT calls this."""
             if severity <= trt.ILogger.Severity.ERROR:
                 self.errors.append(" ".join(message.split()))
                 del self.errors[:-KEPT_ERRORS]

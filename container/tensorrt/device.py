@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,19 +35,16 @@ class Device:
         """As TensorRT takes it."""
 
     def used_mib(self) -> float:
-        """Memory that is taken on the GPU, by whomever."""
+        """Return the memory that is taken on the GPU, by whomever."""
         free, total = self._answer(self._cuda.cudaMemGetInfo())
         return (int(total) - int(free)) / MIB
 
     def buffer(self, name: str, size: int) -> int:
-        """Return the address of at least `size` bytes of a name.
-
-        They are kept until more are needed.
-        """
+        """Return the address of at least `size` bytes of a name, kept until more are needed."""
         return self._block(self._buffers, name, size, self._cuda.cudaMalloc, self._cuda.cudaFree)
 
-    def pinned(self, name: str, size: int) -> Array:
-        """`size` bytes of host memory that the GPU copies from and to directly.
+    def reserve(self, name: str, size: int) -> tuple[Array, int]:
+        """Return `size` bytes of page-locked host memory, and the address of as many on the GPU.
 
         Kept as `buffer` keeps its own.
         """
@@ -56,43 +52,32 @@ class Device:
             self._pinned, name, size, self._cuda.cudaMallocHost, self._cuda.cudaFreeHost
         )
         values: Array = np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
-        return values
+        return values, self.buffer(name, size)
 
     def send(self, name: str, values: Array) -> int:
-        """Queue a copy to the GPU and return its address; `values` must stay until `wait`.
+        """Queue a copy to the GPU and return its address.
 
-        They must be contiguous.
+        `values` must be contiguous and stay until `wait`.
         """
-        address = self.buffer(name, values.nbytes)
+        address, host = self.buffer(name, values.nbytes), values.ctypes.data
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
-        self._answer(
-            self._cuda.cudaMemcpyAsync(
-                address, values.ctypes.data, values.nbytes, kind, self._stream
-            )
-        )
+        self._answer(self._cuda.cudaMemcpyAsync(address, host, values.nbytes, kind, self._stream))
         return address
 
     def bring(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Queues a copy from the GPU; the values are there after `wait`."""
+        """Queue a copy from the GPU; the values are there after `wait`."""
         values: Array = np.empty(shape, dtype=dtype)
         self.bring_into(name, values)
         return values
 
     def bring_into(self, name: str, values: Array) -> None:
-        """Queues a copy from the GPU into a contiguous array."""
+        """Queue a copy from the GPU into a contiguous array."""
+        address, host = self.buffer(name, values.nbytes), values.ctypes.data
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        address = self.buffer(name, values.nbytes)
-        self._answer(
-            self._cuda.cudaMemcpyAsync(
-                values.ctypes.data, address, values.nbytes, kind, self._stream
-            )
-        )
+        self._answer(self._cuda.cudaMemcpyAsync(host, address, values.nbytes, kind, self._stream))
 
     def record_graph(self, queue: Callable[[], bool]) -> Graph | None:
-        """Capture what `queue` enqueues as a CUDA graph, without running it.
-
-        None where it cannot be.
-        """
+        """Capture what `queue` enqueues as a CUDA graph, not run; None where it cannot be."""
         mode = self._cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         self._answer(self._cuda.cudaStreamBeginCapture(self._stream, mode))
         try:
@@ -111,11 +96,11 @@ class Device:
                 self._cuda.cudaGraphDestroy(graph)
 
     def launch(self, graph: Graph) -> None:
-        """Queues a recorded graph."""
+        """Queue a recorded graph."""
         self._answer(self._cuda.cudaGraphLaunch(graph, self._stream))
 
     def forget(self, graph: Graph) -> None:
-        """Gives a recorded graph back."""
+        """Free a recorded graph."""
         self._answer(self._cuda.cudaGraphExecDestroy(graph))
 
     def wait(self) -> None:
@@ -123,15 +108,22 @@ class Device:
         self._answer(self._cuda.cudaStreamSynchronize(self._stream))
 
     def close(self) -> None:
-        """Gives every buffer and the queue back, all of them even where one fails."""
-        with self._last_fault() as attempt:
-            for address, _ in self._buffers.values():
-                attempt(self._cuda.cudaFree(address))
-            for address, _ in self._pinned.values():
-                attempt(self._cuda.cudaFreeHost(address))
-            attempt(self._cuda.cudaStreamDestroy(self._stream))
-            self._buffers.clear()
-            self._pinned.clear()
+        """Free every buffer and the queue, all of them even where one fails."""
+        frees = [
+            *((self._cuda.cudaFree, address) for address, _ in self._buffers.values()),
+            *((self._cuda.cudaFreeHost, address) for address, _ in self._pinned.values()),
+            (self._cuda.cudaStreamDestroy, self._stream),
+        ]
+        faults: list[DeviceFault] = []
+        for free, handle in frees:
+            try:
+                self._answer(free(handle))
+            except DeviceFault as fault:
+                faults.append(fault)
+        self._buffers.clear()
+        self._pinned.clear()
+        if faults:
+            raise faults[-1]
 
     def _block(
         self,
@@ -151,32 +143,14 @@ class Device:
         blocks[name] = (address, max(1, size))
         return address
 
-    @contextmanager
-    def _last_fault(self) -> Iterator[Callable[[tuple[Any, ...]], None]]:
-        faults: list[DeviceFault] = []
-
-        def attempt(answer: tuple[Any, ...]) -> None:
-            try:
-                self._answer(answer)
-            except DeviceFault as fault:
-                faults.append(fault)
-
-        yield attempt
-        if faults:
-            raise faults[-1]
-
     def _answer(self, answer: tuple[Any, ...]) -> Any:
         """Return a call's values. Raises DeviceFault with CUDA's message for an error code."""
         error, *values = answer
         if error != self._cuda.cudaError_t.cudaSuccess:
             _, words = self._cuda.cudaGetErrorString(error)
             listed = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(error)
-            kind = (
-                DeviceOutOfMemory
-                if error == self._cuda.cudaError_t.cudaErrorMemoryAllocation
-                else DeviceFault
-            )
-            raise kind(
+            is_memory = error == self._cuda.cudaError_t.cudaErrorMemoryAllocation
+            raise (DeviceOutOfMemory if is_memory else DeviceFault)(
                 f"CUDA fails with {listed} ({int(error)}); free the GPU, or look into the "
                 "driver's log."
             )

@@ -1,16 +1,17 @@
-"""Faults of CUDA and TensorRT.
+"""Faults of CUDA and TensorRT; each message is one sentence in their own words.
 
-Each message is one sentence in CUDA's or TensorRT's own words. DeviceFault ├── DeviceOutOfMemory it
-does not fit the GPU's memory, or the host's page-locked one ├── PlanRefused TensorRT does not load
-or run the plan └── NoBindings this Python lacks TensorRT's or CUDA's bindings
+DeviceFault
++-- DeviceOutOfMemory  it does not fit the GPU's memory, or the host's page-locked one
++-- PlanRefused        TensorRT does not load or run the plan
++-- NoBindings         this Python lacks TensorRT's or CUDA's bindings
 """
 
 from __future__ import annotations
 
 SHORT_OF_MEMORY = (
-    "out of memory", "outofmemory", "out_of_memory", "insufficient memory",
-    "failed to allocate memory", "cannot allocate memory", "bad_alloc", "pthread_create failed",
-)  # fmt: skip
+    *("out of memory", "outofmemory", "out_of_memory", "insufficient memory", "bad_alloc"),
+    *("failed to allocate memory", "cannot allocate memory", "pthread_create failed"),
+)
 """In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.
 
 ONNX Runtime's threads need memory for their stacks.

@@ -1,7 +1,4 @@
-"""A plan in TensorRT's own runtime.
-
-Its tensors, their types, its optimization profiles, and contexts to run it in.
-"""
+"""A plan in TensorRT's own runtime: its tensors, its optimization profiles, and its contexts."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ Shapes = Mapping[str, Sizes]
 
 
 def taking(shapes: Shapes, profiles: Sequence[Profile]) -> list[int]:
-    """The profiles that take every shape."""
+    """Return the profiles that take every shape."""
     return [
         index
         for index, profile in enumerate(profiles)
@@ -48,13 +45,15 @@ def taking(shapes: Shapes, profiles: Sequence[Profile]) -> list[int]:
 
 
 def nearest(shapes: Shapes, profiles: Sequence[Profile]) -> int | None:
-    """The profile that takes the shapes and is tuned nearest to them.
+    """Return the profile that takes the shapes and is tuned nearest to them, or None."""
 
-    None where none takes them.
-    """
-    return min(
-        taking(shapes, profiles), key=lambda index: _distance(shapes, profiles[index]), default=None
-    )
+    def distance(index: int) -> int:
+        return sum(
+            abs(math.prod(shapes[name]) - math.prod(ranges.opt))
+            for name, ranges in profiles[index].items()
+        )
+
+    return min(taking(shapes, profiles), key=distance, default=None)
 
 
 def allowed(profiles: Sequence[Profile]) -> str:
@@ -73,12 +72,6 @@ def times(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def _distance(shapes: Shapes, profile: Profile) -> int:
-    return sum(
-        abs(math.prod(shapes[name]) - math.prod(ranges.opt)) for name, ranges in profile.items()
-    )
-
-
 class Plan:
     """A plan, loaded on the current GPU."""
 
@@ -87,71 +80,63 @@ class Plan:
 
         Raises PlanRefused and DeviceOutOfMemory.
         """
-        self._trt = trt
+        self._trt, self._path = trt, path
         self._logger = error_logger(trt)
         self._runtime = trt.Runtime(self._logger)
         if host_code:
             self._runtime.engine_host_code_allowed = True
-        self._path = path
-        self._engine: ICudaEngine = self._load()
-        names = [
-            self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)
+        engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
+        if engine is None:
+            self.fail(f"{path.name} does not load")
+        self._engine: ICudaEngine = engine
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        modes = {name: engine.get_tensor_mode(name) for name in names}
+        self.inputs = tuple(name for name in names if modes[name] == trt.TensorIOMode.INPUT)
+        self.outputs = tuple(name for name in names if name not in self.inputs)
+        on_host = [
+            name for name in names if engine.get_tensor_location(name) == trt.TensorLocation.HOST
         ]
-        is_input = {
-            name: self._engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names
-        }
-        self.inputs: tuple[str, ...] = tuple(name for name in names if is_input[name])
-        self.outputs: tuple[str, ...] = tuple(name for name in names if not is_input[name])
-        self._names = names
-        if on_host := [
-            name
-            for name in names
-            if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST
-        ]:
+        if on_host:
             # An address on the GPU, given for one of these, is read as the host's and ends the
             # process.
             self.refuse(
                 f"it reads or writes {', '.join(on_host)} on the host, as values that decide on "
                 "shapes"
             )
-
-    @property
-    def types(self) -> dict[str, Any]:
-        """Numpy's type of every tensor. Raises PlanRefused where numpy has none."""
-        return {name: self._numpy_type(name) for name in self._names}
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
+        self.types: dict[str, Any] = {name: self._numpy_type(name) for name in names}
+        """Numpy's type of every tensor."""
+        self.profiles = tuple(map(self._profile, range(engine.num_optimization_profiles)))
         """The sizes it was compiled for."""
-        return tuple(
-            self._profile(index) for index in range(self._engine.num_optimization_profiles)
-        )
 
     @property
     def scratch_bytes(self) -> int:
         """Device memory that one run needs beside inputs and outputs, at the largest sizes."""
         return self._engine.device_memory_size_v2
 
+    def profile(self, shapes: Shapes) -> int:
+        """Return the profile that takes the shapes, tuned nearest. Raises PlanRefused."""
+        index = nearest(shapes, self.profiles)
+        if index is None:
+            listed = ", ".join(f"{name} {times(shape)}" for name, shape in shapes.items())
+            self.refuse(
+                f"no optimization profile takes {listed}; allowed: {allowed(self.profiles)}"
+            )
+        return index
+
     def context(self) -> IExecutionContext:
-        """A context with its own scratch memory. Raises PlanRefused and DeviceOutOfMemory."""
+        """Return a context with its own scratch memory. Raises PlanRefused, DeviceOutOfMemory."""
         return self._check_context(self._engine.create_execution_context())
 
     def context_without_memory(self) -> IExecutionContext:
-        """A context that runs in whatever scratch memory it is given.
+        """Return a context that runs in whatever scratch memory it is given.
 
         Raises PlanRefused and DeviceOutOfMemory.
         """
-        return self._check_context(
-            self._engine.create_execution_context(
-                self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
-            )
-        )
+        strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
+        return self._check_context(self._engine.create_execution_context(strategy))
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise PlanRefused or DeviceOutOfMemory with TensorRT's last error.
-
-        Which is then cleared.
-        """
+        """Raise PlanRefused or DeviceOutOfMemory with TensorRT's last error, and clear that."""
         words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
         self._logger.errors.clear()
         kind = DeviceOutOfMemory if mentions_memory_shortage(words) else PlanRefused
@@ -162,14 +147,8 @@ class Plan:
         raise PlanRefused(f"the plan does not run: {reason}.")
 
     def close(self) -> None:
-        """Gives the GPU's memory back; its contexts must be gone."""
+        """Free the GPU's memory; its contexts must be gone."""
         del self._engine, self._runtime
-
-    def _load(self) -> ICudaEngine:
-        engine = self._runtime.deserialize_cuda_engine(self._path.read_bytes())
-        if engine is None:
-            self.fail(f"{self._path.name} does not load")
-        return engine
 
     def _check_context(self, context: IExecutionContext | None) -> IExecutionContext:
         if context is None:
@@ -177,15 +156,11 @@ class Plan:
         return context
 
     def _profile(self, index: int) -> Profile:
-        engine = self._engine
-        shapes = {
-            name: [tuple(sizes) for sizes in engine.get_tensor_profile_shape(name, index)]
-            for name in self.inputs
-        }
-        return {
-            name: Range(smallest=low, opt=opt, largest=high)
-            for name, (low, opt, high) in shapes.items()
-        }
+        ranges: dict[str, Range] = {}
+        for name in self.inputs:
+            low, opt, high = map(tuple, self._engine.get_tensor_profile_shape(name, index))
+            ranges[name] = Range(smallest=low, opt=opt, largest=high)
+        return ranges
 
     def _numpy_type(self, name: str) -> Any:
         try:

@@ -22,7 +22,6 @@ MODULES = {
 }
 PROTOCOLS = {
     "TensorRT": "tensorrt",
-    "LoggerModule": "tensorrt",
     "CudaRuntime": "cuda",
     "ICudaEngine": "tensorrt.ICudaEngine",
     "IExecutionContext": "tensorrt.IExecutionContext",

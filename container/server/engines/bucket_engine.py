@@ -1,7 +1,4 @@
-"""The engine of every GPU runtime.
-
-Batches filled up to buckets, each run by a runner that has recorded it.
-"""
+"""The engine of every GPU runtime: batches filled up to buckets, each recorded by a runner."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from container.server.engines.buckets import Bucket, bucket_costs
+from container.server.engines.buckets import bucket_costs
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.shaping import Part, Shaping
 from container.server.types import Array, Arrays
@@ -26,15 +23,10 @@ class Runner(Protocol):
     slots: int
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
-        """The part's own rows of every output, in arrays that no later run changes.
-
-        Raises whatever fails.
-        """
-        ...
+        """Return the part's own rows of every output, in arrays that no later run changes."""
 
     def close(self) -> None:
-        """Gives everything back."""
-        ...
+        """Free everything."""
 
 
 class BucketEngine:
@@ -60,31 +52,25 @@ class BucketEngine:
         self.inline_rows = min(bucket.rows for bucket in shaping.buckets.sizes) if warm else 0
 
     def prepare(self, rows: Sequence[Any]) -> tuple[Part, ...]:
-        """The rows, filled up to their bucket.
-
-        Raises ValueError for sizes that no profile takes.
-        """
+        """Return the rows, filled up to their bucket. Raises ValueError if no profile fits."""
         return self._shaping.parts(rows)
 
     def run(self, prepared: Sequence[Part], slot: int) -> Arrays:
-        """Every output of the rows."""
         answers = [self._shaping.answer(self._runner.run(part, slot)) for part in prepared]
-        return (
-            answers[0]
-            if len(answers) == 1
-            else tuple(map(np.concatenate, zip(*answers, strict=True)))
-        )
+        if len(answers) == 1:
+            return answers[0]
+        return tuple(map(np.concatenate, zip(*answers, strict=True)))
 
     def warm_up(self) -> Costs:
-        """Runs every bucket twice in every slot, the second time as recorded, then times slot 0.
+        """Run every bucket twice in every slot, the second time as recorded, then time slot 0.
 
         Raises EngineOutOfMemory.
         """
         if not self._warm:
             return LinearCosts()
         # The largest first: memory that is too short is found at once.
-        sizes = sorted(self._shaping.buckets.sizes, key=_cells, reverse=True)
-        parts = {bucket: self._shaping.warming(bucket) for bucket in sizes}
+        sizes = sorted(self._shaping.buckets.sizes, key=lambda bucket: bucket.cells, reverse=True)
+        parts = {bucket: self._shaping.blank(bucket) for bucket in sizes}
         for slot in range(self.slots):
             for part in parts.values():
                 for _ in range(2):
@@ -94,29 +80,23 @@ class BucketEngine:
         )
 
     def warm_up_inline(self) -> None:
-        """Runs the buckets of fewest rows twice.
-
-        A thread of ONNX Runtime's has recordings of its own.
-        """
+        """Run the buckets of fewest rows twice: ONNX Runtime records for each thread."""
         for bucket in self._shaping.buckets.sizes:
             if bucket.rows == self.inline_rows:
-                part = self._shaping.warming(bucket)
+                part = self._shaping.blank(bucket)
                 for _ in range(2):
                     self._runner.run(part, 0)
 
     def close(self) -> None:
-        """Gives everything back."""
         self._runner.close()
 
     def _seconds(self, part: Part) -> float:
-        """The best of some runs: what disturbs a run only ever makes it longer."""
-        found: list[float] = []
-        while len(found) < LEAST_RUNS or (len(found) < MOST_RUNS and sum(found) < TIMED_SECONDS):
+        """Return the best of some runs: what disturbs a run only ever makes it longer."""
+        seconds: list[float] = []
+        while len(seconds) < LEAST_RUNS or (
+            len(seconds) < MOST_RUNS and sum(seconds) < TIMED_SECONDS
+        ):
             begin = self._clock()
             self._runner.run(part, 0)
-            found.append(self._clock() - begin)
-        return min(found)
-
-
-def _cells(bucket: Bucket) -> int:
-    return bucket.cells
+            seconds.append(self._clock() - begin)
+        return min(seconds)

@@ -16,7 +16,6 @@ MOST = 64
 
 Each takes a graph's memory and a moment of warm-up.
 """
-Range = tuple[int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,163 +42,123 @@ class Buckets:
 
     def __init__(self, sizes: Iterable[Bucket], profiles: Sequence[ProfileRecord]) -> None:
         """Raises ValueError when there is none."""
-        self.sizes = tuple(
-            sorted(
-                set(sizes),
-                key=lambda bucket: (bucket.rows, -1 if bucket.tokens is None else bucket.tokens),
-            )
-        )
+        self.sizes = tuple(sorted(set(sizes), key=lambda bucket: (bucket.rows, bucket.tokens or 0)))
         if not self.sizes:
             raise ValueError("the engine has no size at which a batch could run")
-        self._profiles = tuple(profiles)
-        self._found: dict[tuple[int, int | None], tuple[tuple[int, Bucket], ...]] = {}
-        self._exact: dict[int, Buckets] = {}
-
-    @property
-    def max_rows(self) -> int:
-        """Rows of the largest batch."""
-        return max(bucket.rows for bucket in self.sizes)
-
-    @property
-    def sequences(self) -> tuple[int, ...] | None:
+        self.max_rows = max(bucket.rows for bucket in self.sizes)
+        lengths = {bucket.tokens for bucket in self.sizes if bucket.tokens is not None}
+        self.sequences = tuple(sorted(lengths)) or None
         """Lengths, ascending; `None` where rows have none."""
-        return (
-            tuple(sorted({bucket.tokens for bucket in self.sizes if bucket.tokens is not None}))
-            or None
-        )
+        self._profiles = tuple(profiles)
+        self._parts_of: dict[tuple[int, int | None], tuple[tuple[int, Bucket], ...]] = {}
+        self._exact: dict[int, Buckets] = {}
 
     def only(self, runs: Callable[[Bucket], bool]) -> Buckets:
         """Return the buckets for which `runs` is True. Raises ValueError when there is none."""
         return Buckets(filter(runs, self.sizes), self._profiles)
 
     def parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
-        """Return the runs of a batch as (rows, bucket).
+        """Return the runs of a batch as (rows, bucket): one, unless no profile takes so many rows.
 
-        One, unless no profile takes so many rows. Raises ValueError when no bucket takes a row so
-        long.
+        Raises ValueError when no bucket takes a row so long.
         """
-        found = self._found.get((rows, tokens))
-        if found is None:
-            found = self._found[rows, tokens] = self._parts(rows, tokens)
-        return found
+        parts = self._parts_of.get((rows, tokens))
+        if parts is None:
+            parts = self._parts_of[rows, tokens] = self._parts(rows, tokens)
+        return parts
 
     def exact_parts(self, rows: int, tokens: int) -> tuple[tuple[int, Bucket], ...]:
-        """The same for rows whose length must stay as it is.
+        """Return the runs of rows whose length must stay as it is.
 
         Raises ValueError when no profile takes it.
         """
         exact = self._exact.get(tokens)
         if exact is None:
-            batches = {bucket.rows for bucket in self.sizes}
             sizes = [
                 Bucket(rows=batch, tokens=tokens)
-                for batch in batches
-                if _is_taken(self._profiles, batch, tokens)
+                for batch in {bucket.rows for bucket in self.sizes}
+                if any(_takes(profile, batch, tokens) for profile in self._profiles)
             ]
             if not sizes:
-                raise ValueError(
-                    f"no optimization profile takes a length of {tokens}; allowed: "
-                    f"{_lengths(self._profiles)}"
-                )
+                raise self._refusal(f"a length of {tokens}")
             exact = self._exact[tokens] = Buckets(sizes, self._profiles)
         return exact.parts(rows, tokens)
 
     def _parts(self, rows: int, tokens: int | None) -> tuple[tuple[int, Bucket], ...]:
         long_enough = [bucket for bucket in self.sizes if bucket.takes(1, tokens)]
         if not long_enough:
-            raise ValueError(
-                f"no optimization profile takes {tokens} tokens; allowed: "
-                f"{_lengths(self._profiles)}"
-            )
+            raise self._refusal(f"{tokens} tokens")
         most = max(bucket.rows for bucket in long_enough)
+
+        def smallest(count: int) -> Bucket:
+            sizes = (bucket for bucket in long_enough if bucket.takes(count, tokens))
+            return min(sizes, key=lambda bucket: (bucket.cells, bucket.rows))
+
         counts = [min(most, rows - begin) for begin in range(0, rows, most)]
-        return tuple((count, _smallest(long_enough, count, tokens)) for count in counts)
+        return tuple((count, smallest(count)) for count in counts)
+
+    def _refusal(self, size: str) -> ValueError:
+        ranges = [profile.sequence for profile in self._profiles if profile.sequence is not None]
+        allowed = ", ".join(f"{low} to {high}" for low, _, high in ranges)
+        return ValueError(f"no optimization profile takes {size}; allowed: {allowed}")
 
 
-def ladder(profiles: Sequence[ProfileRecord], *, max_rows: int) -> Buckets:
-    """Every profile's own sizes and rungs between them, as fine as MOST allows.
-
-    Raises ValueError.
-    """
-    finest: list[set[Bucket]] = [_sizes(profiles, max_rows, *rungs) for rungs in RUNGS]
-    fitting = next((sizes for sizes in finest if len(sizes) <= MOST), finest[-1])
-    return Buckets(fitting, profiles)
+def _takes(profile: ProfileRecord, rows: int, tokens: int) -> bool:
+    low, _, high = (tokens,) * 3 if profile.sequence is None else profile.sequence
+    return profile.batch[0] <= rows <= profile.batch[2] and low <= tokens <= high
 
 
 def bucket_costs(buckets: Buckets, seconds: Mapping[Bucket, float]) -> BucketCosts:
     """Return the cost of any batch from each bucket's seconds; several runs cost their sum."""
     rows = tuple(sorted({bucket.rows for bucket in buckets.sizes}))
-    lengths = buckets.sequences
     measured = {
         (count, 1 if length is None else length): sum(
             seconds[bucket] for _, bucket in buckets.parts(count, length)
         )
         for count in rows
-        for length in ((None,) if lengths is None else lengths)
+        for length in buckets.sequences or (None,)
     }
-    return BucketCosts(rows=rows, lengths=(1,) if lengths is None else lengths, measured=measured)
+    return BucketCosts(rows=rows, lengths=buckets.sequences or (1,), measured=measured)
 
 
-def _powers(base: int, limit: int = 1 << 20) -> tuple[int, ...]:
-    return tuple(base**power for power in range(1, 21) if base**power <= limit)
+def _powers(base: int, least: int) -> tuple[int, ...]:
+    return tuple(base**power for power in range(21) if least <= base**power <= 1 << 20)
 
 
-FINE_BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, *_powers(2)[6:])
-FINE_SEQUENCES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, *_powers(2)[9:])
+FINE_BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, *_powers(2, 128))
+FINE_SEQUENCES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, *_powers(2, 1024))
 RUNGS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     (FINE_BATCHES, FINE_SEQUENCES),
-    ((1, *_powers(2)), FINE_SEQUENCES),
-    ((1, *_powers(2)), _powers(2)[3:]),
-    ((1, *_powers(4)), _powers(2)[3:]),
-    ((), _powers(2)[3:]),
+    (_powers(2, 1), FINE_SEQUENCES),
+    (_powers(2, 1), _powers(2, 16)),
+    (_powers(4, 1), _powers(2, 16)),
+    ((), _powers(2, 16)),
     ((), ()),
 )
 """Batches and sequences between a profile's own, from fine to none."""
 
 
-def _sizes(
-    profiles: Sequence[ProfileRecord],
-    max_rows: int,
-    batches: tuple[int, ...],
-    sequences: tuple[int, ...],
-) -> set[Bucket]:
-    found: set[Bucket] = set()
-    for profile in profiles:
-        low, opt, high = profile.batch
-        rows = [
-            count
-            for count in _within((low, opt, min(high, max_rows)), batches)
-            if count <= max_rows
-        ]
-        lengths = (
-            [None] if profile.sequence is None else sorted(_within(profile.sequence, sequences))
-        )
-        found |= {Bucket(rows=count, tokens=length) for count in rows for length in lengths}
-    return found
+def ladder(profiles: Sequence[ProfileRecord], *, max_rows: int) -> Buckets:
+    """Return every profile's own sizes and rungs between them, as fine as MOST allows.
+
+    Raises ValueError.
+    """
+    for batches, sequences in RUNGS:
+        sizes = {
+            Bucket(rows=rows, tokens=tokens)
+            for profile in profiles
+            for rows in _within(profile.batch, batches, max_rows)
+            for tokens in (
+                (None,) if profile.sequence is None else _within(profile.sequence, sequences)
+            )
+        }
+        if len(sizes) <= MOST:
+            break
+    return Buckets(sizes, profiles)
 
 
-def _within(sizes: Range, rungs: tuple[int, ...]) -> set[int]:
-    return {*sizes, *(rung for rung in rungs if sizes[0] <= rung <= sizes[2])}
-
-
-def _smallest(sizes: Sequence[Bucket], rows: int, tokens: int | None) -> Bucket:
-    return min(
-        (bucket for bucket in sizes if bucket.takes(rows, tokens)),
-        key=lambda bucket: (bucket.cells, bucket.rows),
-    )
-
-
-def _is_taken(profiles: Sequence[ProfileRecord], rows: int, tokens: int) -> bool:
-    return any(
-        profile.batch[0] <= rows <= profile.batch[2]
-        and (profile.sequence is None or profile.sequence[0] <= tokens <= profile.sequence[2])
-        for profile in profiles
-    )
-
-
-def _lengths(profiles: Sequence[ProfileRecord]) -> str:
-    return ", ".join(
-        f"{profile.sequence[0]} to {profile.sequence[2]}"
-        for profile in profiles
-        if profile.sequence is not None
-    )
+def _within(sizes: tuple[int, int, int], rungs: Sequence[int], most: int = 1 << 62) -> set[int]:
+    """Return a range's own sizes and the rungs between them, none above `most`."""
+    low, opt, high = sizes
+    high = min(high, most)
+    return {size for size in (low, opt, high, *rungs) if low <= size <= high}

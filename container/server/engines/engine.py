@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from container.server.types import Arrays
 from onboarding.manifest import Manifest, ProfileRecord
 
+Size = tuple[int, int | None]
+"""Rows and tokens of a batch; `None` where rows have no tokens."""
+
 
 class Costs(Protocol):
-    """Seconds of one batch, after rounding to the engine's buckets."""
-
     def seconds(self, rows: int, longest: int) -> float:
-        """Of `rows` rows padded to `longest` tokens."""
-        ...
+        """Return the seconds of a batch of `rows` rows padded to `longest` tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,20 +27,21 @@ class LinearCosts:
     seconds_per_token: float = 1 / 16
 
     def seconds(self, rows: int, longest: int) -> float:
-        """Of `rows` rows padded to `longest` tokens."""
         return self.fixed_seconds + self.seconds_per_token * rows * longest
 
 
 @dataclass(frozen=True, kw_only=True)
 class BucketCosts:
-    """Measured seconds by (rows, tokens) bucket; both axes ascending, every pair present."""
+    """Measured seconds by (rows, tokens) bucket; both axes ascending, every pair present.
+
+    A batch costs what the smallest bucket that takes it does, or else the largest.
+    """
 
     rows: Sequence[int]
     lengths: Sequence[int]
     measured: Mapping[tuple[int, int], float]
 
     def seconds(self, rows: int, longest: int) -> float:
-        """Of the smallest bucket that takes the batch; of the largest, where none does."""
         return self.measured[_bucket(self.rows, rows), _bucket(self.lengths, longest)]
 
 
@@ -48,21 +49,12 @@ def _bucket(sizes: Sequence[int], size: int) -> int:
     return sizes[min(bisect_left(sizes, size), len(sizes) - 1)]
 
 
-class Sized(Protocol):
-    """A row: anything that has a length, which is what it costs.
-
-    Texts are `Tokens`, tensors tuples of arrays.
-    """
-
-    def __len__(self) -> int: ...
-
-
 class EngineOutOfMemory(Exception):
     """The engine does not fit the memory that is left; the message is the engine's own sentence."""
 
 
 class Engine(Protocol):
-    """A loaded engine."""
+    """A loaded engine. A row has a length, which is what it costs."""
 
     slots: int
     """Batches that may run at once.
@@ -79,56 +71,48 @@ class Engine(Protocol):
     """Lengths that rows are padded to, ascending; `None`: to the longest row of the batch."""
 
     def prepare(self, rows: Sequence[Any]) -> Any:
-        """The batch of these rows in the shape that runs: padded or stacked.
+        """Return the batch of these rows in the shape that runs: padded or stacked.
 
         Called on the event loop, so it is cheap.
         """
-        ...
 
     def run(self, prepared: Any, slot: int) -> Arrays:
-        """Every output of a prepared batch, exactly its rows, in order.
+        """Return every output of a prepared batch, exactly its rows, in order.
 
         Called in the slot's thread. Raises whatever fails. Answers are handed on as views: the
         engine never writes into them again.
         """
-        ...
 
     def warm_up(self) -> Costs:
-        """Runs every declared size in every slot, then times it.
+        """Run every declared size in every slot, then time it.
 
         Called in slot 0's thread: ONNX Runtime records by thread.
         """
-        ...
 
     def warm_up_inline(self) -> None:
-        """Readies what `inline_rows` allow.
+        """Prepare for batches of `inline_rows`; called after `warm_up`, on the event loop.
 
-        Called after `warm_up`, on the event loop; runs no longer than those batches.
+        Takes no longer than those batches.
         """
-        ...
 
     def close(self) -> None:
-        """Gives memory back; nothing runs any more."""
-        ...
+        """Free the memory; nothing runs any more."""
 
 
 def longest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
-    """Most tokens that a row may have; `None` when no profile has a sequence axis."""
+    """Return the most tokens of a row; `None` when no profile has a sequence axis."""
     return max(
         (profile.sequence[2] for profile in profiles if profile.sequence is not None), default=None
     )
 
 
-def warm_up_sizes(manifest: Manifest) -> tuple[tuple[int, int | None], ...]:
-    """(batch, sequence) of every profile's smallest, likeliest and largest sizes, each once.
+def warm_up_sizes(manifest: Manifest) -> tuple[Size, ...]:
+    """Return the minimum, optimum and maximum of every profile, each size once.
 
-    None when the spec wants none.
+    There are none when the model file turns warm-up off.
     """
-    if not manifest.warm_up:
-        return ()
-    sizes: dict[tuple[int, int | None], None] = {}
-    for profile in manifest.optimization_profiles:
-        for place in range(3):
-            batch = min(profile.batch[place], manifest.max_batch_size)
-            sizes[(batch, None if profile.sequence is None else profile.sequence[place])] = None
+    sizes: dict[Size, None] = {}
+    for profile in manifest.optimization_profiles if manifest.warm_up else ():
+        for batch, tokens in zip(profile.batch, profile.sequence or (None,) * 3, strict=True):
+            sizes[(min(batch, manifest.max_batch_size), tokens)] = None
     return tuple(sizes)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import onnxruntime
 
 from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.server.engines.bucket_engine import BucketEngine
-from container.server.engines.buckets import Bucket, ladder
+from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, warm_up_sizes
 from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine
 from container.server.engines.onnxruntime_cuda import CUDA, DeviceName, OnnxRunner
@@ -25,19 +24,14 @@ from onboarding.manifest import Manifest, RuntimeIdentity
 DRIVER = "libcuda.so.1"
 MAJOR, MINOR = 75, 76
 """CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR, cuda.h."""
-NAME_BYTES = 256
+PLAN_SLOTS = 2
+"""One batch is copied while the other computes."""
+Report = Callable[[str], None]
+Bindings = Callable[[], tuple[Any, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """A GPU's name and compute capability."""
-
-    name: str
-    compute_capability: str
-
-
-def first_gpu(load: Callable[[str], Any] = ctypes.CDLL) -> Gpu | None:
-    """Return the first GPU; None without a driver, or without a GPU that it can use.
+def gpu_compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
+    """Return the first GPU's; None without a driver, or without a GPU that it can use.
 
     It creates no CUDA context, so it takes no memory.
     """
@@ -45,63 +39,42 @@ def first_gpu(load: Callable[[str], Any] = ctypes.CDLL) -> Gpu | None:
         driver = load(DRIVER)
     except OSError:
         return None
-    device, name = ctypes.c_int(), ctypes.create_string_buffer(NAME_BYTES)
-    if (
-        driver.cuInit(0)
-        or driver.cuDeviceGet(ctypes.byref(device), 0)
-        or driver.cuDeviceGetName(name, NAME_BYTES, device)
-    ):
+    device, numbers = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return None
-    numbers = ctypes.c_int(), ctypes.c_int()
     for number, attribute in zip(numbers, (MAJOR, MINOR), strict=True):
         if driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device):
             return None
-    return Gpu(
-        name=name.value.decode("utf-8", "replace"),
-        compute_capability=".".join(str(number.value) for number in numbers),
-    )
-
-
-PLAN_SLOTS = 2
-"""One batch is copied while the other computes."""
-Report = Callable[[str], None]
-Bindings = Callable[[], tuple[Any, Any]]
+    return ".".join(str(number.value) for number in numbers)
 
 
 def running(
-    gpu: Callable[[], Gpu | None] = first_gpu,
+    capability: Callable[[], str | None] = gpu_compute_capability,
     *,
     providers: Callable[[], Sequence[str]] = onnxruntime.get_available_providers,
     installed: Bindings = bindings,
 ) -> SupportedRuntimes:
     """Return the runtimes of this process; TensorRT is imported only on a machine with a GPU."""
     onnx = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
-    found = gpu()
-    if found is None:
-        missing = "there is no NVIDIA GPU"
-        return SupportedRuntimes(
-            pairs=((onnx, CPU),), absences={"tensorrt": missing, "onnxruntime": missing}
-        )
-    pairs, absences = [(onnx, CPU)], {}
+    pairs, gpu = [(onnx, CPU)], capability()
+    if gpu is None:
+        absences = dict.fromkeys(("tensorrt", "onnxruntime"), "there is no NVIDIA GPU")
+        return SupportedRuntimes(pairs=tuple(pairs), absences=absences)
+    absences = {}
     if CUDA in providers():
-        pairs.append((onnx, found.compute_capability))
+        pairs.append((onnx, gpu))
     else:
         absences["onnxruntime"] = f"this build has no {CUDA}"
     try:
         trt, _ = installed()
-        pairs.append(
-            (
-                RuntimeIdentity(name="tensorrt", version=str(trt.__version__)),
-                found.compute_capability,
-            )
-        )
+        pairs.append((RuntimeIdentity(name="tensorrt", version=str(trt.__version__)), gpu))
     except NoBindings as fault:
         absences["tensorrt"] = str(fault)
     return SupportedRuntimes(pairs=tuple(pairs), absences=absences)
 
 
-def format_fault(sentence: str) -> None:
-    """One line on standard error."""
+def print_warning(sentence: str) -> None:
+    """Print one line on standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
@@ -111,59 +84,52 @@ def load_engine(
     slots: int | None,
     threads: int | None,
     cores: int,
-    warn: Report = format_fault,
+    warn: Report = print_warning,
     installed: Bindings = bindings,
 ) -> Engine:
-    """The engine of a verified archive, not yet warm.
+    """Return the engine of a verified archive, not yet warm.
 
     Raises EngineOutOfMemory, and whatever the runtime raises. `slots` None: `cores` on a CPU, 2 for
     TensorRT; ONNX Runtime has one on a GPU. `threads` None: one, of each CPU slot.
     """
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
-        return tensorrt_engine(
-            archive, slots=PLAN_SLOTS if slots is None else slots, warn=warn, installed=installed
-        )
+        count = PLAN_SLOTS if slots is None else slots
+        return tensorrt_engine(archive, slots=count, warn=warn, installed=installed)
     if manifest.compute_capability == CPU:
-        return cpu_engine(
-            archive,
-            slots=cores if slots is None else slots,
-            threads=1 if threads is None else threads,
-        )
+        count = cores if slots is None else slots
+        return cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
     return cuda_engine(archive, warn=warn)
 
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
-    """A network in ONNX Runtime on the CPU."""
+    """Load a network in ONNX Runtime on the CPU."""
     manifest = archive.manifest
-    sizes = warm_up_sizes(manifest)
+    options = {
+        "slots": slots,
+        "threads": threads,
+        "max_rows": manifest.max_batch_size,
+        "sizes": warm_up_sizes(manifest),
+    }
     if archive.tokenizer is not None:
-        return TokenEngine(
-            archive.engine,
-            slots=slots,
-            threads=threads,
-            max_rows=manifest.max_batch_size,
-            sizes=sizes,
-        )
-    return TensorEngine(
-        archive.engine,
-        slots=slots,
-        threads=threads,
-        max_rows=manifest.max_batch_size,
-        inputs=manifest.inputs,
-        outputs=manifest.outputs,
-        sizes=sizes,
-    )
+        return TokenEngine(archive.engine, **options)
+    return TensorEngine(archive.engine, inputs=manifest.inputs, outputs=manifest.outputs, **options)
 
 
 def cuda_engine(
-    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Report = format_fault
+    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Report = print_warning
 ) -> Engine:
-    """A network in ONNX Runtime on the GPU."""
+    """Load a network in ONNX Runtime on the GPU."""
     manifest = archive.manifest
     runner = OnnxRunner(archive.engine, device=device, warn=warn)
     shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
-    runner.declare(_declared(shaping), outputs=_wanted(manifest, runner.outputs))
+    # A text task answers with the first output.
+    outputs = (
+        tuple(record.name for record in manifest.outputs)
+        if manifest.tokenizer_file is None
+        else runner.outputs[:1]
+    )
+    runner.declare(_declared(shaping), outputs=outputs)
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 
 
@@ -171,10 +137,10 @@ def tensorrt_engine(
     archive: EngineArchive,
     *,
     slots: int,
-    warn: Report = format_fault,
+    warn: Report = print_warning,
     installed: Bindings = bindings,
 ) -> Engine:
-    """A plan in TensorRT."""
+    """Load a plan in TensorRT."""
     trt, cuda = installed()
     runner = PlanRunner(
         archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, warn=warn
@@ -198,31 +164,18 @@ def _shaping(
 
     Raises ValueError when it takes none.
     """
-    buckets = ladder(manifest.optimization_profiles, max_rows=manifest.max_batch_size)
 
-    def shaped(sizes: Any) -> Shaping:
+    def shaping(buckets: Buckets) -> Shaping:
         if manifest.tokenizer_file is not None:
-            return TokenShaping(sizes, inputs=inputs, outputs=outputs)
+            return TokenShaping(buckets, inputs=inputs, outputs=outputs)
         return TensorShaping(
-            sizes, inputs=inputs, records=manifest.inputs, outputs=manifest.outputs
+            buckets, inputs=inputs, records=manifest.inputs, outputs=manifest.outputs
         )
 
-    whole = shaped(buckets)
-
-    def runs(bucket: Bucket) -> bool:
-        return takes(whole.warming(bucket).shapes)
-
-    return shaped(buckets.only(runs))
+    buckets = ladder(manifest.optimization_profiles, max_rows=manifest.max_batch_size)
+    whole = shaping(buckets)
+    return shaping(buckets.only(lambda bucket: takes(whole.blank(bucket).shapes)))
 
 
 def _declared(shaping: Shaping) -> tuple[Shapes, ...]:
-    return tuple(shaping.warming(bucket).shapes for bucket in shaping.buckets.sizes)
-
-
-def _wanted(manifest: Manifest, outputs: Sequence[str]) -> tuple[str, ...]:
-    """The outputs that are computed: a text task answers with the first."""
-    return (
-        (outputs[0],)
-        if manifest.tokenizer_file is not None
-        else tuple(record.name for record in manifest.outputs)
-    )
+    return tuple(shaping.blank(bucket).shapes for bucket in shaping.buckets.sizes)

@@ -18,29 +18,28 @@ import numpy as np
 import onnxruntime
 
 from container.server.codecs.tensors import TensorRow
-from container.server.engines.engine import Costs, EngineOutOfMemory, LinearCosts
+from container.server.engines.engine import Costs, EngineOutOfMemory, LinearCosts, Size
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import Tokens, pad_rows
 from container.server.types import Array, Arrays
 from container.tensorrt.faults import mentions_memory_shortage
-from onboarding.manifest import RuntimeIdentity, TensorRecord
+from onboarding.manifest import TensorRecord
 
 Feed = dict[str, Array]
 Run = Callable[[], Any]
-Size = tuple[int, int | None]
-"""Rows and tokens of a batch; `None` where rows have no tokens."""
 TIMED_TOKENS, TIMED_RUNS = 16, 3
 
 
-def running_runtime() -> RuntimeIdentity:
-    """The runtime of this process, as archives name it."""
-    return RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
+class CpuEngine:
+    """A session, its slots and its warm-up; subclasses know what rows are.
 
-
-class TokenEngine:
-    """A network of tokens; answers its first output as float32."""
+    `_outputs` are the names of the outputs that are computed, `_timed` the two sizes that warm-up
+    times, by their cells: tokens, or rows without tokens.
+    """
 
     sequence_buckets: tuple[int, ...] | None = None
+    _outputs: list[str]
+    _timed: Mapping[int, Size]
 
     def __init__(
         self, path: Path, *, slots: int, threads: int, max_rows: int, sizes: Iterable[Size] = ()
@@ -49,88 +48,91 @@ class TokenEngine:
 
         Raises EngineOutOfMemory, and what ONNX Runtime raises.
         """
-        self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
-        self._session = session(path, threads)
+        self.slots, self.max_rows = slots, max_rows
+        # A run on the event loop would block other slots.
+        self.inline_rows = max_rows if slots == 1 else 0
+        self._session = open_session(path, threads)
         self._sizes = tuple(sizes)
-        self._types = {
-            tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64
-            for tensor in self._session.get_inputs()
-        }
-        self._output = self._session.get_outputs()[0].name
-
-    def prepare(self, rows: Sequence[Tokens]) -> Feed:
-        """The rows, padded to the longest of them."""
-        return self._feed(pad_rows(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1)))
-
-    def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array, float32 [rows, ...].
-
-        Raises EngineOutOfMemory, and what ONNX Runtime raises.
-        """
-        return (
-            np.ascontiguousarray(ran(self._session, [self._output], prepared)[0], dtype=np.float32),
-        )
 
     def warm_up(self) -> Costs:
-        """Runs unmasked tokens 0."""
-        timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
-        return warm_up_session(self._runner, self._sizes, timed=timed, slots=self.slots)
+        return warm_up_session(self._runner, self._sizes, timed=self._timed, slots=self.slots)
 
     def warm_up_inline(self) -> None: ...
 
     def close(self) -> None:
-        """Forgets the session."""
         del self._session
 
+    def _run(self, feed: Feed) -> list[Array]:
+        try:
+            answers: list[Array] = self._session.run(self._outputs, feed)
+        except Exception as fault:
+            raise_memory_shortage(fault, "A batch")
+            raise
+        return answers
+
     def _runner(self, size: Size) -> Run:
-        rows, tokens = size
-        row = Tokens(np.zeros(1 if tokens is None else tokens, np.int32))
-        feed = self.prepare([row] * rows)
-        return lambda: self._session.run([self._output], feed, shrinking_run())
+        feed = self._blank(*size)
+        return lambda: self._session.run(self._outputs, feed, shrinking_run())
 
-    def _feed(self, inputs: Feed) -> Feed:
-        return {name: inputs[name].astype(dtype, copy=False) for name, dtype in self._types.items()}
+    def _blank(self, rows: int, tokens: int | None) -> Feed:
+        raise NotImplementedError
 
 
-class TensorEngine:
-    """A network of tensors; answers every output."""
+class TokenEngine(CpuEngine):
+    """A network of tokens; answers its first output as float32. Warm-up runs unmasked tokens 0."""
 
-    sequence_buckets: tuple[int, ...] | None = None
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._types = {
+            tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64
+            for tensor in self._session.get_inputs()
+        }
+        self._outputs = [self._session.get_outputs()[0].name]
+        self._timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
+
+    def prepare(self, rows: Sequence[Tokens]) -> Feed:
+        """Return the rows, padded to the longest of them."""
+        feed = pad_rows(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1))
+        return {name: feed[name].astype(dtype, copy=False) for name, dtype in self._types.items()}
+
+    def run(self, prepared: Feed, slot: int) -> Arrays:
+        """Return one array, float32 [rows, ...]."""
+        return (np.ascontiguousarray(self._run(prepared)[0], dtype=np.float32),)
+
+    def _blank(self, rows: int, tokens: int | None) -> Feed:
+        return self.prepare([Tokens(np.zeros(1 if tokens is None else tokens, np.int32))] * rows)
+
+
+class TensorEngine(CpuEngine):
+    """A network of tensors; answers every output.
+
+    Warm-up runs zeros; an axis of unknown size has one element.
+    """
 
     def __init__(
         self,
         path: Path,
         *,
-        slots: int,
-        threads: int,
-        max_rows: int,
         inputs: Sequence[TensorRecord],
         outputs: Sequence[TensorRecord],
-        sizes: Iterable[Size] = (),
+        **options: Any,
     ) -> None:
-        """`threads` are one slot's; `sizes` are run at warm-up.
-
-        Raises EngineOutOfMemory, and what ONNX Runtime raises.
-        """
-        self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows(slots, max_rows)
-        self._session = session(path, threads)
-        self._sizes = tuple(sizes)
+        super().__init__(path, **options)
         self._records = tuple(inputs)
         self._ranks = {tensor.name: len(tensor.shape) for tensor in self._session.get_inputs()}
         self._outputs = [record.name for record in outputs]
         self._answer_ranks = [len(record.shape) for record in outputs]
+        tokens = self._sizes[0][1] if self._sizes else None
+        self._timed = {rows: (rows, tokens) for rows in (1, 4)}
 
     def prepare(self, rows: Sequence[TensorRow]) -> Feed:
-        """Rows of one shape, stacked."""
+        """Return rows of one shape, stacked."""
         return self._feed([np.stack(column) for column in zip(*rows, strict=True)])
 
     def run(self, prepared: Feed, slot: int) -> Arrays:
-        """One array per output.
-
-        Raises RuntimeError when an output's first axis is not the rows', and as TokenEngine does.
-        """
+        """Return one array per output. Raises RuntimeError when a first axis is not the rows'."""
         count = len(next(iter(prepared.values())))
-        answers = ran(self._session, self._outputs, prepared)
+        answers = self._run(prepared)
         for name, answer in zip(self._outputs, answers, strict=True):
             if not answer.ndim or len(answer) != count:
                 raise RuntimeError(
@@ -139,47 +141,19 @@ class TensorEngine:
         ranked = zip(answers, self._answer_ranks, strict=True)
         return tuple(answer[:, None] if answer.ndim < rank else answer for answer, rank in ranked)
 
-    def warm_up(self) -> Costs:
-        """Runs zeros; an axis of unknown size has one place."""
-        few = next(iter(self._sizes), (1, None))[1]
-        return warm_up_session(
-            self._runner,
-            self._sizes,
-            timed={rows: (rows, few) for rows in (1, 4)},
-            slots=self.slots,
-        )
-
-    def warm_up_inline(self) -> None: ...
-
-    def close(self) -> None:
-        """Forgets the session."""
-        del self._session
-
-    def _runner(self, size: Size) -> Run:
-        feed = self._feed(zeros(self._records, *size))
-        return lambda: self._session.run(self._outputs, feed, shrinking_run())
+    def _blank(self, rows: int, tokens: int | None) -> Feed:
+        return self._feed(zeros(self._records, rows, tokens))
 
     def _feed(self, arrays: Sequence[Array]) -> Feed:
+        """Name the arrays; an input of one value a row, [rows, 1] to clients, is [rows]."""
         return {
-            record.name: self._fit(record.name, array)
+            record.name: array.reshape(-1) if self._ranks[record.name] == 1 else array
             for record, array in zip(self._records, arrays, strict=True)
         }
 
-    def _fit(self, name: str, array: Array) -> Array:
-        """One value a row comes as [rows, 1].
 
-        For servers know no tensor of the batch axis alone.
-        """
-        return array.reshape(-1) if self._ranks[name] == 1 else array
-
-
-def inline_rows(slots: int, max_rows: int) -> int:
-    """Return `max_rows` for one slot, else 0: a run on the event loop would block other slots."""
-    return max_rows if slots == 1 else 0
-
-
-def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A network, loaded on the CPU. Raises EngineOutOfMemory."""
+def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """Load a network on the CPU. Raises EngineOutOfMemory."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -188,28 +162,14 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.enable_mem_pattern = False
     options.log_severity_level = 4
     try:
-        made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
     except Exception as fault:
-        if is_memory_shortage(fault):
-            raise EngineOutOfMemory(
-                f"{path.name} does not fit the memory that is left: {fault}"
-            ) from fault
+        raise_memory_shortage(fault, path.name)
         raise
     trim_memory()
-    return made
-
-
-def ran(session: onnxruntime.InferenceSession, outputs: Sequence[str], feed: Feed) -> list[Array]:
-    """The outputs of a batch. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
-    try:
-        answers: list[Array] = session.run(outputs, feed)
-    except Exception as fault:
-        if is_memory_shortage(fault):
-            raise EngineOutOfMemory(
-                f"A batch does not fit the memory that is left: {fault}"
-            ) from fault
-        raise
-    return answers
+    return session
 
 
 def shrinking_run() -> onnxruntime.RunOptions:
@@ -219,15 +179,18 @@ def shrinking_run() -> onnxruntime.RunOptions:
     return options
 
 
-def is_memory_shortage(fault: Exception) -> bool:
-    """True when ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    return isinstance(fault, MemoryError) or mentions_memory_shortage(str(fault))
+def raise_memory_shortage(fault: Exception, subject: str, memory: str = "memory") -> None:
+    """Raise EngineOutOfMemory if ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
+    if isinstance(fault, MemoryError) or mentions_memory_shortage(str(fault)):
+        raise EngineOutOfMemory(
+            f"{subject} does not fit the {memory} that is left: {fault}"
+        ) from fault
 
 
 def warm_up_session(
     runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int
 ) -> Costs:
-    """Run the sizes of `warming`, then fit a fixed cost and a cost per cell to two small sizes.
+    """Run the sizes of `spread_sizes`, then fit a fixed cost and a cost per cell to two small ones.
 
     `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed:
     from a few hundred tokens on a CPU's cost per token is flat (MiniLM on two cores: 340
@@ -236,9 +199,16 @@ def warm_up_session(
     """
     if not sizes:
         return LinearCosts()
+
+    def warm(size: Size) -> None:
+        try:
+            runner(size)()
+        except Exception as fault:
+            raise_memory_shortage(fault, f"A batch of rows and tokens {size}")
+            raise
+
     with ThreadPoolExecutor(slots, "warm up") as threads:
-        for done in [threads.submit(_ran, runner, size) for size in warming(sizes, slots)]:
-            done.result()
+        list(threads.map(warm, spread_sizes(sizes, slots)))
     (few, first), (many, second) = sorted(
         (cells, _best_seconds(runner(size))) for cells, size in timed.items()
     )
@@ -249,7 +219,7 @@ def warm_up_session(
     return LinearCosts(fixed_seconds=max(0.0, first - slope * few), seconds_per_token=slope)
 
 
-def warming(sizes: Sequence[Size], slots: int) -> list[Size]:
+def spread_sizes(sizes: Sequence[Size], slots: int) -> list[Size]:
     """Return the sizes that warm-up runs, `slots` at once, the largest first.
 
     Each size has its rows spread over the slots, as the batcher spreads them, so they need the
@@ -272,25 +242,14 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _ran(runner: Callable[[Size], Run], size: Size) -> None:
-    try:
-        runner(size)()
-    except Exception as fault:
-        if is_memory_shortage(fault):
-            raise EngineOutOfMemory(
-                f"A batch of rows and tokens {size} does not fit the memory that is left: {fault}"
-            ) from fault
-        raise
-
-
 def _best_seconds(run: Run) -> float:
     """Return the shortest of some runs: disturbances only lengthen them."""
-    found = []
+    seconds = []
     for _ in range(TIMED_RUNS):
         begin = time.perf_counter()
         run()
-        found.append(time.perf_counter() - begin)
-    return min(found)
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
 
 
 def _cells(size: Size) -> int:

@@ -9,16 +9,14 @@ again, at its first requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import onnxruntime
 
-from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.onnxruntime_cpu import is_memory_shortage
+from container.server.engines.onnxruntime_cpu import raise_memory_shortage
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
 
@@ -26,12 +24,13 @@ DeviceName = Literal["cuda", "cpu"]
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 UNRECORDABLE = ("have not been partitioned", "graph capture feature", "CUDA Graph feature")
 """What ONNX Runtime says of a network whose nodes are not all on the GPU, or that branches."""
-TYPES = {
-    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
-    "tensor(bool)": np.bool_,
-    **{f"tensor(int{bits})": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)},
-    **{f"tensor(uint{bits})": np.dtype(f"uint{bits}").type for bits in (8, 16, 32, 64)},
-}  # fmt: skip
+TYPES = {"float": "float32", "float16": "float16", "double": "float64", "bool": "bool"} | {
+    name: name for bits in (8, 16, 32, 64) for name in (f"int{bits}", f"uint{bits}")
+}
+"""Numpy's types by ONNX Runtime's."""
+GRAPH = "gpu_graph_id"
+"""A run option: runs of one number are one CUDA graph."""
+UNRECORDED = -1
 
 
 class OnnxRunner:
@@ -52,59 +51,62 @@ class OnnxRunner:
     ) -> None:
         """Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises."""
         self._path, self._device, self._open_session = path, device, open_session
-        with self._memory_shortage():
+        try:
             self._session, self._records = self._open(warn)
+        except Exception as fault:
+            raise_memory_shortage(fault, path.name, "GPU memory")
+            raise
         self.inputs = {
-            tensor.name: Tensor(dtype=_type(tensor), rank=len(tensor.shape))
+            tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
             for tensor in self._session.get_inputs()
         }
-        self._types = {tensor.name: _type(tensor) for tensor in self._session.get_outputs()}
+        self._types = {tensor.name: numpy_type(tensor) for tensor in self._session.get_outputs()}
         self.outputs = tuple(self._types)
-        self._wanted = self.outputs
         self._graph_runners: dict[tuple[tuple[int, ...], ...], GraphRunner | None] = {}
 
     def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
-        """These shapes get arrays and a graph of their own when they first run.
+        """Give these shapes arrays and a graph of their own when they first run.
 
         Only these outputs are computed.
         """
-        self._wanted = outputs
+        self._types = {name: self._types[name] for name in outputs}
         self._graph_runners = {tuple(shape.values()): None for shape in shapes}
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
-        """The part's own rows of the outputs.
+        """Return the part's own rows of the outputs.
 
         Raises EngineOutOfMemory, and what ONNX Runtime raises.
         """
         key = tuple(part.shapes.values())
-        with self._memory_shortage():
+        try:
             if key not in self._graph_runners:
-                return run_unbound(
-                    self._session, part, self._wanted, self._device, records=self._records
-                )
+                graph = UNRECORDED if self._records else None
+                return run_unbound(self._session, part, tuple(self._types), self._device, graph)
             runner = self._graph_runners[key]
             if runner is None:
-                runner = self._graph_runners[key] = self._graph_runner(part)
+                runner = self._graph_runners[key] = self._graph_runner(part, key)
             return runner.run(part)
+        except Exception as fault:
+            raise_memory_shortage(fault, self._path.name, "GPU memory")
+            raise
 
     def close(self) -> None:
-        """Forgets the session, and with it all device memory."""
+        """Forget the session, and with it all device memory."""
         self._graph_runners.clear()
         del self._session
 
-    def _graph_runner(self, part: Part) -> GraphRunner:
-        graph = (
-            list(self._graph_runners).index(tuple(part.shapes.values())) + 1
-            if self._records
-            else None
-        )
-        outputs = {name: self._types[name] for name in self._wanted}
-        types = {name: tensor.dtype for name, tensor in self.inputs.items()}
+    def _graph_runner(self, part: Part, key: tuple[tuple[int, ...], ...]) -> GraphRunner:
         return GraphRunner(
-            self._session, part, inputs=types, outputs=outputs, device=self._device, graph=graph
+            self._session,
+            part,
+            inputs={name: tensor.dtype for name, tensor in self.inputs.items()},
+            outputs=self._types,
+            device=self._device,
+            graph=list(self._graph_runners).index(key) + 1 if self._records else None,
         )
 
     def _open(self, warn: Callable[[str], None]) -> tuple[Any, bool]:
+        """Return the session, and whether its runs are recorded."""
         if self._device == "cpu":
             return self._session_on([CPU]), False
         try:
@@ -134,39 +136,20 @@ class OnnxRunner:
         options.log_severity_level = 3
         return self._open_session(str(self._path), options, providers)
 
-    @contextmanager
-    def _memory_shortage(self) -> Iterator[None]:
-        try:
-            yield
-        except EngineOutOfMemory:
-            raise
-        except Exception as fault:
-            if is_memory_shortage(fault):
-                raise EngineOutOfMemory(
-                    f"{self._path.name} does not fit the GPU memory that is left: {fault}"
-                ) from fault
-            raise
 
-
-def _type(tensor: Any) -> Any:
-    if tensor.type not in TYPES:
+def numpy_type(tensor: Any) -> Any:
+    """Return numpy's type of a network's tensor. Raises ValueError where numpy has none."""
+    name = tensor.type.removeprefix("tensor(").removesuffix(")")
+    if name not in TYPES:
         raise ValueError(
             f"tensor {tensor.name} of the network is a {tensor.type}; allowed are "
-            f"{', '.join(TYPES)}"
+            f"{', '.join(f'tensor({allowed})' for allowed in TYPES)}"
         )
-    return TYPES[tensor.type]
-
-
-GRAPH = "gpu_graph_id"
-"""A run option: runs of one number are one CUDA graph."""
-UNRECORDED = -1
+    return np.dtype(TYPES[name]).type
 
 
 class GraphRunner:
-    """Runs at one shape: inputs are copied to the same place each time.
-
-    Outputs come from the same place.
-    """
+    """Runs at one shape: inputs and outputs keep their addresses on the device."""
 
     def __init__(
         self,
@@ -183,9 +166,10 @@ class GraphRunner:
         `graph` numbers the CUDA graph; `None`: there is none.
         """
         self._session, self._on_cpu = session, device == "cpu"
-        make = onnxruntime.OrtValue.ortvalue_from_shape_and_type
+        allocate = onnxruntime.OrtValue.ortvalue_from_shape_and_type
         self._inputs = {
-            name: make(list(shape), inputs[name], device, 0) for name, shape in part.shapes.items()
+            name: allocate(list(shape), inputs[name], device, 0)
+            for name, shape in part.shapes.items()
         }
         self._zeros = {name: np.zeros(shape, inputs[name]) for name, shape in part.shapes.items()}
         self._blank: set[str] = set()
@@ -193,67 +177,66 @@ class GraphRunner:
         self._binding = session.io_binding()
         for name, value in self._inputs.items():
             self._binding.bind_ortvalue_input(name, value)
-        shapes = self._shapes(part, tuple(outputs), device, None if graph is None else UNRECORDED)
+        self._send(part.feed)
+        shapes = self._output_shapes(part, tuple(outputs), device, graph)
         self._outputs = {
-            name: make(list(shapes[name]), outputs[name], device, 0) for name in outputs
+            name: allocate(list(shapes[name]), dtype, device, 0) for name, dtype in outputs.items()
         }
         for name, value in self._outputs.items():
             self._binding.bind_ortvalue_output(name, value)
         self._options = run_options(graph)
 
     def run(self, part: Part) -> dict[str, Array]:
-        """The part's own rows of every output."""
+        """Return the part's own rows of every output."""
         self._send(part.feed)
         self._session.run_with_iobinding(self._binding, self._options)
-        found = {name: value.numpy()[: part.rows] for name, value in self._outputs.items()}
+        outputs = {name: value.numpy()[: part.rows] for name, value in self._outputs.items()}
         # From a GPU these are copies; on the CPU they are the very memory that the next run writes
         # to.
-        return {name: array.copy() for name, array in found.items()} if self._on_cpu else found
+        return {name: array.copy() for name, array in outputs.items()} if self._on_cpu else outputs
 
     def _send(self, feed: Mapping[str, Array | None]) -> None:
-        for name, place in self._inputs.items():
+        for name, target in self._inputs.items():
             values = feed[name]
             if values is not None:
-                place.update_inplace(values)
+                target.update_inplace(values)
                 self._blank.discard(name)
             elif name not in self._blank:
-                place.update_inplace(self._zeros[name])
+                target.update_inplace(self._zeros[name])
                 self._blank.add(name)
 
-    def _shapes(
+    def _output_shapes(
         self, part: Part, names: Sequence[str], device: str, graph: int | None
     ) -> dict[str, Sequence[int]]:
-        self._send(part.feed)
         for name in names:
             self._binding.bind_output(name, device, 0)
-        self._session.run_with_iobinding(self._binding, run_options(graph))
-        shapes = dict(
-            zip(names, (value.shape() for value in self._binding.get_outputs()), strict=True)
-        )
+        options = run_options(None if graph is None else UNRECORDED)
+        self._session.run_with_iobinding(self._binding, options)
+        values = self._binding.get_outputs()
+        shapes = {name: value.shape() for name, value in zip(names, values, strict=True)}
         check_rows(shapes, part)
         self._binding.clear_binding_outputs()
         return shapes
 
 
 def run_unbound(
-    session: Any, part: Part, names: Sequence[str], device: str, *, records: bool
+    session: Any, part: Part, names: Sequence[str], device: str, graph: int | None
 ) -> dict[str, Array]:
     """Run a part at an undeclared shape, which only tensors have, and keep nothing of it."""
     binding = session.io_binding()
     for name in part.shapes:
-        binding.bind_ortvalue_input(
-            name, onnxruntime.OrtValue.ortvalue_from_numpy(part.feed[name], device, 0)
-        )
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(part.feed[name], device, 0)
+        binding.bind_ortvalue_input(name, value)
     for name in names:
         binding.bind_output(name, device, 0)
-    session.run_with_iobinding(binding, run_options(UNRECORDED if records else None))
+    session.run_with_iobinding(binding, run_options(graph))
     arrays = dict(zip(names, binding.copy_outputs_to_cpu(), strict=True))
     check_rows({name: array.shape for name, array in arrays.items()}, part)
     return {name: array[: part.rows] for name, array in arrays.items()}
 
 
 def run_options(graph: int | None) -> Any:
-    """The options of a run; `None` where graphs are off."""
+    """Return the options of a run; `None` where graphs are off."""
     if graph is None:
         return None
     options = onnxruntime.RunOptions()

@@ -1,7 +1,4 @@
-"""Rows to the arrays that a GPU engine runs, filled up to a bucket.
-
-Its answers to what clients get.
-"""
+"""Rows to the arrays that a GPU engine runs, filled up to a bucket, and its outputs to answers."""
 
 from __future__ import annotations
 
@@ -45,30 +42,29 @@ class Shaping(Protocol):
     buckets: Buckets
 
     def parts(self, rows: Sequence[Any]) -> tuple[Part, ...]:
-        """The runs that answer the rows, in order.
+        """Return the runs that answer the rows, in order: one, unless no profile takes so many.
 
         Raises ValueError for sizes that no profile takes.
         """
-        ...
 
-    def warming(self, bucket: Bucket) -> Part:
-        """A part of one bucket that every sound engine answers."""
-        ...
+    def blank(self, bucket: Bucket) -> Part:
+        """Return a part of one bucket that every sound engine answers."""
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
-        """The outputs of one run as clients get them."""
-        ...
+        """Return the outputs of one run as clients get them."""
 
 
 class TokenShaping:
-    """Texts: tokens padded to the bucket and masked; the first output is the answer, as float32."""
+    """Texts: tokens padded to the bucket and masked; the first output is the answer, as float32.
+
+    A blank part has unmasked tokens 0.
+    """
 
     def __init__(
         self, buckets: Buckets, *, inputs: Mapping[str, Tensor], outputs: Sequence[str]
     ) -> None:
         """Raises ValueError for an engine that wants what texts do not give."""
-        foreign = sorted(set(inputs) - set(TEXT_INPUTS))
-        if foreign or "input_ids" not in inputs:
+        if "input_ids" not in inputs or not set(inputs) <= set(TEXT_INPUTS):
             raise ValueError(
                 f"the engine's inputs are {', '.join(inputs)}; a text model's are "
                 f"{', '.join(TEXT_INPUTS)}"
@@ -80,36 +76,35 @@ class TokenShaping:
         self._output = outputs[0]
 
     def parts(self, rows: Sequence[Tokens]) -> tuple[Part, ...]:
-        """One part, unless no profile takes so many rows so long."""
-        found, begin = [], 0
+        parts, begin = [], 0
         for count, bucket in self.buckets.parts(len(rows), max(map(len, rows))):
-            found.append(self._part(rows[begin : begin + count], bucket))
+            parts.append(self._part(rows[begin : begin + count], bucket))
             begin += count
-        return tuple(found)
+        return tuple(parts)
 
-    def warming(self, bucket: Bucket) -> Part:
-        """Unmasked tokens 0."""
+    def blank(self, bucket: Bucket) -> Part:
         assert bucket.tokens is not None
         return self._part([Tokens(np.zeros(bucket.tokens, np.int32))] * bucket.rows, bucket)
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
-        """One array, float32 [rows, ...]."""
         return (outputs[self._output].astype(np.float32, copy=False),)
 
     def _part(self, rows: Sequence[Tokens], bucket: Bucket) -> Part:
         assert bucket.tokens is not None
         shape = (bucket.rows, bucket.tokens)
-        arrays: dict[str, Array | None] = {**pad_rows(rows, shape=shape)}
-        if all(row.type_ids is None for row in rows):
-            arrays["token_type_ids"] = None
-        feed = {name: _with_type(arrays[name], dtype) for name, dtype in self._types.items()}
+        arrays = pad_rows(rows, shape=shape)
+        feed: dict[str, Array | None] = {
+            name: arrays[name].astype(dtype, copy=False) for name, dtype in self._types.items()
+        }
+        if "token_type_ids" in feed and all(row.type_ids is None for row in rows):
+            feed["token_type_ids"] = None
         return Part(rows=len(rows), shapes=dict.fromkeys(self._types, shape), feed=feed)
 
 
 class TensorShaping:
     """Tensors: rows of one shape, stacked and filled up by repeating the last.
 
-    Every output is answered.
+    Every output is answered. A blank part has zeros; an axis of unknown size has one element.
     """
 
     def __init__(
@@ -124,57 +119,44 @@ class TensorShaping:
 
         Raises ValueError when the engine has other inputs.
         """
-        if {record.name for record in records} != set(inputs):
-            names = ", ".join(record.name for record in records)
+        names = [record.name for record in records]
+        if set(names) != set(inputs):
             raise ValueError(
-                f"the engine's inputs are {', '.join(inputs)}; its manifest says {names}"
+                f"the engine's inputs are {', '.join(inputs)}; its manifest says {', '.join(names)}"
             )
         self.buckets = buckets
         self._inputs = dict(inputs)
-        self._records = {record.name: record for record in records}
-        self._places = {record.name: place for place, record in enumerate(records)}
-        self._outputs = tuple(outputs)
-        self._long = [
-            name
-            for name, record in self._records.items()
-            if len(record.shape) > 1 and record.shape[1] == -1
-        ]
-        """Inputs with a sequence axis."""
+        self._records = tuple(records)
+        self._indexes = {name: names.index(name) for name in inputs}
+        self._ranks = [(output.name, len(output.shape)) for output in outputs]
+        self._sequence_index = next(
+            (index for index, record in enumerate(records) if record.shape[1:2] == (-1,)), None
+        )
+        """The first input with a sequence axis."""
 
     def parts(self, rows: Sequence[TensorRow]) -> tuple[Part, ...]:
-        """One part, unless no profile takes so many rows."""
-        found, begin = [], 0
-        for count, bucket in self._sizes(rows):
-            columns = {
-                name: [row[place] for row in rows[begin : begin + count]]
-                for name, place in self._places.items()
-            }
-            found.append(self._part(columns, count, bucket))
+        if self.buckets.sequences is None or self._sequence_index is None:
+            runs = self.buckets.parts(len(rows), None)
+        else:
+            runs = self.buckets.exact_parts(len(rows), len(rows[0][self._sequence_index]))
+        parts, begin = [], 0
+        for count, bucket in runs:
+            columns = list(zip(*rows[begin : begin + count], strict=True))
+            parts.append(self._part(columns, count, bucket))
             begin += count
-        return tuple(found)
+        return tuple(parts)
 
-    def warming(self, bucket: Bucket) -> Part:
-        """Zeros; an axis of unknown size has one place."""
-        arrays = zeros(tuple(self._records.values()), bucket.rows, bucket.tokens)
-        return self._part(
-            {name: list(array) for name, array in zip(self._records, arrays, strict=True)},
-            bucket.rows,
-            bucket,
-        )
+    def blank(self, bucket: Bucket) -> Part:
+        columns = [list(array) for array in zeros(self._records, bucket.rows, bucket.tokens)]
+        return self._part(columns, bucket.rows, bucket)
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
-        """One array per output; one value a row comes as [rows, 1]."""
-        ranked = ((outputs[record.name], len(record.shape)) for record in self._outputs)
+        ranked = [(outputs[name], rank) for name, rank in self._ranks]
         return tuple(array[:, None] if array.ndim < rank else array for array, rank in ranked)
 
-    def _sizes(self, rows: Sequence[TensorRow]) -> tuple[tuple[int, Bucket], ...]:
-        if self.buckets.sequences is None or not self._long:
-            return self.buckets.parts(len(rows), None)
-        return self.buckets.exact_parts(len(rows), len(rows[0][self._places[self._long[0]]]))
-
-    def _part(self, columns: Mapping[str, Sequence[Array]], rows: int, bucket: Bucket) -> Part:
+    def _part(self, columns: Sequence[Sequence[Array]], rows: int, bucket: Bucket) -> Part:
         feed = {
-            name: self._fill(columns[name], tensor, bucket.rows)
+            name: self._fill(columns[self._indexes[name]], tensor, bucket.rows)
             for name, tensor in self._inputs.items()
         }
         return Part(
@@ -189,23 +171,14 @@ class TensorShaping:
 
 
 def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
-    """A batch of zeros per input.
+    """Return a batch of zeros per input.
 
-    A dynamic second axis has the sequence's size, any other one place.
+    A dynamic second axis has the sequence's size, any other one element.
     """
-    known = 1 if sequence is None else sequence
-    shapes = [
-        tuple(
-            size if size != -1 else (known if axis == 0 else 1)
-            for axis, size in enumerate(record.shape[1:])
-        )
-        for record in records
-    ]
-    return [
-        np.zeros((batch, *shape), DATATYPES[record.datatype])
-        for record, shape in zip(records, shapes, strict=True)
-    ]
-
-
-def _with_type(array: Array | None, dtype: Any) -> Array | None:
-    return None if array is None else array.astype(dtype, copy=False)
+    arrays: list[Array] = []
+    for record in records:
+        unknown = (1 if sequence is None else sequence, *(1 for _ in record.shape[2:]))
+        sizes = zip(record.shape[1:], unknown, strict=False)
+        shape = [default if size == -1 else size for size, default in sizes]
+        arrays.append(np.zeros((batch, *shape), DATATYPES[record.datatype]))
+    return arrays

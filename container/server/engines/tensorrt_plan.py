@@ -8,14 +8,12 @@ recorded stand-ins for TensorRT and CUDA, and every name that they touch is in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
-from container.tensorrt.context import Loaded
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
 from container.tensorrt.plan import Plan, nearest
 from container.tensorrt.slot import Slot
@@ -41,12 +39,14 @@ class PlanRunner:
         """
         self.slots = slots
         self._path, self._cuda, self._warn = path, cuda, warn
-        with self._memory_shortage():
+        try:
             self._plan = Plan(path, trt=trt, host_code=host_code)
-        self._loaded = Loaded(plan=self._plan, types=self._plan.types, profiles=self._plan.profiles)
-        ranks = {name: len(ranges.largest) for name, ranges in self._loaded.profiles[0].items()}
+        except DeviceOutOfMemory as fault:
+            raise self._memory_shortage(fault) from fault
         self.inputs = {
-            name: Tensor(dtype=self._loaded.types[name], rank=ranks[name])
+            name: Tensor(
+                dtype=self._plan.types[name], rank=len(self._plan.profiles[0][name].largest)
+            )
             for name in self._plan.inputs
         }
         self.outputs = self._plan.outputs
@@ -55,24 +55,28 @@ class PlanRunner:
 
     def takes(self, shapes: Shapes) -> bool:
         """True when an optimization profile takes the shapes."""
-        return nearest(shapes, self._loaded.profiles) is not None
+        return nearest(shapes, self._plan.profiles) is not None
 
     def open(self, declared: Sequence[Shapes]) -> None:
-        """Takes every slot's memory; `close` gives it back, also when one does not fit.
+        """Take every slot's memory; `close` gives it back, also when one does not fit.
 
         Raises EngineOutOfMemory, DeviceFault.
         """
-        with self._memory_shortage():
+        try:
             for _ in range(self.slots):
-                self._slots.append(Slot(self._loaded, self._cuda, declared, warn=self._warn_once))
+                self._slots.append(Slot(self._plan, self._cuda, declared, warn=self._warn_once))
+        except DeviceOutOfMemory as fault:
+            raise self._memory_shortage(fault) from fault
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
-        """The part's own rows of every output. Raises EngineOutOfMemory and DeviceFault."""
-        with self._memory_shortage():
+        """Return the part's own rows of every output. Raises EngineOutOfMemory and DeviceFault."""
+        try:
             return self._slots[slot].run(part.feed, part.shapes, part.rows)
+        except DeviceOutOfMemory as fault:
+            raise self._memory_shortage(fault) from fault
 
     def close(self) -> None:
-        """Gives graphs, contexts, memory and weights back, as much of them as the GPU still takes.
+        """Free graphs, contexts, memory and weights, as far as the GPU still can.
 
         Raises DeviceFault.
         """
@@ -91,11 +95,7 @@ class PlanRunner:
             self._has_warned = True
             self._warn(sentence)
 
-    @contextmanager
-    def _memory_shortage(self) -> Iterator[None]:
-        try:
-            yield
-        except DeviceOutOfMemory as fault:
-            raise EngineOutOfMemory(
-                f"{self._path.name} does not fit the GPU memory that is left: {fault}"
-            ) from fault
+    def _memory_shortage(self, fault: DeviceOutOfMemory) -> EngineOutOfMemory:
+        return EngineOutOfMemory(
+            f"{self._path.name} does not fit the GPU memory that is left: {fault}"
+        )

@@ -8,7 +8,12 @@ import onnxruntime
 import pytest
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
-from container.server.engines.loading import Gpu, cuda_engine, first_gpu, load_engine, running
+from container.server.engines.loading import (
+    cuda_engine,
+    gpu_compute_capability,
+    load_engine,
+    running,
+)
 from container.tensorrt.faults import NoBindings
 from onboarding.manifest import RuntimeIdentity
 from tests.fixtures.recorded_gpu.tensorrt import embedder
@@ -17,7 +22,7 @@ from tests.unit.container.engines.plan_archives import GpuMachine, plan_record, 
 
 ONNX = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
 TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
-H200 = Gpu(name="NVIDIA H200", compute_capability="9.0")
+H200 = "9.0"
 PROFILE = ((1, 2, 4), (4, 8, 16))
 
 
@@ -33,7 +38,7 @@ def on(gpu, *, providers=("CUDAExecutionProvider", "CPUExecutionProvider"), bind
     return running(lambda: gpu, providers=lambda: providers, installed=bindings)
 
 
-def opened(archive, **more):
+def load(archive, **more):
     return load_engine(archive, **({"slots": None, "threads": None, "cores": 3} | more))
 
 
@@ -41,9 +46,9 @@ def test_machine_without_a_gpu_serves_cpu_engines_and_looks_for_no_bindings():
     def fail():
         raise AssertionError("TensorRT is imported where there is no GPU")
 
-    found = on(None, bindings=fail)
-    assert found.pairs == ((ONNX, "cpu"),)
-    assert set(found.absences.values()) == {"there is no NVIDIA GPU"}
+    runtimes = on(None, bindings=fail)
+    assert runtimes.pairs == ((ONNX, "cpu"),)
+    assert set(runtimes.absences.values()) == {"there is no NVIDIA GPU"}
 
 
 def test_gpu_machine_serves_what_it_has():
@@ -52,9 +57,9 @@ def test_gpu_machine_serves_what_it_has():
 
 
 def test_gpu_machine_says_what_it_lacks():
-    found = on(H200, providers=("CPUExecutionProvider",), bindings=absent)
-    assert found.pairs == ((ONNX, "cpu"),)
-    assert found.absences == {
+    runtimes = on(H200, providers=("CPUExecutionProvider",), bindings=absent)
+    assert runtimes.pairs == ((ONNX, "cpu"),)
+    assert runtimes.absences == {
         "onnxruntime": "this build has no CUDAExecutionProvider",
         "tensorrt": "this Python has no cuda",
     }
@@ -63,19 +68,9 @@ def test_gpu_machine_says_what_it_lacks():
 @pytest.mark.parametrize(
     ("running_here", "reason"),
     [
-        (
-            on(None),
-            r"this server runs onnxruntime \S+ \(there is no NVIDIA GPU\); "
-            r"build it for this platform",
-        ),
-        (
-            on(H200, bindings=absent),
-            r"this server runs onnxruntime \S+ \(this Python has no cuda\)",
-        ),
-        (
-            on(Gpu(name="A10G", compute_capability="8.6")),
-            r"made for compute capability 9\.0, this server runs 8\.6;",
-        ),
+        (on(None), r"runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform"),
+        (on(H200, bindings=absent), r"runs onnxruntime \S+ \(this Python has no cuda\)"),
+        (on("8.6"), r"made for compute capability 9\.0, this server runs 8\.6;"),
     ],
 )
 def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, reason):
@@ -95,15 +90,15 @@ def test_plan_is_taken_where_it_belongs(tmp_path):
 @pytest.mark.parametrize("tiny", [EMBEDDER, ARITHMETIC])
 def test_cpu_engine_has_a_slot_a_core(tmp_path, tiny):
     archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path, tiny))
-    assert opened(archive).slots == 3
-    assert opened(archive, slots=1, threads=2).slots == 1
+    assert load(archive).slots == 3
+    assert load(archive, slots=1, threads=2).slots == 1
 
 
 def test_plan_has_two_slots(tmp_path):
     machine = GpuMachine()
     archive = text_archive(tmp_path, embedder([PROFILE]), PROFILE)
-    assert opened(archive, installed=machine.installed).slots == 2
-    assert opened(archive, slots=1, installed=machine.installed).slots == 1
+    assert load(archive, installed=machine.installed).slots == 2
+    assert load(archive, slots=1, installed=machine.installed).slots == 1
 
 
 def test_onnx_engine_of_a_gpu_has_one_slot_and_the_manifests_buckets(tmp_path):
@@ -120,7 +115,7 @@ def test_refuses_an_onnx_engine_of_a_gpu_where_onnxruntime_has_none(tmp_path):
         pytest.raises(ValueError, match="has no CUDAExecutionProvider here"),
         pytest.warns(UserWarning),
     ):
-        opened(archive)
+        load(archive)
 
 
 class Driver:
@@ -129,41 +124,30 @@ class Driver:
     def __init__(self, *, fails=None):
         self.fails = fails
 
-    def _end(self, call):
-        return int(call == self.fails)
-
     def cuInit(self, flags):
-        return self._end("cuInit")
+        return int(self.fails == "cuInit")
 
     def cuDeviceGet(self, device, ordinal):
         device._obj.value = 5
-        return self._end("cuDeviceGet")
-
-    def cuDeviceGetName(self, name, length, device):
-        assert device.value == 5
-        name.value = b"NVIDIA H200"[:length]
-        return self._end("cuDeviceGetName")
+        return int(self.fails == "cuDeviceGet")
 
     def cuDeviceGetAttribute(self, number, attribute, device):
         assert device.value == 5
         number._obj.value = {75: 9, 76: 0}[attribute]
-        return self._end("cuDeviceGetAttribute")
-
-
-def test_gpu_is_the_drivers_first():
-    assert first_gpu(lambda name: Driver()) == Gpu(name="NVIDIA H200", compute_capability="9.0")
+        return int(self.fails == "cuDeviceGetAttribute")
 
 
 @pytest.mark.parametrize(
-    "call", ["cuInit", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute"]
+    ("fails", "capability"),
+    [(None, "9.0"), ("cuInit", None), ("cuDeviceGet", None), ("cuDeviceGetAttribute", None)],
 )
-def test_gpu_that_the_driver_cannot_use_is_none(call):
-    assert first_gpu(lambda name: Driver(fails=call)) is None
+def test_compute_capability_is_the_drivers_first(fails, capability):
+    assert gpu_compute_capability(lambda name: Driver(fails=fails)) == capability
 
 
 def test_machine_without_a_driver_has_no_gpu():
-    def load(name):
+    def load_library(name):
         assert name == "libcuda.so.1"
         raise OSError("cannot open shared object file")
 
-    assert first_gpu(load) is None
+    assert gpu_compute_capability(load_library) is None

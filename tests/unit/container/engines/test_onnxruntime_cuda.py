@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 
 from container.archive import EngineArchive
-from container.server.engines import onnxruntime_cuda
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.loading import cpu_engine, cuda_engine
 from container.server.engines.onnxruntime_cuda import (
     GraphRunner,
     OnnxRunner,
     check_rows,
+    numpy_type,
     run_options,
 )
 from container.server.engines.shaping import Part
@@ -37,7 +37,7 @@ def texts(*lengths, seed=0, typed=False):
     return [Tokens(ids, ids % 2 if typed else None) for ids in rows]
 
 
-def answered(engine, rows):
+def run_rows(engine, rows):
     return engine.run(engine.prepare(rows), 0)
 
 
@@ -46,8 +46,8 @@ def test_texts_are_answered_as_on_the_cpu(tmp_path):
     bound.warm_up()
     for seed, lengths in enumerate(((1,), (8, 8, 8), (3, 17, 30), (32,) * 32, (9,) * 25)):
         rows = texts(*lengths, seed=seed, typed=seed % 2 == 1)
-        (found,), (wanted,) = answered(bound, rows), answered(plain, rows)
-        assert found.dtype == np.float32 and np.allclose(found, wanted, atol=1e-6)
+        (answer,), (wanted,) = run_rows(bound, rows), run_rows(plain, rows)
+        assert answer.dtype == np.float32 and np.allclose(answer, wanted, atol=1e-6)
 
 
 def test_tensors_of_any_length_are_answered_as_on_the_cpu(tmp_path):
@@ -59,37 +59,39 @@ def test_tensors_of_any_length_are_answered_as_on_the_cpu(tmp_path):
             (chance.standard_normal((2, length)).astype(np.float32), np.array([gain]))
             for gain in (3, -1, 2)
         ]
-        for found, wanted in zip(answered(bound, rows), answered(plain, rows), strict=True):
-            assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
+        for answer, wanted in zip(run_rows(bound, rows), run_rows(plain, rows), strict=True):
+            assert answer.dtype == wanted.dtype and np.array_equal(answer, wanted)
 
 
 def test_answers_stay_when_the_same_bucket_runs_again(tmp_path):
     plain, bound = both(tmp_path)
-    (first,) = answered(bound, texts(8, seed=1))
-    answered(bound, texts(8, seed=2))
-    assert np.allclose(first, answered(plain, texts(8, seed=1))[0], atol=1e-6)
+    (first,) = run_rows(bound, texts(8, seed=1))
+    run_rows(bound, texts(8, seed=2))
+    assert np.allclose(first, run_rows(plain, texts(8, seed=1))[0], atol=1e-6)
 
 
-def test_inputs_and_outputs_of_a_bucket_keep_their_place(tmp_path):
-    runner = OnnxRunner(HERE / "model.onnx", device="cpu")
-    lane = lane_of(runner, part(4))
-    places = lane._inputs["input_ids"].data_ptr(), lane._outputs["sentence_embedding"].data_ptr()
-    found = [lane.run(part(4, seed=seed))["sentence_embedding"] for seed in (1, 2, 1)]
-    assert (
-        lane._inputs["input_ids"].data_ptr(),
-        lane._outputs["sentence_embedding"].data_ptr(),
-    ) == places
-    assert np.array_equal(found[0], found[2]) and not np.array_equal(found[0], found[1])
+def test_inputs_and_outputs_of_a_bucket_keep_their_address():
+    runner = graph_runner(part(4))
+
+    def addresses():
+        values = runner._inputs["input_ids"], runner._outputs["sentence_embedding"]
+        return [value.data_ptr() for value in values]
+
+    before = addresses()
+    first, second, third = (
+        runner.run(part(4, seed=seed))["sentence_embedding"] for seed in (1, 2, 1)
+    )
+    assert addresses() == before
+    assert np.array_equal(first, third) and not np.array_equal(first, second)
 
 
 def test_zeros_are_sent_once_and_again_after_other_values():
-    runner = OnnxRunner(HERE / "model.onnx", device="cpu")
-    lane, types = lane_of(runner, part(4)), np.ones((2, 4), np.int64)
-    assert lane._inputs["token_type_ids"].numpy().tolist() == np.zeros((2, 4)).tolist()
-    lane.run(part(4, token_type_ids=types))
-    assert lane._inputs["token_type_ids"].numpy().tolist() == types.tolist()
-    lane.run(part(4))
-    assert lane._inputs["token_type_ids"].numpy().tolist() == np.zeros((2, 4)).tolist()
+    runner, types = graph_runner(part(4)), np.ones((2, 4), np.int64)
+    assert not runner._inputs["token_type_ids"].numpy().any()
+    runner.run(part(4, token_type_ids=types))
+    assert np.array_equal(runner._inputs["token_type_ids"].numpy(), types)
+    runner.run(part(4))
+    assert not runner._inputs["token_type_ids"].numpy().any()
 
 
 def test_run_of_a_graph_names_it():
@@ -98,18 +100,15 @@ def test_run_of_a_graph_names_it():
     assert run_options(None) is None
 
 
-def test_each_bucket_is_a_graph_of_its_own(tmp_path):
+def test_each_bucket_is_a_graph_of_its_own():
     runner = OnnxRunner(HERE / "model.onnx", device="cpu")
     runner._records = True
     parts = [part(4), part(8)]
-    runner.declare([each.shapes for each in parts], outputs=runner.outputs)
-    for each in (*parts, *parts):
-        runner.run(each, 0)
-    graphs = [
-        lane._options.get_run_config_entry("gpu_graph_id")
-        for lane in runner._graph_runners.values()
-    ]
-    assert graphs == ["1", "2"]
+    runner.declare([part.shapes for part in parts], outputs=runner.outputs)
+    for one in (*parts, *parts):
+        runner.run(one, 0)
+    options = [graph._options for graph in runner._graph_runners.values()]
+    assert [option.get_run_config_entry("gpu_graph_id") for option in options] == ["1", "2"]
 
 
 def test_closed_engine_forgets_its_session(tmp_path):
@@ -117,14 +116,14 @@ def test_closed_engine_forgets_its_session(tmp_path):
     bound.warm_up()
     bound.close()
     with pytest.raises(AttributeError):
-        answered(bound, texts(3))
+        run_rows(bound, texts(3))
 
 
-def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_path):
-    wanted = []
+def test_network_that_cannot_be_recorded_runs_without_graphs_and_warns():
+    options, warnings = [], []
 
-    def session(path, options, providers):
-        wanted.append(providers[0][1])
+    def session(path, _, providers):
+        options.append(providers[0][1])
         if "enable_cuda_graph" in providers[0][1]:
             raise RuntimeError(
                 "This session cannot use the graph capture feature: nodes have not been "
@@ -132,24 +131,16 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_is_told(tmp_pat
             )
         return gpu_session(path)
 
-    listed = []
-    runner = OnnxRunner(HERE / "model.onnx", warn=listed.append, open_session=session)
-    assert (
-        not runner._records
-        and len(listed) == 1
-        and "cannot be recorded as CUDA graphs" in listed[0]
-    )
-    assert wanted == [{"device_id": "0", "enable_cuda_graph": "1"}, {"device_id": "0"}]
+    runner = OnnxRunner(HERE / "model.onnx", warn=warnings.append, open_session=session)
+    assert not runner._records
+    assert len(warnings) == 1 and "cannot be recorded as CUDA graphs" in warnings[0]
+    assert options == [{"device_id": "0", "enable_cuda_graph": "1"}, {"device_id": "0"}]
 
 
 def test_network_that_can_be_recorded_is():
-    listed = []
-    runner = OnnxRunner(
-        HERE / "model.onnx",
-        warn=listed.append,
-        open_session=lambda path, options, providers: gpu_session(path),
-    )
-    assert runner._records and listed == []
+    warnings = []
+    runner = OnnxRunner(HERE / "model.onnx", warn=warnings.append, open_session=gpu_session)
+    assert runner._records and warnings == []
 
 
 def test_refuses_a_runtime_without_the_cuda_provider():
@@ -162,24 +153,25 @@ def test_refuses_a_runtime_without_the_cuda_provider():
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["CUDA failure 2: out of memory", "Failed to allocate memory for requested buffer of size 9"],
+    ("words", "kind", "sentence"),
+    [
+        (
+            words,
+            EngineOutOfMemory,
+            r"model\.onnx does not fit the GPU memory that is left: .*memory",
+        )
+        for words in (
+            "CUDA failure 2: out of memory",
+            "Failed to allocate memory for requested buffer of size 9",
+        )
+    ]
+    + [("Protobuf parsing failed", RuntimeError, "^Protobuf parsing failed$")],
 )
-def test_refuses_a_network_that_the_gpu_has_no_memory_for(words):
+def test_refuses_a_network_that_does_not_load(words, kind, sentence):
     def session(path, options, providers):
         raise RuntimeError(words)
 
-    with pytest.raises(
-        EngineOutOfMemory, match=r"model\.onnx does not fit the GPU memory that is left: .*memory"
-    ):
-        OnnxRunner(HERE / "model.onnx", open_session=session)
-
-
-def test_refuses_other_faults_as_they_are():
-    def session(path, options, providers):
-        raise RuntimeError("Protobuf parsing failed")
-
-    with pytest.raises(RuntimeError, match="Protobuf parsing failed"):
+    with pytest.raises(kind, match=sentence):
         OnnxRunner(HERE / "model.onnx", open_session=session)
 
 
@@ -191,7 +183,7 @@ def test_refuses_outputs_without_the_batch_first():
 def test_refuses_types_that_numpy_lacks():
     strange = SimpleNamespace(name="x", type="tensor(bfloat16)")
     with pytest.raises(ValueError, match=r"tensor x of the network is a tensor\(bfloat16\)"):
-        onnxruntime_cuda._type(strange)
+        numpy_type(strange)
 
 
 def part(length, *, seed=0, **feed):
@@ -200,15 +192,19 @@ def part(length, *, seed=0, **feed):
     return Part(rows=2, shapes=dict.fromkeys(whole, (2, length)), feed=whole)
 
 
-def lane_of(runner, first):
-    types = {name: tensor.dtype for name, tensor in runner.inputs.items()}
-    outputs = {"sentence_embedding": np.float32}
+def graph_runner(first):
+    runner = OnnxRunner(HERE / "model.onnx", device="cpu")
     return GraphRunner(
-        runner._session, first, inputs=types, outputs=outputs, device="cpu", graph=None
+        runner._session,
+        first,
+        inputs={name: tensor.dtype for name, tensor in runner.inputs.items()},
+        outputs={"sentence_embedding": np.float32},
+        device="cpu",
+        graph=None,
     )
 
 
-def gpu_session(path):
+def gpu_session(path, options=None, providers=None):
     real = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return SimpleNamespace(
         get_providers=lambda: ["CUDAExecutionProvider"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -23,12 +25,12 @@ def device(cuda):
 def test_values_come_back_as_they_were_sent(device):
     values = np.arange(12, dtype=np.int64).reshape(3, 4)
     device.send("ids", values)
-    found = device.bring("ids", (3, 4), np.int64)
+    copy = device.bring("ids", (3, 4), np.int64)
     device.wait()
-    assert np.array_equal(found, values)
+    assert np.array_equal(copy, values)
 
 
-def test_nothing_happens_before_somebody_waits(device, cuda):
+def test_nothing_happens_before_the_wait(device, cuda):
     address = device.send("ids", np.arange(4))
     assert (cuda.blocks[address] == 0xAB).all()
     device.wait()
@@ -42,27 +44,28 @@ def test_buffers_grow_and_never_shrink(device, cuda):
 
 
 def test_pinned_memory_is_the_hosts_and_stays(device, cuda):
-    block = device.pinned("inputs", 64)
+    block, address = device.reserve("inputs", 64)
     block[:] = 7
-    assert block.ctypes.data in cuda.host and (device.pinned("inputs", 8) == 7).all()
+    assert block.ctypes.data in cuda.host and address == device.buffer("inputs", 64)
+    assert (device.reserve("inputs", 8)[0] == 7).all()
 
 
 def test_recording_runs_nothing_until_it_is_launched(device, cuda):
-    values, found = np.arange(4), np.zeros(4, np.int64)
+    values, copy = np.arange(4), np.zeros(4, np.int64)
     device.buffer("ids", values.nbytes)
 
     def queue():
         device.send("ids", values)
-        device.bring_into("ids", found)
+        device.bring_into("ids", copy)
         return True
 
     graph = device.record_graph(queue)
     device.wait()
-    assert found.tolist() == [0, 0, 0, 0]
+    assert copy.tolist() == [0, 0, 0, 0]
     values[:] = 9
     device.launch(graph)
     device.wait()
-    assert found.tolist() == [9, 9, 9, 9]
+    assert copy.tolist() == [9, 9, 9, 9]
     device.forget(graph)
     assert cuda.graphs == {}
 
@@ -89,20 +92,14 @@ def test_recording_for_which_there_is_no_memory_is_given_back(device, cuda):
     assert cuda.recording == {} and cuda.unready == 0
 
 
-def test_closed_device_leaves_nothing(device, cuda):
-    device.buffer("ids", 10)
-    device.pinned("inputs", 10)
-    device.close()
-    assert (cuda.blocks, cuda.host, cuda.queues) == ({}, {}, {})
-
-
-def test_closing_gives_back_what_it_can(device, cuda):
-    device.buffer("ids", 10)
-    device.pinned("inputs", 10)
-    cuda.fails["cudaFree"] = Error.cudaErrorIllegalAddress
-    with pytest.raises(DeviceFault, match="illegal memory access"):
+@pytest.mark.parametrize("fails", ["", "cudaFree"])
+def test_closing_frees_all_that_the_gpu_can(device, cuda, fails):
+    device.reserve("inputs", 10)
+    cuda.fails[fails] = Error.cudaErrorIllegalAddress
+    with pytest.raises(DeviceFault, match="illegal memory access") if fails else nullcontext():
         device.close()
     assert (cuda.host, cuda.queues) == ({}, {})
+    assert bool(cuda.blocks) == bool(fails)
 
 
 def test_refuses_more_memory_than_there_is():
@@ -112,8 +109,8 @@ def test_refuses_more_memory_than_there_is():
         Device(RecordedCuda(total=100)).buffer("ids", 101)
 
 
-def test_refuses_what_fails_on_the_device_when_somebody_waits(device, cuda):
+def test_refuses_what_fails_on_the_device_at_the_wait(device, cuda):
     cuda.fails["cudaStreamSynchronize"] = Error.cudaErrorIllegalAddress
-    with pytest.raises(DeviceFault, match="illegal memory access") as caught:
+    with pytest.raises(DeviceFault, match="illegal memory access") as fault:
         device.wait()
-    assert not isinstance(caught.value, DeviceOutOfMemory)
+    assert not isinstance(fault.value, DeviceOutOfMemory)

@@ -1,4 +1,4 @@
-"""A plan as TensorRT describes it; the bindings, present and absent."""
+"""A plan as TensorRT describes it, the choice of its profiles, and the bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from container.tensorrt.bindings import KEPT_ERRORS, bindings, error_logger
 from container.tensorrt.faults import DeviceOutOfMemory, NoBindings, PlanRefused
-from container.tensorrt.plan import Plan
+from container.tensorrt.plan import Plan, Range, allowed, nearest, taking
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, written
 
@@ -20,29 +20,50 @@ def trt():
     return RecordedTensorRT(RecordedCuda())
 
 
-def loaded(tmp_path, trt, **more):
-    return Plan(
-        written(tmp_path / "model.plan", embedder([((1, 2, 4), (4, 8, 16))], **more)), trt=trt
-    )
+def load(tmp_path, trt, **more):
+    plan = embedder([((1, 2, 4), (4, 8, 16))], **more)
+    return Plan(written(tmp_path / "model.plan", plan), trt=trt)
 
 
-def test_plan_tells_its_tensors_types_and_profiles(tmp_path, trt):
-    plan = loaded(tmp_path, trt, ids="int32")
-    assert plan.inputs == ("input_ids", "attention_mask", "token_type_ids") and plan.outputs == (
-        "embedding",
-    )
+def test_plan_has_tensors_types_and_profiles(tmp_path, trt):
+    plan = load(tmp_path, trt, ids="int32")
+    assert plan.inputs == ("input_ids", "attention_mask", "token_type_ids")
+    assert plan.outputs == ("embedding",)
     assert (plan.types["input_ids"], plan.types["embedding"]) == (np.int32, np.float32)
     (profile,) = plan.profiles
-    assert (
-        profile["input_ids"].smallest,
-        profile["input_ids"].opt,
-        profile["input_ids"].largest,
-    ) == ((1, 4), (2, 8), (4, 16))
+    assert profile["input_ids"] == Range(smallest=(1, 4), opt=(2, 8), largest=(4, 16))
     assert plan.scratch_bytes == SCRATCH
 
 
+WIDE = dict.fromkeys(("ids", "mask"), Range(smallest=(1, 4), opt=(8, 64), largest=(16, 128)))
+TIGHT = dict.fromkeys(("ids", "mask"), Range(smallest=(1, 8), opt=(1, 16), largest=(2, 32)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "profiles", "best"),
+    [
+        ((1, 16), (1, 16), [0, 1], 1),
+        ((2, 32), (2, 32), [0, 1], 1),
+        ((1, 4), (1, 4), [0], 0),
+        ((4, 32), (4, 32), [0], 0),
+        ((16, 128), (16, 128), [0], 0),
+        ((2, 32), (17, 32), [], None),
+        ((17, 4), (17, 4), [], None),
+        ((4, 8, 1), (4, 8, 1), [], None),
+    ],
+)
+def test_profile_tuned_nearest_is_chosen_of_those_that_take_every_input(ids, mask, profiles, best):
+    shapes = {"ids": ids, "mask": mask}
+    assert taking(shapes, (WIDE, TIGHT)) == profiles
+    assert nearest(shapes, (WIDE, TIGHT)) == best
+
+
+def test_ranges_are_listed():
+    assert allowed((TIGHT,)) == "ids 1x8 to 2x32, mask 1x8 to 2x32"
+
+
 def test_context_without_memory_is_one(tmp_path, trt):
-    plan = loaded(tmp_path, trt)
+    plan = load(tmp_path, trt)
     plan.context_without_memory()
     plan.context()
     assert [context.strategy for context in trt.engines[0].contexts] == [2, 0]
@@ -58,12 +79,9 @@ def test_logger_keeps_the_latest_errors(trt):
 
 def test_bindings_are_the_full_installations_or_the_wheels(monkeypatch):
     cuda, wheel = SimpleNamespace(), SimpleNamespace()
-    for name, module in {
-        "cuda": SimpleNamespace(),
-        "cuda.bindings": SimpleNamespace(),
-        "cuda.bindings.runtime": cuda,
-    }.items():
-        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("cuda", "cuda.bindings"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", cuda)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     monkeypatch.setitem(sys.modules, "tensorrt_bindings", wheel)
     assert bindings() == (wheel, cuda)
@@ -92,37 +110,36 @@ def test_refuses_bindings_whose_library_is_missing(monkeypatch, tmp_path, fault)
 
 
 def test_refuses_a_plan_in_tensorrts_words(tmp_path, trt):
-    (tmp_path / "model.plan").write_bytes(b"other")
-    with pytest.raises(
-        PlanRefused, match=r"model\.plan does not load \(The engine plan file is not compatible"
-    ):
-        Plan(tmp_path / "model.plan", trt=trt)
+    path = tmp_path / "model.plan"
+    path.write_bytes(b"other")
+    words = r"model\.plan does not load \(The engine plan file is not compatible"
+    with pytest.raises(PlanRefused, match=words):
+        Plan(path, trt=trt)
 
 
-def test_refuses_types_that_numpy_lacks(tmp_path, trt):
-    with pytest.raises(
-        PlanRefused, match="tensor embedding of the plan has a type that numpy lacks"
-    ):
-        _ = loaded(tmp_path, trt, answer="bf16").types
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ({"answer": "bf16"}, "tensor embedding of the plan has a type that numpy lacks"),
+        (
+            {"on_host": ["attention_mask"]},
+            "the plan does not run: it reads or writes attention_mask on the host, as values",
+        ),
+    ],
+)
+def test_refuses_tensors(tmp_path, trt, plan, reason):
+    with pytest.raises(PlanRefused, match=reason):
+        load(tmp_path, trt, **plan)
 
 
-def test_refuses_tensors_on_the_host(tmp_path, trt):
-    with pytest.raises(
-        PlanRefused,
-        match=r"the plan does not run: it reads or writes attention_mask on the host, as values",
-    ):
-        loaded(tmp_path, trt, on_host=["attention_mask"])
-
-
-def test_words_are_of_the_failure_that_they_are_told_with(tmp_path, trt):
-    plan = loaded(tmp_path, trt)
+def test_words_belong_to_their_own_failure(tmp_path, trt):
+    plan = load(tmp_path, trt)
     trt.short_of_memory = "context"
     with pytest.raises(DeviceOutOfMemory):
         plan.context()
     with pytest.raises(PlanRefused, match=r"it cannot be queued \(TensorRT says no more\)"):
         plan.fail("it cannot be queued")
-    plan_logger = trt.engines[0].logger
-    plan_logger.log(1, "out of memory")
+    trt.engines[0].logger.log(1, "out of memory")
     with pytest.raises(PlanRefused, match=r"the plan does not run: its rows are odd\.$"):
         plan.refuse("its rows are odd")
 
@@ -130,4 +147,4 @@ def test_words_are_of_the_failure_that_they_are_told_with(tmp_path, trt):
 def test_refuses_for_lack_of_memory_by_that_name(tmp_path, trt):
     trt.short_of_memory = "plan"
     with pytest.raises(DeviceOutOfMemory, match=r"does not load \(.*out of memory"):
-        loaded(tmp_path, trt)
+        load(tmp_path, trt)
