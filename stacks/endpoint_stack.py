@@ -87,9 +87,7 @@ class EndpointStack(Stack):
             description="Updates keep instance counts; false in the first deployment",
         )
         CfnCondition(
-            self,
-            RETAINED,
-            expression=Fn.condition_equals(retains.value_as_string, "true"),
+            self, RETAINED, expression=Fn.condition_equals(retains.value_as_string, "true")
         )
 
     def _refuse(self, fault: str) -> None:

@@ -35,9 +35,8 @@ class Sources:
 class EnvironmentStage(Stage):
     """The stacks of one environment.
 
-    `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`.
-
-    Of only some endpoints, where `is_whole` is false: their stacks and what those depend on, the
+    `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`. Of only
+    some endpoints, where `is_whole` is false: their stacks and what those depend on, the
     foundation.
     """
 
@@ -65,10 +64,7 @@ class EnvironmentStage(Stage):
         }
         for deployment in deployments:
             endpoint = EndpointStack(
-                self,
-                f"Endpoint-{deployment.name}",
-                deployment=deployment,
-                image_uris=image_uris,
+                self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=image_uris
             )
             endpoint.add_stack_dependency(foundation)
         if is_whole and deployments:

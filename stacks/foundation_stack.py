@@ -169,10 +169,8 @@ newest: fifty such changes ago is beyond any rollback.
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     """Rules of the artifact bucket.
 
-    An engine or network expires only under the mark of `roundhouse prune`.
-
-    S3 counts the days from an object's creation, not from its tag: so prune marks by a copy in
-    place, which begins anew.
+    An engine or network expires only under the mark of `roundhouse prune`. S3 counts the days from
+    an object's creation, not from its tag: so prune marks by a copy in place, which begins anew.
     """
     tag, value = names.UNREFERENCED_TAG
     unreferenced = Duration.days(environment.unreferenced_engine_days)

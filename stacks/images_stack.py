@@ -75,10 +75,8 @@ QUEUED_MINUTES = 60
 def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, Any]:
     """An `AWS::CodeBuild::Project` without its role.
 
-    Every build brings its source and orders as a zip.
-
-    It stays outside the environment's VPC: it needs public packages and base images, and sees no
-    model, data or engine.
+    Every build brings its source and orders as a zip. It stays outside the environment's VPC: it
+    needs public packages and base images, and sees no model, data or engine.
     """
     return {
         "Name": names.builder_project(environment, ROUTE),

@@ -26,7 +26,6 @@ def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
     """A SageMaker name.
 
     The prefix, trimmed to fit, and 12 hex digits of the sha256 of the properties as canonical JSON.
-
     A prefix that had to be trimmed counts as content, so that two that begin alike never share a
     name.
     """

@@ -114,10 +114,8 @@ def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
     """CodeBuild's own bucket.
 
     The first process of a build's container fetches its agent there, by way of the build's network.
-
     Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list
-    (aws-codebuild-docker-images, issue
-    254); no page of AWS names it.
+    (aws-codebuild-docker-images, issue 254); no page of AWS names it.
     """
     partition = aws_partition(environment.region)
     name = f"codefactory-{environment.region}-prod-default-build-agent-executor"

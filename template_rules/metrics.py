@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.metrics import HOST, METRICS, MetricFacts, metric_facts
 from template_rules.dashboard_body import dashboard_metrics
 from template_rules.hosting import ALARM, POLICY
-from template_rules.metric_facts import HOST, METRICS, MetricFacts, metric_facts
 from template_rules.templates import Assembly, Resource
 from template_rules.values import boolean, dimensions, fields, is_known, known_text, objects
 

@@ -14,11 +14,7 @@ _TYPES: dict[str, tuple[str | None, str | None, bool]] = {
     ),
     "AWS::CloudWatch::Dashboard": ("DashboardName", None, False),
     "AWS::CodeBuild::Project": ("Name", "codebuild:{region}:{account}:project/{name}", False),
-    "AWS::ECR::Repository": (
-        "RepositoryName",
-        "ecr:{region}:{account}:repository/{name}",
-        False,
-    ),
+    "AWS::ECR::Repository": ("RepositoryName", "ecr:{region}:{account}:repository/{name}", False),
     "AWS::Events::Rule": ("Name", "events:{region}:{account}:rule/{name}", False),
     "AWS::IAM::ManagedPolicy": ("ManagedPolicyName", "iam::{account}:policy/{name}", True),
     "AWS::IAM::Role": ("RoleName", "iam::{account}:role/{name}", False),

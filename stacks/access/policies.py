@@ -96,8 +96,7 @@ def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 def output_key_encryption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Statement to encrypt a job's output with the environment's key.
 
-    SageMaker needs it of the job's role itself, not through S3 (API reference,
-    `OutputDataConfig`).
+    SageMaker needs it of the job's role itself, not through S3 (API reference, `OutputDataConfig`).
     """
     return (_allow_key(environment, "EncryptOutput", ["kms:Encrypt"], {}),)
 

@@ -1,4 +1,1 @@
-"""An endpoint's alarms.
-
-What each watches, when it trips, and the measurement that its threshold comes from.
-"""
+"""An endpoint's alarms: what each watches, when it trips, and where its threshold comes from."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
+from onboarding.metrics import INVOCATIONS
 from stacks.access import arns
+from stacks.scaling.resources import dimensions
 
-INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 OVER, AT_LEAST, UNDER = "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"
 MICROSECONDS_A_MILLISECOND, MICROSECONDS_A_SECOND = 1000, 1_000_000
-Dimensions = list[dict[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,18 @@ class Metric:
 
     namespace: str
     name: str
-    dimensions: Dimensions
+    dimensions: list[dict[str, str]]
     statistic: str
     period: int = 60
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Namespace, name and dimensions as CloudFormation spells them."""
+        return {
+            "Namespace": self.namespace,
+            "MetricName": self.name,
+            "Dimensions": self.dimensions,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,24 +46,11 @@ class Computed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
-    """When an alarm goes to ALARM: `points` of the last `periods` values breach the threshold.
-
-    `missing` says how missing data is treated.
-    """
-
-    threshold: float
-    comparison: str = OVER
-    points: int = 3
-    periods: int = 5
-    missing: str = "notBreaching"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One alarm of a variant, or of the endpoint as a whole.
+    """One alarm of a variant, or of the endpoint as a whole where `variant` is None.
 
-    `explanation` says what is wrong, and by what measure.
+    It goes to ALARM when `points` of the last `periods` values breach the threshold; `explanation`
+    says what is wrong, and by what measure.
     """
 
     part: str
@@ -63,84 +59,82 @@ class Alarm:
     """What its name ends in. No kind ends in a hyphen and another kind: see `alarm_name`."""
     variant: Variant | None
     watched: Metric | Computed
-    condition: Condition
+    threshold: float
+    comparison: str = OVER
+    points: int = 3
+    periods: int = 5
+    missing: str = "notBreaching"
     explanation: str
     rolls_back: bool = False
     """Whether it takes a new version back during a rollout."""
 
 
-def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
-    """The alarm's name in its account and region.
+def variant_metric(
+    deployment: Deployment,
+    variant: Variant,
+    name: str,
+    statistic: str,
+    *,
+    namespace: str = INVOCATIONS,
+    period: int = 60,
+) -> Metric:
+    """Return one statistic of a variant's metric."""
+    return Metric(
+        namespace=namespace,
+        name=name,
+        dimensions=dimensions(deployment, variant),
+        statistic=statistic,
+        period=period,
+    )
 
-    All endpoints' alarms share one room of names. A joined variant stands behind two hyphens, which
-    no name has in a row.
+
+def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
+    """Return the alarm's name, its own among those of every endpoint in the account and region.
+
+    A joined variant stands behind two hyphens, which no name has in a row.
     """
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     own = variant is None or variant.name == VARIANT
     return f"{endpoint}-{kind}" if variant is None or own else f"{endpoint}-{kind}--{variant.name}"
 
 
-def alarm_arn(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
-    """What a dashboard calls the alarm."""
-    return arns.arn(
-        deployment.environment, "cloudwatch", f"alarm:{alarm_name(deployment, kind, variant)}"
-    )
+def alarm_arn(deployment: Deployment, alarm: Alarm) -> str:
+    """Return what a dashboard calls the alarm."""
+    name = alarm_name(deployment, alarm.kind, alarm.variant)
+    return arns.arn(deployment.environment, "cloudwatch", f"alarm:{name}")
 
 
 def percent(share: float) -> str:
-    """A share for people."""
+    """Return a share for people."""
     return f"{share * 100:.3g} %"
 
 
 def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
-    """Properties of an `AWS::CloudWatch::Alarm` that tells the environment's topic."""
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    where = (
-        endpoint
-        if alarm.variant is None or alarm.variant.name == VARIANT
-        else f"{endpoint}, {alarm.variant.name}"
-    )
-    topic, condition = arns.alarm_topic(deployment.environment), alarm.condition
+    """Return an `AWS::CloudWatch::Alarm` that notifies the environment's topic."""
+    subject = names.endpoint_name(deployment.environment, deployment.name)
+    if alarm.variant is not None and alarm.variant.name != VARIANT:
+        subject += f", {alarm.variant.name}"
     return {
         "AlarmName": alarm_name(deployment, alarm.kind, alarm.variant),
-        "AlarmDescription": f"{where}: {alarm.explanation}",
+        "AlarmDescription": f"{subject}: {alarm.explanation}",
         **_metric_properties(alarm.watched),
-        "Threshold": condition.threshold,
-        "ComparisonOperator": condition.comparison,
-        "EvaluationPeriods": condition.periods,
-        "DatapointsToAlarm": condition.points,
-        "TreatMissingData": condition.missing,
-        "AlarmActions": [topic],
+        "Threshold": alarm.threshold,
+        "ComparisonOperator": alarm.comparison,
+        "EvaluationPeriods": alarm.periods,
+        "DatapointsToAlarm": alarm.points,
+        "TreatMissingData": alarm.missing,
+        "AlarmActions": [arns.alarm_topic(deployment.environment)],
     }
 
 
 def _metric_properties(watched: Metric | Computed) -> dict[str, Any]:
     if isinstance(watched, Metric):
         is_percentile = watched.statistic.startswith("p")
-        return {
-            **_metric_identity(watched),
-            "ExtendedStatistic" if is_percentile else "Statistic": watched.statistic,
-            "Period": watched.period,
-        }
-    returned = {
-        "Id": "watched",
-        "Expression": watched.expression,
-        "Label": watched.label,
-        "ReturnData": True,
-    }
-    return {
-        "Metrics": [returned, *(_query(name, metric) for name, metric in watched.metrics.items())]
-    }
-
-
-def _query(name: str, metric: Metric) -> dict[str, Any]:
-    stat = {"Metric": _metric_identity(metric), "Period": metric.period, "Stat": metric.statistic}
-    return {"Id": name, "MetricStat": stat, "ReturnData": False}
-
-
-def _metric_identity(metric: Metric) -> dict[str, Any]:
-    return {
-        "Namespace": metric.namespace,
-        "MetricName": metric.name,
-        "Dimensions": metric.dimensions,
-    }
+        statistic = {"ExtendedStatistic" if is_percentile else "Statistic": watched.statistic}
+        return {**watched.identity, **statistic, "Period": watched.period}
+    expression = {"Expression": watched.expression, "Label": watched.label}
+    queries: list[dict[str, Any]] = [{"Id": "watched", **expression, "ReturnData": True}]
+    for name, metric in watched.metrics.items():
+        stat = {"Metric": metric.identity, "Period": metric.period, "Stat": metric.statistic}
+        queries.append({"Id": name, "MetricStat": stat, "ReturnData": False})
+    return {"Metrics": queries}

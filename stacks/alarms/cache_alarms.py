@@ -1,26 +1,21 @@
-"""Alarms on a multi-model endpoint's memory as a cache of models.
-
-Too many are not there, and those wait too long.
-"""
+"""Alarms on a multi-model endpoint's memory as a cache: misses, and how long they wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from onboarding.deployment import Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
 from stacks.alarms.alarm import (
-    INVOCATIONS,
     MICROSECONDS_A_SECOND,
     UNDER,
     Alarm,
     Computed,
-    Condition,
-    Metric,
     percent,
+    variant_metric,
 )
 from stacks.rollout import DOWNLOAD_MIB_PER_SECOND, locked_entries
-from stacks.scaling.resources import dimensions
 
 PERIOD = 300
 LASTING = 3
@@ -31,13 +26,49 @@ LONGEST_SECONDS = 60
 
 
 def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
-    """None for an endpoint of one model."""
+    """Yield none for an endpoint of one model."""
     if not deployment.multi_model:
         return
-    yield _hits(deployment, variant)
+    metric = partial(variant_metric, deployment, variant, period=PERIOD)
+    expected = expected_hits(deployment)
+    yield Alarm(
+        part="CacheHits",
+        kind="cache-hits",
+        variant=variant,
+        watched=Computed(
+            expression=f"IF(requests >= {LEAST_REQUESTS}, hits, 1)",
+            label="cache hits, share",
+            metrics={
+                "hits": metric("ModelCacheHit", "Average"),
+                "requests": metric("ModelCacheHit", "SampleCount"),
+            },
+        ),
+        threshold=expected / 2,
+        comparison=UNDER,
+        points=LASTING,
+        periods=LASTING,
+        explanation=(
+            f"fewer than {percent(expected / 2)} of the requests find their model in memory: half"
+            f" of the {percent(expected)} of the models that fit, whichever they are, by what the"
+            " locks measured"
+        ),
+    )
     slowest = slowest_load_seconds(variant)
     if slowest is not None:
-        yield _waiting(deployment, variant, slowest)
+        limit = min(LONGEST_SECONDS, round(2 * slowest, 1))
+        yield Alarm(
+            part="LoadingWait",
+            kind="loading-wait",
+            variant=variant,
+            watched=metric("ModelLoadingWaitTime", "Average"),
+            threshold=limit * MICROSECONDS_A_SECOND,
+            points=LASTING,
+            periods=LASTING,
+            explanation=(
+                f"a request whose model is not in memory waits over {limit:g} s: twice what the"
+                f" slowest takes, {slowest:.3g} s"
+            ),
+        )
 
 
 def expected_hits(deployment: Deployment) -> float:
@@ -51,60 +82,8 @@ def expected_hits(deployment: Deployment) -> float:
 
 def slowest_load_seconds(variant: Variant) -> float | None:
     """Download at 20 MiB/s and measured load of the slowest model; None when none is built."""
-    return max(
-        (
-            entry.archive.size_bytes / 2**20 / DOWNLOAD_MIB_PER_SECOND + entry.manifest.load_seconds
-            for entry in locked_entries(variant)
-        ),
-        default=None,
-    )
-
-
-def _hits(deployment: Deployment, variant: Variant) -> Alarm:
-    expected = expected_hits(deployment)
-    metrics = {
-        "hits": _metric(deployment, variant, "ModelCacheHit", "Average"),
-        "requests": _metric(deployment, variant, "ModelCacheHit", "SampleCount"),
-    }
-    return Alarm(
-        part="CacheHits",
-        kind="cache-hits",
-        variant=variant,
-        watched=Computed(
-            expression=f"IF(requests >= {LEAST_REQUESTS}, hits, 1)",
-            label="cache hits, share",
-            metrics=metrics,
-        ),
-        condition=Condition(
-            threshold=expected / 2, comparison=UNDER, points=LASTING, periods=LASTING
-        ),
-        explanation=(
-            f"fewer than {percent(expected / 2)} of the requests find their model in memory: half"
-            f" of the {percent(expected)} of the models that fit, whichever they are, by what the"
-            " locks measured"
-        ),
-    )
-
-
-def _waiting(deployment: Deployment, variant: Variant, slowest: float) -> Alarm:
-    limit = min(LONGEST_SECONDS, round(2 * slowest, 1))
-    return Alarm(
-        part="LoadingWait",
-        kind="loading-wait",
-        variant=variant,
-        watched=_metric(deployment, variant, "ModelLoadingWaitTime", "Average"),
-        condition=Condition(
-            threshold=limit * MICROSECONDS_A_SECOND, points=LASTING, periods=LASTING
-        ),
-        explanation=(
-            f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest"
-            f" takes, {slowest:.3g} s"
-        ),
-    )
-
-
-def _metric(deployment: Deployment, variant: Variant, name: str, statistic: str) -> Metric:
-    of = dimensions(deployment, variant)
-    return Metric(
-        namespace=INVOCATIONS, name=name, dimensions=of, statistic=statistic, period=PERIOD
-    )
+    seconds = [
+        entry.archive.size_bytes / 2**20 / DOWNLOAD_MIB_PER_SECOND + entry.manifest.load_seconds
+        for entry in locked_entries(variant)
+    ]
+    return max(seconds, default=None)

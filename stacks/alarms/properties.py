@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
-from onboarding.deployment import Deployment, Variant
+from onboarding.deployment import Deployment
 from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
 from stacks.alarms.error_alarms import error_alarms
@@ -26,26 +25,30 @@ def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
-    """Alarms that take a new version back, the gravest first.
+    """Logical ids of the alarms that take a new version back, the gravest first.
 
     What only a client can have caused must not.
     """
-    return tuple(map(logical_id, _taking_back(deployment)))
+    return tuple(map(logical_id, _rollback_alarms(deployment)))
 
 
 def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
     """The names of those that SageMaker watches during a rollout."""
     return tuple(
-        alarm_name(deployment, item.kind, item.variant)
-        for item in _taking_back(deployment)[:ROLLBACK_ALARM_COUNT]
+        alarm_name(deployment, alarm.kind, alarm.variant)
+        for alarm in _rollback_alarms(deployment)[:ROLLBACK_ALARM_COUNT]
     )
 
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
     """Every alarm, by variant, then those of the endpoint as a whole."""
-    of_variants = [
-        item for variant in deployment.variants for item in _of_variant(deployment, variant)
-    ]
+    kinds = (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms)
+    of_variants = (
+        alarm
+        for variant in deployment.variants
+        for kind in kinds
+        for alarm in kind(deployment, variant)
+    )
     return (*of_variants, *queue_alarms(deployment))
 
 
@@ -54,11 +57,6 @@ def logical_id(alarm: Alarm) -> str:
     return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
 
 
-def _taking_back(deployment: Deployment) -> list[Alarm]:
-    found = [alarm for alarm in endpoint_alarms(deployment) if alarm.rolls_back]
-    return [item for part in ROLLBACK_ORDER for item in found if item.part == part]
-
-
-def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
-    for kind in (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms):
-        yield from kind(deployment, variant)
+def _rollback_alarms(deployment: Deployment) -> list[Alarm]:
+    alarms = [alarm for alarm in endpoint_alarms(deployment) if alarm.rolls_back]
+    return sorted(alarms, key=lambda alarm: ROLLBACK_ORDER.index(alarm.part))

@@ -1,9 +1,7 @@
 """The states that build one engine, whatever its route.
 
-They end with a record of what came of it, and never in failure.
-
-Their input is `{"engine", "source", "commit", "execution"}`; their output `{"status": "built",
-engineKey, model}` or
+They end with a record of what came of it, and never in failure. Their input is `{"engine",
+"source", "commit", "execution"}`; their output `{"status": "built", engineKey, model}` or
 `{"status": "failed", engineKey, model, reason, log}`.
 """
 

@@ -83,8 +83,7 @@ def call(environment: EnvironmentSpec, action: str, arguments: State, **fields: 
     """A Task that calls an AWS API, such as codebuild:startBuild, with retries when throttled.
 
     All by the SDK integration, whose calls return at once: of an integration that waits, nobody
-    sees how far the build is, and a
-    training job that found no capacity looks like one that failed.
+    sees how far the build is, and a training job that found no capacity looks like one that failed.
     """
     return {
         "Type": "Task",

@@ -1,16 +1,12 @@
 """The state machine that builds engines, in the Amazon States Language.
 
-Waves, one after the other, of engines side by side.
-
-Its input is `{"source": "bucket/key", "commit": "…", "waves": [[engine, …], …]}`, each engine with
-engineKey, model,
-computeCapability, route and instanceType. Engines that share a network that nobody has made yet
-belong into different waves.
-Every engine is an execution of its own, in a Map Run: one history would not hold the looks at forty
-long builds. Its output is
-`{"built": [{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it
-ends FAILED, its cause naming
-each engine, once all others have ended.
+Waves, one after the other, of engines side by side. Its input is `{"source": "bucket/key",
+"commit": "…", "waves": [[engine, …], …]}`, each engine with engineKey, model, computeCapability,
+route and instanceType. Engines that share a network that nobody has made yet belong into different
+waves. Every engine is an execution of its own, in a Map Run: one history would not hold the looks
+at forty long builds. Its output is `{"built": [{engineKey, model}], "failed": [{engineKey, model,
+reason, log}]}`; with a failure it ends FAILED, its cause naming each engine, once all others have
+ended.
 """
 
 from __future__ import annotations
@@ -36,9 +32,7 @@ def build_machine(
     """The definition.
 
     `projects` are the routes that have a CodeBuild project, `training_image` the image of training
-    jobs.
-
-    `${JobRole}` in it stands for the ARN of the training jobs' role.
+    jobs. `${JobRole}` in it stands for the ARN of the training jobs' role.
     """
     return {
         "Comment": (

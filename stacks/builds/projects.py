@@ -129,9 +129,8 @@ def machine_properties(
     """An `AWS::StepFunctions::StateMachine` without its role and the substitution of `JobRole`.
 
     The definition goes in as text: CloudFormation makes texts of the numbers in an object. Nothing
-    is logged to CloudWatch: every
-    execution's history is kept for 90 days, and a log's delivery asks for eight actions on every
-    log of the account.
+    is logged to CloudWatch: every execution's history is kept for 90 days, and a log's delivery
+    asks for eight actions on every log of the account.
     """
     return {
         "StateMachineName": names.build_machine(environment),

@@ -1,10 +1,8 @@
 """States that build an engine in a SageMaker training job on the serving instance type.
 
 A training job, not a processing job: training knows every GPU type that hosting knows, processing
-no A100, H200 or B200;
-it keeps unfinished work between tries, and says why it failed in the build's own words. Processing
-would be a second way to fewer
-places.
+no A100, H200 or B200; it keeps unfinished work between tries, and says why it failed in the build's
+own words. Processing would be a second way to fewer places.
 """
 
 from __future__ import annotations
@@ -74,8 +72,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
     """Arguments of CreateTrainingJob.
 
     The volume has no key: every GPU type has disks of its own, which are encrypted by hardware and
-    refuse one. The container has
-    a network: it fetches its sources and publishes to S3 itself.
+    refuse one. The container has a network: it fetches its sources and publishes to S3 itself.
     """
     builds, bucket = environment.builds, f"s3://{names.artifact_bucket(environment)}"
     request = {
@@ -152,9 +149,8 @@ def _name(environment: EnvironmentSpec) -> str:
 def _looked_at(environment: EnvironmentSpec) -> str:
     """Status and reason; what the build itself said comes after `AlgorithmError.
 
-    `, and no other machine would change it.
-
-    A program that left no words, as one that was killed, leaves its exit code alone.
+    `, and no other machine would change it. A program that left no words, as one that was killed,
+    leaves its exit code alone.
     """
     ended_as = (
         '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'

@@ -27,11 +27,9 @@ class EngineRate:
 def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
     """The rate of the best batch size within the SLO on every GPU that the server uses.
 
-    A sentence's part when it is not known.
-
-    Of it counts what requests that come at random leave (`counted_share`). Where no batch size
-    keeps the SLO it is a quarter of
-    the lowest rate measured, and `within_slo` is false.
+    A sentence's part when it is not known. Of it counts what requests that come at random leave
+    (`counted_share`). Where no batch size keeps the SLO it is a quarter of the lowest rate
+    measured, and `within_slo` is false.
     """
     best = best_record(deployment, target)
     if isinstance(best, str):
@@ -219,9 +217,8 @@ def bearable_load(batch: int, waits: float) -> float:
     """The load, 0 to 1, at which one request in BEYOND waits longer; batches take equally long.
 
     Lundberg's exponent: the chance of more than k requests ahead falls as exp(-theta k) where load
-    x (e^theta - 1) = theta. A
-    request that finds a batch under way has half of it behind itself on average, which one that is
-    alone in its batch has not.
+    x (e^theta - 1) = theta. A request that finds a batch under way has half of it behind itself on
+    average, which one that is alone in its batch has not.
     """
     ahead = max(waits, batch * (waits - 0.5))
     theta = math.log(BEYOND) / ahead if ahead > 0 else math.inf

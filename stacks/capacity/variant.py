@@ -36,9 +36,8 @@ class TargetCapacity:
 def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
     """The slowest target's on the slowest instance type.
 
-    None when a target was not measured as it is served.
-
-    Any mix of requests may come, and the metric that scales is a mean over instances of every type.
+    None when a target was not measured as it is served. Any mix of requests may come, and the
+    metric that scales is a mean over instances of every type.
     """
     rates = [capacity.rate for capacity in target_capacities(deployment, variant)]
     known = [rate for rate in rates if rate is not None]

@@ -1,1 +1,1 @@
-"""Dashboards as plain data: graphs, the lines in them, and their places on the grid."""
+"""Dashboards as plain data: graphs, the lines in them, and their positions on the grid."""

@@ -1,12 +1,9 @@
-"""The dashboard of one endpoint, in its own stack.
-
-It says what that stack deploys, and goes when the endpoint goes.
-"""
+"""The dashboard of one endpoint, which says what its stack deploys and goes with it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onboarding import names
@@ -14,8 +11,6 @@ from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards import graphs, instance_graphs, lines
-from stacks.dashboards.graphs import cache_graphs, queue_graphs, variant_graphs
-from stacks.dashboards.lines import instance_prices
 from stacks.dashboards.overview import deployed, promises
 from stacks.dashboards.widget import (
     Graph,
@@ -42,7 +37,7 @@ def endpoint_dashboard(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 
 def dashboard_name(deployment: Deployment) -> str:
-    """Two hyphens, which no environment's name has in a row: dashboards share one room of names."""
+    """The account's name of the dashboard; no environment's name has two hyphens in a row."""
     return f"roundhouse-{deployment.environment.name}--{deployment.name}"
 
 
@@ -51,24 +46,25 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
 
     A section for each variant.
     """
-    sections = [
-        section for variant in deployment.variants for section in _sections(deployment, variant)
+    endpoint = names.endpoint_name(deployment.environment, deployment.name)
+    sections: list[tuple[str, Sequence[Graph]]] = []
+    if len(deployment.variants) > 1:
+        side_by_side = graphs.variant_graphs(endpoint, lines.slo_lines(deployment))
+        sections.append(("Variants side by side", side_by_side))
+    for variant in deployment.variants:
+        shown = Shown(endpoint=endpoint, variant=variant.name)
+        sections += _sections(deployment, variant, shown)
+    region = deployment.environment.region
+    drawn: list[Section] = [
+        (title, [graph(region, content) for content in contents]) for title, contents in sections
     ]
-    side_by_side = (
-        variant_graphs(_endpoint(deployment), list(lines.slo_lines(deployment)))
-        if len(deployment.variants) > 1
-        else []
-    )
-    together = Section(title="Variants side by side", widgets=_graphs(deployment, side_by_side))
-    widgets = [*_head(deployment), *with_headings([together, *sections])]
+    widgets = [*_head(deployment, endpoint), *with_headings(drawn)]
     return {"start": "-PT3H", "periodOverride": "inherit", "widgets": laid_out(widgets)}
 
 
-def _head(deployment: Deployment) -> list[Widget]:
-    title = f"# {_endpoint(deployment)}\n\nRollout: {deployment.endpoint.rollout}. {lines.COLORS}"
-    arns = [
-        alarm_arn(deployment, alarm.kind, alarm.variant) for alarm in endpoint_alarms(deployment)
-    ]
+def _head(deployment: Deployment, endpoint: str) -> list[Widget]:
+    title = f"# {endpoint}\n\nRollout: {deployment.endpoint.rollout}. {lines.COLORS}"
+    arns = [alarm_arn(deployment, alarm) for alarm in endpoint_alarms(deployment)]
     explanation = "\n\n".join(
         [title, promises([deployment], counts=True), "**Deployed**", deployed(deployment)]
     )
@@ -78,75 +74,48 @@ def _head(deployment: Deployment) -> list[Widget]:
     ]
 
 
-def _sections(deployment: Deployment, variant: Variant) -> Iterator[Section]:
-    shown, several = (
-        Shown(endpoint=_endpoint(deployment), variant=variant.name),
-        len(deployment.variants) > 1,
-    )
-    where = (
-        f" of {variant.name}" + (" (shadow)" if variant.role == "shadow" else "") if several else ""
-    )
+def _sections(
+    deployment: Deployment, variant: Variant, shown: Shown
+) -> Iterator[tuple[str, Sequence[Graph]]]:
+    role = " (shadow)" if variant.role == "shadow" else ""
+    of = f" of {variant.name}{role}" if len(deployment.variants) > 1 else ""
     queued = deployment.endpoint.asynchronous is not None
-    latency_lines = [*lines.slo_lines(deployment), *lines.drift_lines(deployment, variant)]
-    yield Section(
-        title=f"Latency and failures{where}",
-        widgets=_graphs(
-            deployment,
-            [
-                graphs.latency(shown, latency_lines, overhead=not queued),
-                graphs.failed_share(shown, queued=queued),
-                graphs.failed_count(shown, queued=queued),
-            ],
-        ),
+    latency = [*lines.slo_lines(deployment), *lines.drift_lines(deployment, variant)]
+    yield (
+        f"Latency and failures{of}",
+        [
+            graphs.latency(shown, latency, overhead=not queued),
+            graphs.failed_share(shown, queued=queued),
+            graphs.failed_count(shown, queued=queued),
+        ],
     )
     if queued:
-        found = queue_graphs(
-            shown, list(lines.backlog_lines(deployment)), list(lines.wait_lines(deployment))
-        )
-        yield Section(title="Queue", widgets=_graphs(deployment, found))
+        backlog, waits = lines.backlog_lines(deployment), lines.wait_lines(deployment)
+        yield "Queue", graphs.queue_graphs(shown, backlog, waits)
     else:
-        yield Section(
-            title=f"Load{where}",
-            widgets=_graphs(deployment, list(_load(deployment, variant, shown))),
-        )
-    yield Section(
-        title=f"Hosts{where}", widgets=_graphs(deployment, list(_hosts(deployment, variant, shown)))
-    )
+        yield f"Load{of}", list(_load(deployment, variant, shown))
+    yield f"Hosts{of}", list(_hosts(deployment, variant, shown))
     if deployment.multi_model:
-        yield Section(title="Models in memory", widgets=_graphs(deployment, cache_graphs(shown)))
+        yield "Models in memory", graphs.cache_graphs(shown)
 
 
 def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:
-    measured = [
-        *lines.capacity_lines(deployment, variant),
-        *lines.target_lines(deployment, variant),
-    ]
+    aims = lines.target_lines(deployment, variant)
     yield graphs.requests(shown)
-    yield graphs.requests_of_each(shown, measured)
-    yield instance_graphs.instances(shown, list(lines.count_lines(deployment, variant)))
-    prices = instance_prices(variant)
+    yield graphs.requests_of_each(shown, [*lines.capacity_lines(deployment, variant), *aims])
+    yield instance_graphs.instances(shown, lines.count_lines(deployment, variant))
+    prices = lines.instance_prices(variant)
     if prices is not None:
-        yield instance_graphs.cost(shown, prices, list(lines.cost_lines(deployment, variant)))
+        yield instance_graphs.cost(shown, prices, lines.cost_lines(deployment, variant))
 
 
 def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:
-    gpus, memory = lines.gpu_counts(deployment, [variant]), list(lines.memory_lines(deployment))
+    gpus, memory = lines.gpu_counts(deployment, [variant]), lines.memory_lines(deployment)
     if gpus:
-        yield instance_graphs.gpu_use(shown, gpus, list(lines.gpu_lines(deployment, variant)))
+        yield instance_graphs.gpu_use(shown, gpus, lines.gpu_lines(deployment, variant))
         yield instance_graphs.gpu_memory(shown, gpus, memory)
-    yield instance_graphs.cpu(
-        shown, variant.instance_type.vcpus if len(variant.pools) == 1 else None
-    )
+    vcpus = variant.instance_type.vcpus if len(variant.pools) == 1 else None
+    yield instance_graphs.cpu(shown, vcpus)
     yield instance_graphs.memory_and_disk(shown, [*memory, *lines.disk_lines(deployment)])
     if deployment.endpoint.asynchronous is not None:
-        yield instance_graphs.reported_instances(
-            shown, list(lines.count_lines(deployment, variant))
-        )
-
-
-def _graphs(deployment: Deployment, wanted: list[Graph]) -> list[Widget]:
-    return [graph(deployment.environment.region, item) for item in wanted]
-
-
-def _endpoint(deployment: Deployment) -> str:
-    return names.endpoint_name(deployment.environment, deployment.name)
+        yield instance_graphs.reported_instances(shown, lines.count_lines(deployment, variant))

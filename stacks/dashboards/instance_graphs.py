@@ -10,21 +10,14 @@ from stacks.alarms.request_alarms import COUNT
 from stacks.dashboards.lines import WHERE, Line, Prices, instance_prices
 from stacks.dashboards.widget import Graph, Row, Shown, computed, hidden
 
-REPORTED = "instances that reported"
+ANSWERING = f"FILL({COUNT}, REPEAT)"
+"""SageMaker publishes no count: this one repeats through minutes without a request."""
 
 
 def instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
-    """SageMaker publishes no count.
-
-    Every request adds 1 to Invocations, and 1/instances to InvocationsPerInstance.
-
-    A minute without a request repeats the count before it.
-    """
-    rows = [
-        *_quotient(shown),
-        computed(f"FILL({COUNT}, REPEAT)", shown.label("instances that answer"), "count"),
-        _reported(shown),
-    ]
+    """Instances that answer, as `COUNT` derives them, and those that reported."""
+    answering = computed(ANSWERING, "instances that answer", "count")
+    rows = [*_invocations(shown), answering, _reported(shown)]
     return Graph(title="Instances", rows=rows, unit="instances", lines=lines)
 
 
@@ -34,15 +27,11 @@ def reported_instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
 
 
 def cost(shown: Shown, prices: Prices, lines: Sequence[Line] = ()) -> Graph:
-    """Instances times the price of one.
-
-    Of several instance types the dearest's, as no metric tells them apart.
-    """
-    expression = f"FILL({COUNT}, REPEAT) * {prices.most:g}"
-    rows = [*_quotient(shown), computed(expression, shown.label(_cost_word(prices)), "cost")]
-    return Graph(
-        title=f"Estimated cost, USD an hour ({WHERE})", rows=rows, unit="USD an hour", lines=lines
-    )
+    """Instances times the price of the dearest type, as no metric tells several apart."""
+    several = "" if prices.least == prices.most else ", if all are of the dearest type"
+    total = computed(f"{ANSWERING} * {prices.most:g}", f"estimated cost{several}", "cost")
+    rows, title = [*_invocations(shown), total], f"Estimated cost, USD an hour ({WHERE})"
+    return Graph(title=title, rows=rows, unit="USD an hour", lines=lines)
 
 
 def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
@@ -52,44 +41,45 @@ def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
     """
     rows: list[Row] = []
     for deployment in deployments:
-        endpoint, waits = (
-            names.endpoint_name(deployment.environment, deployment.name),
-            deployment.endpoint.asynchronous is not None,
-        )
+        endpoint = names.endpoint_name(deployment.environment, deployment.name)
         for variant in deployment.variants:
             prices, number = instance_prices(variant), len(rows)
-            if prices is not None:
-                shown = Shown(endpoint=endpoint, variant=variant.name)
-                counted, count = (_reported_count if waits else _answering_count)(shown, number)
-                label = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
-                rows += [*counted, computed(f"{count} * {prices.most:g}", label, f"cost{number}")]
+            if prices is None:
+                continue
+            shown = Shown(endpoint=endpoint, variant=variant.name)
+            if deployment.endpoint.asynchronous is None:
+                rows += _invocations(shown, number)
+                count = ANSWERING.replace("requests", f"requests{number}")
+                count = count.replace("each", f"each{number}")
+            else:
+                count = f"reported{number}"
+                rows.append(shown.host("MemoryUtilization", "SampleCount", **hidden(count)))
+            label = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
+            rows.append(computed(f"{count} * {prices.most:g}", label, f"cost{number}"))
     title = f"Estimated cost of all endpoints, USD an hour ({WHERE})"
     return Graph(title=title, rows=rows, unit="USD an hour", stacked=True)
 
 
 def gpu_use(shown: Shown, gpu_counts: Sequence[int], lines: Sequence[Line] = ()) -> Graph:
-    """Of one GPU; the metric counts 100 for each of an instance's.
-
-    Several counts are told apart by their labels.
-    """
-    rows = _each_gpu(shown, "GPUUtilization", "Average", gpu_counts, "average")
+    """Of one GPU; the metric counts 100 for each of an instance's."""
+    rows = _of_one_gpu(shown, "GPUUtilization", "Average", gpu_counts, "average")
     return Graph(title="GPU use, % of each GPU", rows=rows, unit="%", lines=lines)
 
 
 def gpu_memory(shown: Shown, gpu_counts: Sequence[int], lines: Sequence[Line] = ()) -> Graph:
     """Of one GPU, on the fullest instance."""
-    rows = _each_gpu(shown, "GPUMemoryUtilization", "Maximum", gpu_counts, "fullest instance")
+    rows = _of_one_gpu(shown, "GPUMemoryUtilization", "Maximum", gpu_counts, "fullest instance")
     return Graph(title="GPU memory, % of each GPU", rows=rows, unit="%", lines=lines)
 
 
 def cpu(shown: Shown, vcpus: int | None = None) -> Graph:
     """Of one core; where the cores are not known, the metric itself, which counts 100 for each."""
     if vcpus is None:
-        row = shown.host("CPUUtilization", "Average", label=shown.label("average"))
+        row = shown.host("CPUUtilization", "Average", label="average")
         return Graph(title="CPU, % (100 for each core)", rows=[row], unit="%")
     rows = [
         shown.host("CPUUtilization", "Average", **hidden("cores")),
-        computed(f"cores / {vcpus}", shown.label(f"average of {vcpus} cores"), "cpu"),
+        computed(f"cores / {vcpus}", f"average of {vcpus} cores", "cpu"),
     ]
     return Graph(title="CPU, % of each core", rows=rows, unit="%")
 
@@ -97,63 +87,33 @@ def cpu(shown: Shown, vcpus: int | None = None) -> Graph:
 def memory_and_disk(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
     """Of the fullest instance."""
     rows = [
-        shown.host("MemoryUtilization", "Maximum", label=shown.label("memory")),
-        shown.host("DiskUtilization", "Maximum", label=shown.label("disk")),
+        shown.host("MemoryUtilization", "Maximum", label="memory"),
+        shown.host("DiskUtilization", "Maximum", label="disk"),
     ]
-    return Graph(
-        title="Host memory and disk, % of the fullest instance",
-        rows=rows,
-        unit="%",
-        lines=lines,
-        most=100,
-    )
+    title = "Host memory and disk, % of the fullest instance"
+    return Graph(title=title, rows=rows, unit="%", lines=lines, most=100)
 
 
-def _cost_word(prices: Prices) -> str:
-    return (
-        "estimated cost"
-        if prices.least == prices.most
-        else "estimated cost, if all are of the dearest type"
-    )
-
-
-def _answering_count(shown: Shown, number: int) -> tuple[list[Row], str]:
-    rows = [
+def _invocations(shown: Shown, number: int | str = "") -> list[Row]:
+    return [
         shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")),
         shown.invocations("InvocationsPerInstance", "Sum", **hidden(f"each{number}")),
-    ]
-    count = COUNT.replace("requests", f"requests{number}").replace("each", f"each{number}")
-    return rows, f"FILL({count}, REPEAT)"
-
-
-def _reported_count(shown: Shown, number: int) -> tuple[list[Row], str]:
-    return [
-        shown.host("MemoryUtilization", "SampleCount", **hidden(f"reported{number}"))
-    ], f"reported{number}"
-
-
-def _quotient(shown: Shown) -> list[Row]:
-    return [
-        shown.invocations("Invocations", "Sum", **hidden("requests")),
-        shown.invocations("InvocationsPerInstance", "Sum", **hidden("each")),
     ]
 
 
 def _reported(shown: Shown) -> Row:
-    return shown.host("MemoryUtilization", "SampleCount", label=shown.label(REPORTED))
+    return shown.host("MemoryUtilization", "SampleCount", label="instances that reported")
 
 
-def _each_gpu(
-    shown: Shown, metric: str, stat: str, gpu_counts: Sequence[int], word: str
+def _of_one_gpu(
+    shown: Shown, metric: str, stat: str, gpu_counts: Sequence[int], label: str
 ) -> list[Row]:
+    """Several counts are told apart by their labels."""
     if list(gpu_counts) == [1]:
-        return [shown.host(metric, stat, label=shown.label(word))]
+        return [shown.host(metric, stat, label=label)]
     rows = [shown.host(metric, stat, **hidden("gpus"))]
     for count in gpu_counts:
-        explanation = (
-            word
-            if len(gpu_counts) == 1
-            else f"{word}, if it has {count} GPU{'s' if count > 1 else ''}"
-        )
-        rows.append(computed(f"gpus / {count}", shown.label(explanation), f"gpu{count}"))
+        several = f", if it has {count} GPU{'s' if count > 1 else ''}"
+        own = label + (several if len(gpu_counts) > 1 else "")
+        rows.append(computed(f"gpus / {count}", own, f"gpu{count}"))
     return rows

@@ -1,11 +1,8 @@
-"""Lines in graphs.
-
-What was promised and what was measured, as the alarms and the scaling derive it.
-"""
+"""Level lines in graphs: what was promised and measured, as alarms and scaling derive it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,165 +23,133 @@ from stacks.scaling.targets import (
 PROMISED, MEASURED, WANTED = "#d62728", "#9467bd", "#2ca02c"
 """Colors of an SLO or a limit, of what a benchmark measured, and of what scaling aims at."""
 COLORS = "Lines: red is promised, purple measured, green what scaling aims at."
+WHERE = "prices of us-east-1"
+"""Of onboarding/data/instance_types.yaml, whatever the region."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Line:
-    """A level line: what it is, and of which endpoints or variants."""
+    """A level line: its meaning, value and color, and the endpoints or variants it is of."""
 
-    what: str
-    of: tuple[str, ...] = ()
+    meaning: str
     value: float
     color: str
-
-    @property
-    def label(self) -> str:
-        """The line's word."""
-        return f"{self.what} of {', '.join(self.of)}" if self.of else self.what
+    of: tuple[str, ...] = ()
 
     @property
     def annotation(self) -> dict[str, Any]:
         """As CloudWatch reads it."""
-        return {"label": self.label, "value": self.value, "color": self.color}
+        label = f"{self.meaning} of {', '.join(self.of)}" if self.of else self.meaning
+        return {"label": label, "value": self.value, "color": self.color}
 
 
 def merge_lines(lines: Iterable[Line]) -> list[Line]:
-    """Lines that would lie on each other as one, whose word names them all."""
-    found: dict[tuple[str, float], Line] = {}
+    """Lines that would lie on each other as one, whose label names them all."""
+    merged: dict[tuple[str, float], Line] = {}
     for line in lines:
-        before = found.get((line.what, line.value))
-        found[(line.what, line.value)] = (
-            line if before is None else replace(before, of=(*before.of, *line.of))
-        )
-    return list(found.values())
+        key = (line.meaning, line.value)
+        merged[key] = replace(line, of=(*merged[key].of, *line.of)) if key in merged else line
+    return list(merged.values())
 
 
-def slo_lines(deployment: Deployment) -> Iterator[Line]:
+def slo_lines(deployment: Deployment) -> list[Line]:
     """In milliseconds."""
-    if deployment.endpoint.latency_slo_ms is not None:
-        yield Line(
-            what="SLO",
-            of=(deployment.name,),
-            value=deployment.endpoint.latency_slo_ms,
-            color=PROMISED,
-        )
+    slo = deployment.endpoint.latency_slo_ms
+    return [] if slo is None else [Line("SLO", slo, PROMISED, (deployment.name,))]
 
 
-def drift_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def drift_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """In milliseconds: where p99 has left what the benchmark measured."""
-    limit = drift_limit(deployment, variant)
-    if limit is not None:
-        yield Line(
-            what="drift from the benchmark",
-            of=(_name(deployment, variant),),
-            value=limit.milliseconds,
-            color=MEASURED,
-        )
+    limit, of = drift_limit(deployment, variant), _of(deployment, variant)
+    if limit is None:
+        return []
+    return [Line("drift from the benchmark", limit.milliseconds, MEASURED, of)]
 
 
-def capacity_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def capacity_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Requests a minute of one instance: what was measured."""
     capacity = variant_capacity(deployment, variant)
-    if capacity is not None and deployment.endpoint.asynchronous is None:
-        value = measured_per_minute(capacity.requests_per_second)
-        yield Line(
-            what="measured capacity", of=(_name(deployment, variant),), value=value, color=MEASURED
-        )
+    if capacity is None or deployment.endpoint.asynchronous is not None:
+        return []
+    value = measured_per_minute(capacity.requests_per_second)
+    return [Line("measured capacity", value, MEASURED, _of(deployment, variant))]
 
 
-def target_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def target_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Requests a minute of one instance: what target tracking holds, where it does."""
     target = invocations_target(deployment, variant)
-    if (
-        target is not None
-        and deployment.endpoint.asynchronous is None
-        and variant in scaled_variants(deployment)
-    ):
-        yield Line(
-            what="scaling target",
-            of=(_name(deployment, variant),),
-            value=target.value,
-            color=WANTED,
-        )
+    if target is None or deployment.endpoint.asynchronous is not None:
+        return []
+    return _target(deployment, variant, target.value)
 
 
-def gpu_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def gpu_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Percent of one GPU that target tracking holds, where it does.
 
     None where instance types differ in their GPUs.
     """
     target, counts = gpu_target(deployment, variant), gpu_counts(deployment, [variant])
     if target is None or len(counts) > 1 or deployment.endpoint.asynchronous is not None:
-        return
-    if variant in scaled_variants(deployment):
-        yield Line(
-            what="scaling target",
-            of=(_name(deployment, variant),),
-            value=round(target.value / counts[0], 1),
-            color=WANTED,
-        )
+        return []
+    return _target(deployment, variant, round(target.value / counts[0], 1))
+
+
+def backlog_lines(deployment: Deployment) -> list[Line]:
+    """Requests that wait for each instance: what target tracking holds."""
+    target = backlog_target(deployment, deployment.own)
+    return [] if target is None else _target(deployment, deployment.own, target.value)
 
 
 def gpu_counts(deployment: Deployment, variants: Sequence[Variant]) -> list[int]:
     """Distinct counts of GPUs that the server uses, over the instance types with GPUs."""
     types = [pool.instance_type for variant in variants for pool in variant.pools]
-    return sorted({gpus_used(deployment, item) for item in types if item.is_gpu})
+    return sorted({gpus_used(deployment, instance) for instance in types if instance.is_gpu})
 
 
-def memory_lines(deployment: Deployment) -> Iterator[Line]:
+def memory_lines(deployment: Deployment) -> list[Line]:
     """Percent of the memory, where an alarm watches it."""
-    if not fills_its_memory(deployment):
-        yield Line(what="memory alarm", value=MEMORY_PERCENT, color=PROMISED)
+    full = fills_its_memory(deployment)
+    return [] if full else [Line("memory alarm", MEMORY_PERCENT, PROMISED)]
 
 
-def disk_lines(deployment: Deployment) -> Iterator[Line]:
+def disk_lines(deployment: Deployment) -> list[Line]:
     """Percent of the disk, where an alarm watches it."""
-    if not deployment.multi_model:
-        yield Line(what="disk alarm", value=DISK_PERCENT, color=PROMISED)
+    return [] if deployment.multi_model else [Line("disk alarm", DISK_PERCENT, PROMISED)]
 
 
-def count_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def count_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """The counts that scaling stays between."""
-    if variant in scaled_variants(deployment):
-        yield Line(
-            what="fewest", of=(_name(deployment, variant),), value=fewest(variant), color=WANTED
-        )
-        yield Line(
-            what="most", of=(_name(deployment, variant),), value=most(variant), color=PROMISED
-        )
+    if variant not in scaled_variants(deployment):
+        return []
+    of = _of(deployment, variant)
+    return [
+        Line("fewest", fewest(variant), WANTED, of),
+        Line("most", most(variant), PROMISED, of),
+    ]
 
 
-def cost_lines(deployment: Deployment, variant: Variant) -> Iterator[Line]:
+def cost_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """USD an hour at the most instances, of the dearest type."""
-    prices = instance_prices(variant)
-    if prices is not None and variant in scaled_variants(deployment):
-        what = f"{most(variant)} instances"
-        yield Line(
-            what=what,
-            of=(_name(deployment, variant),),
-            value=round(prices.most * most(variant), 4),
-            color=PROMISED,
-        )
+    prices, count = instance_prices(variant), most(variant)
+    if prices is None or variant not in scaled_variants(deployment):
+        return []
+    value = round(prices.most * count, 4)
+    return [Line(f"{count} instances", value, PROMISED, _of(deployment, variant))]
 
 
-def backlog_lines(deployment: Deployment) -> Iterator[Line]:
-    """Requests that wait for each instance: what target tracking holds."""
-    target = backlog_target(deployment, deployment.own)
-    if target is not None and deployment.own in scaled_variants(deployment):
-        yield Line(what="scaling target", of=(deployment.name,), value=target.value, color=WANTED)
-
-
-def wait_lines(deployment: Deployment) -> Iterator[Line]:
+def wait_lines(deployment: Deployment) -> list[Line]:
     """Seconds that the oldest request may wait."""
-    yield Line(what="alarm", value=longest_wait_seconds(deployment), color=PROMISED)
+    return [Line("alarm", longest_wait_seconds(deployment), PROMISED)]
 
 
-def _name(deployment: Deployment, variant: Variant) -> str:
-    return deployment.name if variant is deployment.own else variant.name
+def _target(deployment: Deployment, variant: Variant, value: float) -> list[Line]:
+    is_scaled = variant in scaled_variants(deployment)
+    line = Line("scaling target", value, WANTED, _of(deployment, variant))
+    return [line] if is_scaled else []
 
 
-WHERE = "prices of us-east-1"
-"""Of onboarding/data/instance_types.yaml, whatever the region."""
+def _of(deployment: Deployment, variant: Variant) -> tuple[str]:
+    return (deployment.name if variant is deployment.own else variant.name,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,12 +161,9 @@ class Prices:
 
 
 def instance_prices(variant: Variant) -> Prices | None:
-    """None where the price of any of its instance types is not known.
-
-    Nobody can tell which of them it runs on.
-    """
+    """None where the price of any of its instance types is not known: it may run on that one."""
     prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
     known = [price for price in prices if price is not None]
-    return (
-        Prices(least=min(known), most=max(known)) if known and len(known) == len(prices) else None
-    )
+    if not known or len(known) < len(prices):
+        return None
+    return Prices(least=min(known), most=max(known))

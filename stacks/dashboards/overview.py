@@ -1,4 +1,4 @@
-"""The head of the environment's dashboard: what it shows, and the alarms of all endpoints."""
+"""The head of a dashboard: what it shows, what is promised and deployed, and the alarms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from onboarding import names
-from onboarding.deployment import Deployment, Pool, Target, Variant
+from onboarding.deployment import Deployment, Target, Variant
 from stacks.alarms.alarm import Alarm, alarm_arn
 from stacks.alarms.request_alarms import measured_per_minute
 from stacks.capacity.engine import best_record
@@ -18,75 +18,25 @@ from stacks.scaling.targets import backlog_target, fewest, invocations_target, m
 MOST_LISTED = 500
 """Alarms of all endpoints, in widgets of a hundred."""
 GRAVEST = (
-    "no-instances", "server-errors", "latency", "no-answers",
-    "client-errors", "gpu-memory", "host-memory",
-    "disk", "oldest-request", "saturation", "drift", "cache-hits", "loading-wait", "early-5xx",
-    "early-4xx", "ceiling",
-)  # fmt: skip
+    "no-instances",
+    "server-errors",
+    "latency",
+    "no-answers",
+    "client-errors",
+    "gpu-memory",
+    "host-memory",
+    "disk",
+    "oldest-request",
+    "saturation",
+    "drift",
+    "cache-hits",
+    "loading-wait",
+    "early-5xx",
+    "early-4xx",
+    "ceiling",
+)
 """Kinds of alarms, the gravest first."""
 LEAST_HEIGHT, MOST_HEIGHT, ROWS_A_UNIT = 4, 10, 2
-Found = list[tuple[Deployment, Alarm]]
-
-
-def overview(
-    deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool
-) -> list[Widget]:
-    """`alarms` are those of each endpoint. `drawn`: lines of every endpoint are in the graphs."""
-    found = [(each, alarm) for each, own in zip(deployments, alarms, strict=True) for alarm in own]
-    listed = listed_alarms(found)
-    arns = [alarm_arn(each, alarm.kind, alarm.variant) for each, alarm in listed]
-    left_out = sorted(
-        {alarm.kind for _, alarm in found} - {alarm.kind for _, alarm in listed}, key=GRAVEST.index
-    )
-    rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
-    height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
-    states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
-    return [text(_explanation_text(deployments, drawn, left_out), width=12, height=height), *states]
-
-
-def listed_alarms(found: Found) -> Found:
-    """Every alarm of the gravest kinds, whole kinds while there is room.
-
-    Of the very gravest as many as there is room for.
-    """
-    counts, kept, available = Counter(alarm.kind for _, alarm in found), set[str](), MOST_LISTED
-    for kind in sorted(counts, key=GRAVEST.index):
-        if counts[kind] > available:
-            break
-        kept.add(kind)
-        available -= counts[kind]
-    if not kept:
-        kept.add(min(counts, key=GRAVEST.index))
-    return [pair for pair in found if pair[1].kind in kept][:MOST_LISTED]
-
-
-def _explanation_text(
-    deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]
-) -> str:
-    """Says numbers of endpoints only where they are drawn.
-
-    Otherwise a change of one endpoint changes its own stack alone.
-    """
-    environment = deployments[0].environment.name
-    lines = [
-        f"# {environment}: {len(deployments)} endpoint{'s' if len(deployments) > 1 else ''}",
-        f"Choose one above. {COLORS}",
-    ]
-    if not drawn:
-        lines.append(
-            "So many endpoints' lines would flatten every graph, so none are drawn: graphs"
-            " *against* something follow the selector, and an endpoint with `dashboard: true` has"
-            f" lines of its own. `roundhouse status --env {environment}` tells every endpoint's"
-            " SLO, capacity, target and cost."
-        )
-    if left_out:
-        lines.append(
-            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's"
-            " are below."
-        )
-    return "\n\n".join([*lines, *([promises(deployments)] if drawn else [])])
-
-
 KEY_DIGITS = 12
 PROMISES = (
     "Endpoint",
@@ -99,58 +49,114 @@ PROMISES = (
 )
 COUNTS = ("Instances", "USD/h")
 DEPLOYED = ("Variant", "Model", "Precision", "Instance type", "Engine key", "p99 measured", "Built")
+AlarmPairs = list[tuple[Deployment, Alarm]]
+
+
+def overview(
+    deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool
+) -> list[Widget]:
+    """`alarms` are those of each endpoint. `drawn`: lines of every endpoint are in the graphs."""
+    pairs = [
+        (deployment, alarm)
+        for deployment, own in zip(deployments, alarms, strict=True)
+        for alarm in own
+    ]
+    listed = listed_alarms(pairs)
+    arns = [alarm_arn(deployment, alarm) for deployment, alarm in listed]
+    kinds, listed_kinds = ({alarm.kind for _, alarm in group} for group in (pairs, listed))
+    left_out = sorted(kinds - listed_kinds, key=GRAVEST.index)
+    rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
+    height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
+    states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
+    return [text(_explanation_text(deployments, drawn, left_out), width=12, height=height), *states]
+
+
+def listed_alarms(pairs: AlarmPairs) -> AlarmPairs:
+    """Every alarm of the gravest kinds, whole kinds while there is room.
+
+    Of the very gravest as many as there is room for.
+    """
+    counts, available = Counter(alarm.kind for _, alarm in pairs), MOST_LISTED
+    kept: set[str] = set()
+    for kind in sorted(counts, key=GRAVEST.index):
+        available -= counts[kind]
+        if available < 0 and kept:
+            break
+        kept.add(kind)
+    return [pair for pair in pairs if pair[1].kind in kept][:MOST_LISTED]
+
+
+def _explanation_text(
+    deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]
+) -> str:
+    """Says numbers of endpoints only where they are drawn.
+
+    Otherwise a change of one endpoint changes its own stack alone.
+    """
+    environment = deployments[0].environment.name
+    paragraphs = [
+        f"# {environment}: {len(deployments)} endpoint{'s' if len(deployments) > 1 else ''}",
+        f"Choose one above. {COLORS}",
+    ]
+    if not drawn:
+        paragraphs.append(
+            "So many endpoints' lines would flatten every graph, so none are drawn: graphs"
+            " *against* something follow the selector, and an endpoint with `dashboard: true` has"
+            f" lines of its own. `roundhouse status --env {environment}` tells every endpoint's"
+            " SLO, capacity, target and cost."
+        )
+    if left_out:
+        paragraphs.append(
+            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's"
+            " are below."
+        )
+    return "\n\n".join([*paragraphs, *([promises(deployments)] if drawn else [])])
 
 
 def promises(deployments: Sequence[Deployment], *, counts: bool = False) -> str:
-    """What an instance of each variant promises and costs.
+    """A Markdown table of what an instance of each variant promises and costs.
 
     With `counts` how many there may be, and what those cost.
     """
-    heads = (*PROMISES, *(COUNTS if counts else ()))
-    variants = [
-        (deployment, variant) for deployment in deployments for variant in deployment.variants
+    rows = [
+        (*_promise(deployment, variant), *(_counts(variant) if counts else ()))
+        for deployment in deployments
+        for variant in deployment.variants
     ]
-    return _table(
-        heads, [(*_promise(*item), *(_counts(item[1]) if counts else ())) for item in variants]
-    )
+    return _table((*PROMISES, *(COUNTS if counts else ())), rows)
 
 
 def deployed(deployment: Deployment) -> str:
-    """The engines that the present stack serves."""
+    """A Markdown table of the engines that the present stack serves."""
     return _table(DEPLOYED, list(_engines(deployment)))
 
 
 def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
-    capacity, slo = variant_capacity(deployment, variant), deployment.endpoint.latency_slo_ms
-    aim = (invocations_target if deployment.endpoint.asynchronous is None else backlog_target)(
-        deployment, variant
-    )
-    word = "" if deployment.endpoint.asynchronous is None else " waiting"
-    prices = instance_prices(variant)
+    queued, slo = deployment.endpoint.asynchronous is not None, deployment.endpoint.latency_slo_ms
+    capacity, prices = variant_capacity(deployment, variant), instance_prices(variant)
+    target = (backlog_target if queued else invocations_target)(deployment, variant)
+    measured, scales_at = "not measured", "nothing"
+    if capacity is not None:
+        measured = f"{measured_per_minute(capacity.requests_per_second):,.10g}"
+    if target is not None and variant in scaled_variants(deployment):
+        scales_at = f"{target.value:,.10g}{' waiting' if queued else ''}"
     return (
         names.endpoint_name(deployment.environment, deployment.name),
         _role(variant),
         ", ".join(pool.instance_type.name for pool in variant.pools),
         "none" if slo is None else f"{slo:g}",
-        (
-            "not measured"
-            if capacity is None
-            else f"{measured_per_minute(capacity.requests_per_second):,.10g}"
-        ),
-        (
-            "nothing"
-            if aim is None or variant not in scaled_variants(deployment)
-            else f"{aim.value:,.10g}{word}"
-        ),
+        measured,
+        scales_at,
         "not known" if prices is None else _range(prices.least, prices.most, ".2f"),
     )
 
 
 def _counts(variant: Variant) -> tuple[str, ...]:
     low, high, prices = fewest(variant), most(variant), instance_prices(variant)
-    return _range(low, high), (
-        "not known" if prices is None else _range(low * prices.least, high * prices.most, ".2f")
-    )
+    cost = "not known"
+    if prices is not None:
+        cost = _range(low * prices.least, high * prices.most, ".2f")
+    return _range(low, high), cost
 
 
 def _role(variant: Variant) -> str:
@@ -165,27 +171,20 @@ def _engines(deployment: Deployment) -> Iterator[tuple[str, ...]]:
     for variant in deployment.variants:
         for pool in variant.pools:
             for target in pool.targets:
-                yield _engine(deployment, variant, pool, target)
+                model, precision, measured, built_at = _engine(deployment, target)
+                key, instance = target.engine_key[:KEY_DIGITS], pool.instance_type.name
+                yield _role(variant), model, precision, instance, key, measured, built_at
 
 
-def _engine(
-    deployment: Deployment, variant: Variant, pool: Pool, target: Target
-) -> tuple[str, ...]:
-    manifest = None if target.lock_entry is None else target.lock_entry.manifest
-    record = best_record(deployment, target)
-    return (
-        _role(variant),
-        target.model.name,
-        "not built" if manifest is None else manifest.precision,
-        pool.instance_type.name,
-        target.engine_key[:KEY_DIGITS],
-        (
-            "not measured there"
-            if isinstance(record, str)
-            else f"{record.p99_ms:g} ms, batch {record.batch}"
-        ),
-        "" if manifest is None else manifest.builder.built_at,
-    )
+def _engine(deployment: Deployment, target: Target) -> tuple[str, str, str, str]:
+    """Model, precision, measured latency and time of build."""
+    record, measured = best_record(deployment, target), "not measured there"
+    if not isinstance(record, str):
+        measured = f"{record.p99_ms:g} ms, batch {record.batch}"
+    if target.lock_entry is None:
+        return target.model.name, "not built", measured, ""
+    manifest = target.lock_entry.manifest
+    return target.model.name, manifest.precision, measured, manifest.builder.built_at
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

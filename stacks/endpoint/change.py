@@ -39,12 +39,9 @@ class UpdateStep:
 def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     """The updates that bring an endpoint's stack from one template to another, in order.
 
-    The last one is `after`.
-
-    An instance type changes only while nothing scales the variant, so its scaling goes first, and
-    `after` brings it back. The
-    names of the variants change only all at once, so the first update has no rollout of its own; it
-    has no rollback either.
+    The last one is `after`. An instance type changes only while nothing scales the variant, so its
+    scaling goes first, and `after` brings it back. The names of the variants change only all at
+    once, so the first update has no rollout of its own; it has no rollback either.
     """
     if not _updates_one_endpoint(before, after):
         return (UpdateStep(template=after),)

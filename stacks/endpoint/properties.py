@@ -213,11 +213,9 @@ def model_properties(
 def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> EndpointModel:
     """The role is no part of the name.
 
-    Its logical id never changes, and its statements change in place.
-
-    The logical id is, but for the first model: a model that moves to another id, as when two pools
-    change places, is made
-    before the old one of that content is deleted, and must not be called the same.
+    Its logical id never changes, and its statements change in place. The logical id is, but for the
+    first model: a model that moves to another id, as when two pools change places, is made before
+    the old one of that content is deleted, and must not be called the same.
     """
     named = content if logical_id == OWN_MODEL else {"LogicalId": logical_id, **content}
     name = content_name(names.endpoint_name(deployment.environment, deployment.name), named)

@@ -1,14 +1,11 @@
 """What an endpoint's role may do.
 
-Pull its images, read its engines, write its log group, its captures and its answers.
-
-A version is what must be there for an instance to start: its images and, of one model, its
-archives. While a rollout is under
-way instances of both versions may have to start, those of the old one when it is taken back. So
-what a version needs stands in a
-policy of its own beside the role, under an id of its content: CloudFormation makes the new one
-before the endpoint's update, and
-deletes the old one after it.
+Pull its images, read its engines, write its log group, its captures and its answers. A version is
+what must be there for an instance to start: its images and, of one model, its archives. While a
+rollout is under way instances of both versions may have to start, those of the old one when it is
+taken back. So what a version needs stands in a policy of its own beside the role, under an id of
+its content: CloudFormation makes the new one before the endpoint's update, and deletes the old one
+after it.
 """
 
 from __future__ import annotations

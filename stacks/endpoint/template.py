@@ -172,8 +172,7 @@ def target_model_ids(models: list[str]) -> dict[str, str]:
     """The output of each target model: `TargetModelSentenceEmbedder`.
 
     Names that PascalCase cannot tell apart (`a-1` and `a1`) get six digits of their digest, each of
-    them: whoever read the
-    output that stood for one of them must not read the other's.
+    them: whoever read the output that stood for one of them must not read the other's.
     """
     plain = {model: output_id(model) for model in models}
     count = Counter(plain.values())

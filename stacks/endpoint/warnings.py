@@ -98,7 +98,6 @@ def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
     """Of every production variant.
 
     Capacity that is not measured or misses the SLO, and schedules that only ever add instances.
-
     Then the evictions of a multi-model endpoint.
     """
     variants = [item for item in deployment.variants if item.role == "variant"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
+from onboarding.metrics import HOST, INVOCATIONS
 from onboarding.model_spec import ScalingSpec, ScheduledFloorSpec
 from stacks.scaling.targets import (
     TargetValue,
@@ -18,183 +19,177 @@ from stacks.scaling.targets import (
     variant_id,
 )
 
-DIMENSION = "sagemaker:variant:DesiredInstanceCount"
-NAMESPACE = "sagemaker"
-TARGET, POLICY = (
-    "AWS::ApplicationAutoScaling::ScalableTarget",
-    "AWS::ApplicationAutoScaling::ScalingPolicy",
-)
+TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
+POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 FROM_ZERO_COOLDOWN_SECONDS = 300
 
 Resource = dict[str, Any]
-Named = tuple[str, Resource]
 
 
 def scaling_resources(deployment: Deployment) -> dict[str, Resource]:
     """Scalable target and policies of every production variant that scales.
 
-    A shadow follows the count it began with.
-
-    The target names no role: Application Auto Scaling makes its service-linked role for SageMaker
-    by itself.
+    A shadow follows the count it began with. The target names no role: Application Auto Scaling
+    makes its service-linked role for SageMaker by itself.
     """
-    return dict(
-        resource
-        for variant in scaled_variants(deployment)
-        for resource in _of_variant(deployment, variant)
-    )
+    policies = _at_once if deployment.endpoint.asynchronous is None else _asynchronous
+    resources: dict[str, Resource] = {}
+    for variant in scaled_variants(deployment):
+        actions = [
+            _scheduled_action(variant.scaling, floor, number)
+            for number, floor in enumerate(variant.scaling.schedule, 1)
+        ]
+        target = _scalable_target(deployment, variant)
+        if actions:
+            target["Properties"]["ScheduledActions"] = actions
+        resources[variant_id(variant, "ScalableTarget")] = target
+        resources |= policies(deployment, variant)
+    return resources
 
 
-def dimensions(deployment: Deployment, variant: Variant | None = None) -> list[dict[str, str]]:
-    """The CloudWatch dimensions of a variant; default: the endpoint's own."""
-    name = VARIANT if variant is None else variant.name
-    return [*_of_endpoint(deployment), {"Name": "VariantName", "Value": name}]
+def held_counts(deployment: Deployment) -> dict[str, Resource]:
+    """Scalable targets of variants with a fixed count beside a variant that scales.
 
-
-def _of_variant(deployment: Deployment, variant: Variant) -> Iterator[Named]:
-    yield (
-        variant_id(variant, "ScalableTarget"),
-        {
-            "Type": TARGET,
-            "DependsOn": ["Endpoint"],
-            "Properties": _target_properties(deployment, variant),
-        },
-    )
-    if deployment.endpoint.asynchronous is not None:
-        yield from _asynchronous(deployment, variant)
-    else:
-        yield from _at_once(deployment, variant)
-
-
-def _target_properties(deployment: Deployment, variant: Variant) -> dict[str, Any]:
-    scaling = variant.scaling
-    actions = [_scheduled(scaling, each, number) for number, each in enumerate(scaling.schedule, 1)]
-    bounds = {"MinCapacity": scaling.min, "MaxCapacity": scaling.max}
+    An update of such an endpoint retains every count, so that a changed fixed one would never take:
+    the bounds of its target, which are that count, bring it there. The logical id is the one that
+    the target has once the variant scales.
+    """
+    scaled = scaled_variants(deployment)
     return {
-        **_scaled_thing(deployment, variant),
-        **bounds,
-        **({"ScheduledActions": actions} if actions else {}),
+        variant_id(variant, "ScalableTarget"): _scalable_target(deployment, variant)
+        for variant in (deployment.variants if scaled else ())
+        if variant.role == "variant" and variant not in scaled
     }
 
 
-def _scheduled(scaling: ScalingSpec, floor: ScheduledFloorSpec, number: int) -> dict[str, Any]:
-    """Both bounds are always set.
+def endpoint_dimensions(deployment: Deployment) -> list[dict[str, str]]:
+    """The CloudWatch dimensions of an endpoint as a whole."""
+    name = names.endpoint_name(deployment.environment, deployment.name)
+    return [{"Name": "EndpointName", "Value": name}]
 
-    A floor above the ceiling that an earlier schedule left is refused when its time comes.
-    """
-    ceiling = scaling.max if floor.max is None else floor.max
+
+def dimensions(deployment: Deployment, variant: Variant) -> list[dict[str, str]]:
+    """The CloudWatch dimensions of a variant."""
+    return [*endpoint_dimensions(deployment), {"Name": "VariantName", "Value": variant.name}]
+
+
+def _scalable_target(deployment: Deployment, variant: Variant) -> Resource:
+    return {
+        "Type": TARGET,
+        "DependsOn": ["Endpoint"],
+        "Properties": {
+            **_scaled_resource(deployment, variant),
+            "MinCapacity": variant.scaling.min,
+            "MaxCapacity": variant.scaling.max,
+        },
+    }
+
+
+def _scheduled_action(
+    scaling: ScalingSpec, floor: ScheduledFloorSpec, number: int
+) -> dict[str, Any]:
+    """Set both bounds always: AWS refuses a floor above the ceiling that an earlier action left."""
     zone = {} if floor.timezone is None else {"Timezone": floor.timezone}
-    action = {"MinCapacity": floor.min, "MaxCapacity": ceiling}
+    ceiling = scaling.max if floor.max is None else floor.max
     return {
         "ScheduledActionName": f"floor-{number}",
         "Schedule": floor.schedule,
         **zone,
-        "ScalableTargetAction": action,
+        "ScalableTargetAction": {"MinCapacity": floor.min, "MaxCapacity": ceiling},
     }
 
 
-def _at_once(deployment: Deployment, variant: Variant) -> Iterator[Named]:
+def _at_once(deployment: Deployment, variant: Variant) -> Iterator[tuple[str, Resource]]:
     invocations, gpu = invocations_target(deployment, variant), gpu_target(deployment, variant)
     if invocations is not None:
-        metric = {
-            "PredefinedMetricSpecification": {
-                "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-            }
-        }
-        yield (
-            variant_id(variant, "InvocationsPolicy"),
-            _tracking(deployment, variant, "invocations", invocations, metric),
-        )
+        predefined = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+        metric = {"PredefinedMetricSpecification": predefined}
+        policy = _tracking(deployment, variant, "invocations", invocations, metric)
+        yield variant_id(variant, "InvocationsPolicy"), policy
     if gpu is not None:
-        metric = _metric(
-            "/aws/sagemaker/Endpoints", "GPUUtilization", dimensions(deployment, variant)
-        )
-        yield variant_id(variant, "GpuPolicy"), _tracking(deployment, variant, "gpu", gpu, metric)
+        metric = _average(HOST, "GPUUtilization", dimensions(deployment, variant))
+        policy = _tracking(deployment, variant, "gpu", gpu, metric)
+        yield variant_id(variant, "GpuPolicy"), policy
 
 
-def _asynchronous(deployment: Deployment, variant: Variant) -> Iterator[Named]:
+def _asynchronous(deployment: Deployment, variant: Variant) -> Iterator[tuple[str, Resource]]:
     """The queue alone moves the count: a GPU that works through it is full whatever its length.
 
     At zero instances only HasBacklogWithoutCapacity speaks. Source: SageMaker developer guide,
-    "Autoscale an asynchronous
-    endpoint".
+    "Autoscale an asynchronous endpoint".
     """
     backlog = backlog_target(deployment, variant)
     if backlog is not None:
-        metric = _metric(
-            "AWS/SageMaker", "ApproximateBacklogSizePerInstance", _of_endpoint(deployment)
-        )
-        yield (
-            variant_id(variant, "BacklogPolicy"),
-            _tracking(deployment, variant, "backlog", backlog, metric),
-        )
+        endpoint = endpoint_dimensions(deployment)
+        metric = _average(INVOCATIONS, "ApproximateBacklogSizePerInstance", endpoint)
+        policy = _tracking(deployment, variant, "backlog", backlog, metric)
+        yield variant_id(variant, "BacklogPolicy"), policy
     if fewest(variant) == 0:
-        policy = variant_id(variant, "FromZeroPolicy")
-        yield policy, _from_zero_policy(deployment, variant)
-        yield variant_id(variant, "FromZeroAlarm"), _from_zero_alarm(deployment, variant, policy)
+        policy_id = variant_id(variant, "FromZeroPolicy")
+        yield policy_id, _from_zero_policy(deployment, variant)
+        alarm = _from_zero_alarm(deployment, variant, policy_id)
+        yield variant_id(variant, "FromZeroAlarm"), alarm
 
 
 def _tracking(
     deployment: Deployment, variant: Variant, name: str, target: TargetValue, metric: dict[str, Any]
 ) -> Resource:
-    scaling = variant.scaling
-    return {
-        "Type": POLICY,
-        "DependsOn": [variant_id(variant, "ScalableTarget")],
-        "Metadata": {"Derivation": {"TargetValue": target.derivation}},
-        "Properties": {
-            "PolicyName": _policy_name(deployment, variant, name),
-            "PolicyType": "TargetTrackingScaling",
-            **_scaled_thing(deployment, variant),
-            "TargetTrackingScalingPolicyConfiguration": {
-                "TargetValue": target.value,
-                **metric,
-                "ScaleOutCooldown": scaling.scale_out_cooldown_seconds,
-                "ScaleInCooldown": scaling.scale_in_cooldown_seconds,
-            },
-        },
+    configuration = {
+        "TargetValue": target.value,
+        **metric,
+        "ScaleOutCooldown": variant.scaling.scale_out_cooldown_seconds,
+        "ScaleInCooldown": variant.scaling.scale_in_cooldown_seconds,
     }
+    derivation = {"TargetValue": target.derivation}
+    return _policy(deployment, variant, name, "TargetTracking", configuration, derivation)
 
 
 def _from_zero_policy(deployment: Deployment, variant: Variant) -> Resource:
+    configuration = {
+        "AdjustmentType": "ChangeInCapacity",
+        "MetricAggregationType": "Average",
+        "Cooldown": FROM_ZERO_COOLDOWN_SECONDS,
+        "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
+    }
+    derivation = {"ScalingAdjustment": "one instance, once a request waits and there is none"}
+    return _policy(deployment, variant, "from-zero", "Step", configuration, derivation)
+
+
+def _policy(
+    deployment: Deployment,
+    variant: Variant,
+    name: str,
+    kind: str,
+    configuration: dict[str, Any],
+    derivation: dict[str, str],
+) -> Resource:
+    endpoint = names.endpoint_name(deployment.environment, deployment.name)
+    own = endpoint if variant.name == VARIANT else f"{endpoint}-{variant.name}"
     return {
         "Type": POLICY,
         "DependsOn": [variant_id(variant, "ScalableTarget")],
-        "Metadata": {
-            "Derivation": {
-                "ScalingAdjustment": "one instance, once a request waits and there is none"
-            }
-        },
+        "Metadata": {"Derivation": derivation},
         "Properties": {
-            "PolicyName": _policy_name(deployment, variant, "from-zero"),
-            "PolicyType": "StepScaling",
-            **_scaled_thing(deployment, variant),
-            "StepScalingPolicyConfiguration": {
-                "AdjustmentType": "ChangeInCapacity",
-                "MetricAggregationType": "Average",
-                "Cooldown": FROM_ZERO_COOLDOWN_SECONDS,
-                "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
-            },
+            "PolicyName": f"{own}-{name}",
+            "PolicyType": f"{kind}Scaling",
+            **_scaled_resource(deployment, variant),
+            f"{kind}ScalingPolicyConfiguration": configuration,
         },
     }
 
 
-def _from_zero_alarm(deployment: Deployment, variant: Variant, policy: str) -> Resource:
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    # Alarms share one room of names with every other endpoint's, so the variant stands last.
-    name = (
-        f"{endpoint}-from-zero"
-        if variant.name == VARIANT
-        else f"{endpoint}-from-zero-{variant.name}"
-    )
+def _from_zero_alarm(deployment: Deployment, variant: Variant, policy_id: str) -> Resource:
+    name = f"{names.endpoint_name(deployment.environment, deployment.name)}-from-zero"
+    # The variant stands last: alarms of all endpoints differ by name.
+    name += "" if variant.name == VARIANT else f"-{variant.name}"
     return {
         "Type": "AWS::CloudWatch::Alarm",
         "Properties": {
             "AlarmName": name,
             "AlarmDescription": f"{name}: a request waits and there is no instance; adds one",
-            "Namespace": "AWS/SageMaker",
+            "Namespace": INVOCATIONS,
             "MetricName": "HasBacklogWithoutCapacity",
-            "Dimensions": _of_endpoint(deployment),
+            "Dimensions": endpoint_dimensions(deployment),
             "Statistic": "Average",
             "Period": 60,
             "EvaluationPeriods": 2,
@@ -202,65 +197,20 @@ def _from_zero_alarm(deployment: Deployment, variant: Variant, policy: str) -> R
             "Threshold": 1,
             "ComparisonOperator": "GreaterThanOrEqualToThreshold",
             "TreatMissingData": "missing",
-            "AlarmActions": [{"Ref": policy}],
+            "AlarmActions": [{"Ref": policy_id}],
         },
     }
 
 
-def _metric(namespace: str, name: str, of: list[dict[str, str]]) -> dict[str, Any]:
+def _average(namespace: str, name: str, of: list[dict[str, str]]) -> dict[str, Any]:
     metric = {"Namespace": namespace, "MetricName": name, "Dimensions": of, "Statistic": "Average"}
     return {"CustomizedMetricSpecification": metric}
 
 
-def _of_endpoint(deployment: Deployment) -> list[dict[str, str]]:
-    return [
-        {
-            "Name": "EndpointName",
-            "Value": names.endpoint_name(deployment.environment, deployment.name),
-        }
-    ]
-
-
-def _policy_name(deployment: Deployment, variant: Variant, name: str) -> str:
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    return f"{endpoint}-{name}" if variant.name == VARIANT else f"{endpoint}-{variant.name}-{name}"
-
-
-def _scaled_thing(deployment: Deployment, variant: Variant) -> dict[str, str]:
+def _scaled_resource(deployment: Deployment, variant: Variant) -> dict[str, str]:
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     return {
-        "ServiceNamespace": NAMESPACE,
-        "ScalableDimension": DIMENSION,
+        "ServiceNamespace": "sagemaker",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
         "ResourceId": f"endpoint/{endpoint}/variant/{variant.name}",
-    }
-
-
-def held_counts(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """Scalable targets of variants with a fixed count beside a variant that scales.
-
-    An update of such an endpoint retains every count, so that a changed fixed one would never take:
-    the bounds of its target,
-    which are that count, bring it there. The logical id is the one that the target has once the
-    variant scales.
-    """
-    scaled = scaled_variants(deployment)
-    fixed = [
-        variant
-        for variant in deployment.variants
-        if variant.role == "variant" and variant not in scaled
-    ]
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    return {
-        variant_id(variant, "ScalableTarget"): {
-            "Type": TARGET,
-            "DependsOn": ["Endpoint"],
-            "Properties": {
-                "ServiceNamespace": NAMESPACE,
-                "ScalableDimension": DIMENSION,
-                "ResourceId": f"endpoint/{endpoint}/variant/{variant.name}",
-                "MinCapacity": variant.scaling.min,
-                "MaxCapacity": variant.scaling.max,
-            },
-        }
-        for variant in (fixed if scaled else ())
     }

@@ -8,15 +8,12 @@ from decimal import ROUND_FLOOR, Decimal
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.variant import Capacity, served_capacity, variant_capacity
+from stacks.capacity.variant import served_capacity, variant_capacity
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
 LOWEST_GPU_PERCENT, HIGHEST_GPU_PERCENT = 1.0, 95.0
-"""A target above zero, on a GPU that is used.
-
-And a metric that ends at 100 must be able to rise above its target.
-"""
+"""A target above zero, on a GPU that is used; a metric that ends at 100 must be able to pass it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,90 +25,74 @@ class TargetValue:
 
 
 def invocations_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Invocations a minute of one instance: a share of its capacity.
-
-    None when that is not measured.
-    """
+    """Invocations a minute of one instance: a share of its capacity; None when not measured."""
     return _share_of_a_minute(deployment, variant, "invocations a minute")
 
 
 def backlog_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Requests that may wait for each instance of an asynchronous endpoint.
-
-    What it answers in a minute, less the safety.
-    """
+    """Requests that may wait for each instance: a share of what one answers in a minute."""
     return _share_of_a_minute(deployment, variant, "requests waiting for each instance")
 
 
 def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
     """Summed percent of all used GPUs at the saturation point; the metric counts 100 for each.
 
-    None on a CPU.
-
-    Of several instance types the least counts: the metric is a mean over instances of every type.
+    None on a CPU. Of several instance types the least counts: the metric is a mean over instances
+    of every type.
     """
     if not all(pool.instance_type.is_gpu for pool in variant.pools):
         return None
-    return min(
-        (_pool_gpu_target(deployment, variant, pool) for pool in variant.pools),
-        key=lambda target: target.value,
-    )
+    targets = [_pool_gpu_target(deployment, variant, pool) for pool in variant.pools]
+    return min(targets, key=lambda target: target.value)
 
 
-def _share_of_a_minute(deployment: Deployment, variant: Variant, what: str) -> TargetValue | None:
-    capacity = variant_capacity(deployment, variant)
+def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> TargetValue | None:
+    """To a tenth, downward: rounding never promises more than was measured."""
+    capacity, safety = variant_capacity(deployment, variant), variant.scaling.safety_factor
     if capacity is None:
         return None
-    return _scale(capacity, variant.scaling.safety_factor, what)
-
-
-def _scale(capacity: Capacity, safety: float, what: str) -> TargetValue:
-    """To a tenth, downward: rounding never promises more than was measured."""
     exact = Decimal(str(capacity.requests_per_second)) * SECONDS_A_MINUTE * Decimal(str(safety))
     share = float(exact.quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
     value = max(LEAST_TARGET, share)
     raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
     explanation = (
         f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g}"
-        f" {what}{raised}"
+        f" {unit}{raised}"
     )
     return TargetValue(value=value, derivation=explanation)
 
 
 def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> TargetValue:
-    percent, origin = _knee(deployment, variant, pool)
+    percent, origin = _saturation_percent(deployment, variant, pool)
     gpus, instance = gpus_used(deployment, pool.instance_type), pool.instance_type
-    explanation = (
-        f"{gpus} GPU"
+    which = (
+        ""
         if gpus == instance.gpu_count
-        else f"{gpus} GPU, which the Python server uses of the {instance.gpu_count}"
+        else f", which the Python server uses of the {instance.gpu_count}"
     )
-    return TargetValue(
-        value=round(percent * gpus, 1),
-        derivation=f"{percent:g} % ({origin}) x {explanation} of {instance.name}",
-    )
+    derivation = f"{percent:g} % ({origin}) x {gpus} GPU{which} of {instance.name}"
+    return TargetValue(value=round(percent * gpus, 1), derivation=derivation)
 
 
-def _knee(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, str]:
-    """The utilization at which an instance was full.
+def _saturation_percent(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, str]:
+    """The utilization at which an instance was full, and its origin.
 
-    The least measured of its models, or else the wish in the YAML.
+    The least measured of its models, or else what the YAML says.
     """
-    found = [served_capacity(deployment, target) for target in pool.targets]
+    served = [served_capacity(deployment, target) for target in pool.targets]
     measured = [
-        item for item in found if item is not None and item.gpu_utilization_percent is not None
+        (capacity.gpu_utilization_percent, capacity.explanation)
+        for capacity in served
+        if capacity is not None and capacity.gpu_utilization_percent is not None
     ]
-    if not measured or len(measured) < len(found):
-        return float(variant.scaling.gpu_utilization_percent), "scaling.gpu_utilization_percent"
-    least = min(measured, key=lambda entry: entry.gpu_utilization_percent or 0.0)
-    percent = least.gpu_utilization_percent or 0.0
+    given, key = float(variant.scaling.gpu_utilization_percent), "scaling.gpu_utilization_percent"
+    if not measured or len(measured) < len(served):
+        return given, key
+    percent, explanation = min(measured, key=lambda pair: pair[0])
     if percent < LOWEST_GPU_PERCENT:
-        return (
-            float(variant.scaling.gpu_utilization_percent),
-            f"scaling.gpu_utilization_percent, as the GPU rested: {least.explanation}",
-        )
+        return given, f"{key}, as the GPU rested: {explanation}"
     capped = f", of {percent:g} %" if percent > HIGHEST_GPU_PERCENT else ""
-    return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {least.explanation}"
+    return min(percent, HIGHEST_GPU_PERCENT), f"measured at the knee{capped}: {explanation}"
 
 
 def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
@@ -120,44 +101,36 @@ def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
     A fixed count needs no target, which would pin the instance type.
     """
     return tuple(
-        variant for variant in deployment.variants if variant.role == "variant" and _moves(variant)
+        variant
+        for variant in deployment.variants
+        if variant.role == "variant"
+        and (variant.scaling.max > variant.scaling.min or variant.scaling.schedule)
     )
 
 
 def variant_id(variant: Variant, part: str) -> str:
     """A logical id: the own variant's is the part alone, so that it never changes.
 
-    Others end in their name.
-
-    Names that PascalCase cannot tell apart (`a-1` and `a1`, `aB` and `a-b`) get six digits of their
-    digest.
+    Others end in their name. Names that PascalCase cannot tell apart (`a-1` and `a1`, `aB` and
+    `a-b`) get six digits of their digest.
     """
     if variant.name == VARIANT:
         return part
     words = variant.name.split("-")
     pascal = "".join(word[:1].upper() + word[1:] for word in words)
     is_plain = variant.name == variant.name.lower() and all(word[:1].isalpha() for word in words)
-    return (
-        part + pascal + ("" if is_plain else hashlib.sha256(variant.name.encode()).hexdigest()[:6])
-    )
+    digest = "" if is_plain else hashlib.sha256(variant.name.encode()).hexdigest()[:6]
+    return part + pascal + digest
 
 
 def fewest(variant: Variant) -> int:
     """The lowest floor that a variant ever has."""
-    return min([variant.scaling.min, *(item.min for item in variant.scaling.schedule)])
+    return min([variant.scaling.min, *(floor.min for floor in variant.scaling.schedule)])
 
 
 def most(variant: Variant) -> int:
     """The highest ceiling that a variant ever has; a shadow keeps the count that it begins with."""
     if variant.role == "shadow":
         return variant.scaling.min
-    return max(
-        [
-            variant.scaling.max,
-            *(item.max for item in variant.scaling.schedule if item.max is not None),
-        ]
-    )
-
-
-def _moves(variant: Variant) -> bool:
-    return variant.scaling.max > variant.scaling.min or bool(variant.scaling.schedule)
+    ceilings = (floor.max for floor in variant.scaling.schedule)
+    return max([variant.scaling.max, *(ceiling for ceiling in ceilings if ceiling is not None)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onboarding.metrics import METRICS
 from template_rules.assembly.check import assembly_check
 from template_rules.dashboard_body import alarm_arns
 from template_rules.hosting import (
@@ -15,7 +16,6 @@ from template_rules.hosting import (
     rollback_alarms,
     watched_endpoints,
 )
-from template_rules.metric_facts import METRICS
 from template_rules.metrics import DASHBOARD, MetricUse, alarm_metrics, metric_uses
 from template_rules.policies import allows_service, resource_statements
 from template_rules.templates import Assembly, Problem, Resource

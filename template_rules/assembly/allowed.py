@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from template_rules.assembly.needs import Need
-from template_rules.policies import (
-    ROLE,
-    Statement,
-    has_foreign_policy,
-    is_allowed,
-    role_statements,
-)
+from template_rules.policies import ROLE, Statement, has_foreign_policy, is_allowed, role_statements
 from template_rules.templates import Assembly, Problem, Resource
 
 

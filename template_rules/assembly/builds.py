@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from template_rules.assembly.allowed import lacking_actions
 from template_rules.assembly.check import assembly_check
 from template_rules.assembly.needs import PUSH, Need, Place
-from template_rules.policies import (
-    ROLE,
-    trusts,
-)
+from template_rules.policies import ROLE, trusts
 from template_rules.rules.builds import PROJECT
 from template_rules.state_machine import MACHINE, Call, calls, definition, sample, states
 from template_rules.templates import Assembly, Problem, Resource

@@ -14,12 +14,7 @@ from template_rules.templates import Assembly, Resource
 from template_rules.values import display, texts
 
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-PUSH = (
-    "ecr:CompleteLayerUpload",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
+PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
 DESCRIBE_NETWORK = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces",

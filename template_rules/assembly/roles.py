@@ -196,10 +196,4 @@ def conditions_here(assembly: Assembly) -> Iterator[Problem]:
                         yield statement.resource.problem(path, what, way_out, value=value)
 
 
-CHECKS = (
-    role_trust,
-    model_role,
-    asynchronous_requests,
-    passed_role,
-    conditions_here,
-)
+CHECKS = (role_trust, model_role, asynchronous_requests, passed_role, conditions_here)

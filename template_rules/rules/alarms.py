@@ -23,14 +23,7 @@ from template_rules.metrics import (
 from template_rules.rule import TemplateRule
 from template_rules.rules.scaling_policies import utilization_fault
 from template_rules.templates import Assembly, Problem, Resource, metadata
-from template_rules.values import (
-    at,
-    boolean,
-    is_known,
-    known_text,
-    number,
-    texts,
-)
+from template_rules.values import at, boolean, is_known, known_text, number, texts
 
 SHORT_PERIODS = (10, 20, 30)
 DAY_SECONDS = 86_400

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from onboarding.metrics import metric_facts
 from template_rules.dashboard_body import Widget, body_of, widget_metrics, widgets
-from template_rules.metric_facts import metric_facts
 from template_rules.metrics import DASHBOARD
 from template_rules.rule import TemplateRule
 from template_rules.rules.metric_math import unknown_ids

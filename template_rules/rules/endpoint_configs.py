@@ -17,15 +17,7 @@ from template_rules.hosting import (
 from template_rules.rule import TemplateRule
 from template_rules.serving_images import cuda_of, driver_needed, driver_of
 from template_rules.templates import Assembly, Problem, metadata
-from template_rules.values import (
-    at,
-    boolean,
-    fields,
-    is_known,
-    known_text,
-    number,
-    objects,
-)
+from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
 
 
 class VariantInstances(TemplateRule):

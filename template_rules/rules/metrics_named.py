@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from onboarding.metrics import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES
 from onboarding.nearest import comma_list, did_you_mean
 from template_rules.hosting import ENDPOINT, config_of, is_multi_model, models_of, variants
-from template_rules.metric_facts import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES
 from template_rules.metrics import DASHBOARD, MetricUse, metric_uses
 from template_rules.rule import TemplateRule
 from template_rules.templates import Assembly, Problem

@@ -18,14 +18,7 @@ from template_rules.hosting import (
 from template_rules.rule import TemplateRule
 from template_rules.serving_images import image_name
 from template_rules.templates import Assembly, Problem
-from template_rules.values import (
-    at,
-    boolean,
-    fields,
-    is_known,
-    is_unknown,
-    known_text,
-)
+from template_rules.values import at, boolean, fields, is_known, is_unknown, known_text
 
 CONTENT_NAME = re.compile(r"[-.][0-9a-f]{6,64}$|[0-9]{8,}$")
 VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -22,14 +22,7 @@ from template_rules.hosting import (
 )
 from template_rules.rule import TemplateRule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import (
-    fields,
-    is_known,
-    is_unknown,
-    known_text,
-    number,
-    objects,
-)
+from template_rules.values import fields, is_known, is_unknown, known_text, number, objects
 
 
 class ResourceId(TemplateRule):

@@ -8,23 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from onboarding.nearest import did_you_mean
-from template_rules.hosting import (
-    INSTANCE_COUNT,
-    POLICY,
-    Variant,
-    instance_facts,
-    variant_named,
-)
+from template_rules.hosting import INSTANCE_COUNT, POLICY, Variant, instance_facts, variant_named
 from template_rules.metrics import CUSTOMIZED, PERCENT, SECONDS, metric_uses
 from template_rules.rule import TemplateRule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import (
-    at,
-    is_unknown,
-    known_text,
-    number,
-    objects,
-)
+from template_rules.values import at, is_unknown, known_text, number, objects
 
 TRACKING = "TargetTrackingScalingPolicyConfiguration"
 STEPS = "StepScalingPolicyConfiguration"

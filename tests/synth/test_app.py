@@ -20,9 +20,7 @@ pytestmark = pytest.mark.synth
 
 @pytest.fixture(scope="module")
 def bytecode(tmp_path_factory):
-    """Where the runs of app.py share what Python compiles, so that only the first one waits for
-    it.
-    """
+    """Folder in which the runs of app.py share compiled Python: only the first one waits for it."""
     return tmp_path_factory.mktemp("bytecode")
 
 

@@ -11,12 +11,12 @@ import re
 
 import pytest
 
+from onboarding.metrics import METRICS, metric_facts
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
 from stacks.dashboards.widget import laid_out, with_headings
 from template_rules.dashboard_body import dashboard_metrics, with_defaults
 from template_rules.findings import own_findings
-from template_rules.metric_facts import METRICS, metric_facts
 from template_rules.templates import Template
 from tests.synth.dashboards import (
     FOUR_GPUS,
@@ -108,12 +108,8 @@ def test_every_row_of_the_grid_is_full_and_none_overlap(name):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7])
 def test_sections_of_any_size_fill_their_rows(count):
-    from stacks.dashboards.widget import Section
-
     graphs = [{"type": "metric", "width": 8, "height": 6} for _ in range(count)]
-    placed = laid_out(
-        with_headings([Section(title="t", widgets=graphs), Section(title="none", widgets=())])
-    )
+    placed = laid_out(with_headings([("t", graphs), ("none", ())]))
     assert len(placed) == count + 1
     rows = {}
     for each in placed[1:]:

@@ -15,15 +15,7 @@ from stacks.endpoint.change import (
     with_scaling_again,
 )
 from stacks.scaling.resources import POLICY, TARGET
-from tests.synth.endpoint_cases import (
-    BESIDE,
-    MODEL,
-    POOLS,
-    QUEUE,
-    beside,
-    template,
-    wishes,
-)
+from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, template, wishes
 
 pytestmark = pytest.mark.synth
 

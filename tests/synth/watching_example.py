@@ -49,14 +49,11 @@ def written(text: str) -> str:
 
 
 def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
-    condition = alarm.condition
     sign, missing = (
-        SIGNS.get(condition.comparison, "<"),
-        ", or not there," if condition.missing == "breaching" else "",
+        SIGNS.get(alarm.comparison, "<"),
+        ", or not there," if alarm.missing == "breaching" else "",
     )
-    trips = (
-        f"{sign} {condition.threshold:,.10g}{missing} in {condition.points} of {condition.periods}"
-    )
+    trips = f"{sign} {alarm.threshold:,.10g}{missing} in {alarm.points} of {alarm.periods}"
     takes = {frozenset({True}): "yes", frozenset({False}): "no"}.get(
         frozenset(back), "of Triton's multi-model endpoints"
     )

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from local_cloud.cloudwatch.series import Found, Question, Series
 from onboarding import names
 from onboarding.deployment import Deployment, Variant
+from onboarding.metrics import HOST, INVOCATIONS, METRICS, MetricFacts
 from stacks.capacity.engine import gpus_used
 from stacks.capacity.variant import expected_latency, variant_capacity
 from stacks.scaling.targets import fewest, invocations_target, most
-from template_rules.metric_facts import HOST, INVOCATIONS, METRICS, MetricFacts
 
 MINUTES = 24 * 60
 BEGINS_AT, ROLLOUT_AT, SPIKE_AT = 17 * 60, 10 * 60 + 30, 15 * 60 + 45

@@ -209,10 +209,7 @@ SOUND = {
         ),
         "Images": resource(
             "ECR::Repository",
-            {
-                "ImageTagMutability": "IMMUTABLE",
-                "ImageScanningConfiguration": {"ScanOnPush": True},
-            },
+            {"ImageTagMutability": "IMMUTABLE", "ImageScanningConfiguration": {"ScanOnPush": True}},
             **KEEP,
         ),
         "Logs": resource("Logs::LogGroup", {"RetentionInDays": 7}),

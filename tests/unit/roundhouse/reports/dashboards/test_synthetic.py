@@ -18,7 +18,7 @@ from roundhouse.reports.dashboards.synthetic import (
     variant_day,
 )
 from stacks.alarms.properties import alarms
-from template_rules.metric_facts import HOST, INVOCATIONS
+from onboarding.metrics import HOST, INVOCATIONS
 from tests.synth.deployments import one, with_endpoint
 from tests.synth.scaled import with_variant
 
@@ -109,7 +109,7 @@ def test_shadow_gets_a_copy_and_variants_a_share():
 
 
 def test_every_metric_of_the_day_is_one_that_sagemaker_publishes():
-    from template_rules.metric_facts import METRICS as FACTS
+    from onboarding.metrics import METRICS as FACTS
 
     assert SAMPLES.keys() <= FACTS[INVOCATIONS].keys() | FACTS[HOST].keys()
 
