@@ -43,7 +43,7 @@ from onboarding.manifest import PlanRecord
 from onboarding.values import Precision, Value
 
 PLANS = "plans"
-PLAN, NETWORK, RECORD = "model.plan", "network.onnx", "plan.json"
+PLAN, NETWORK, RECORD, TIMING_CACHE = "model.plan", "network.onnx", "plan.json", "timing.cache"
 
 
 class FinishedPlan(Value):
@@ -66,23 +66,20 @@ class Compilation:
 
     def compile(self) -> tuple[Path, PlanRecord]:
         """Return the plan and its record. Raises InputRefused and NetworkRefused."""
-        known = self._known_plan()
-        if known is not None:
-            self.context.log.line(f"  {self.precision}: the plan of an earlier run is reused")
-            return known
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self._is_half:
-            write_half_precision(self.network.path, self.folder / NETWORK)
-        else:
-            shutil.copyfile(self.network.path, self.folder / NETWORK)
-        timing_path = self.folder.parent / "timing.cache"
-        cache = TimingCache(
-            self.context.stores, self.tensorrt, self.gpu, timing_path, self.context.log
-        )
-        self._run_trtexec(cache)
-        plan = inspect_plan(self.plan, self.expected, self.dialect, self.context.runner)
-        cache.upload()
-        return self.plan, self._write_record(plan, cache)
+        context, folder = self.context, self.folder
+        if (record := self._known_record()) is not None:
+            context.log.line(f"  {self.precision}: the plan of an earlier run is reused")
+            return self.plan, record
+        folder.mkdir(parents=True, exist_ok=True)
+        is_half = self.precision in ("fp16", "int8") and not self._uses_calibration_cache
+        write = write_half_precision if is_half else shutil.copyfile
+        write(self.network.path, folder / NETWORK)
+        cache_file = folder.parent / TIMING_CACHE
+        timing = TimingCache(context.stores, self.tensorrt, self.gpu, cache_file, context.log)
+        self._run_trtexec(timing)
+        plan = inspect_plan(self.plan, self._expected(), self.dialect, context.runner)
+        timing.upload()
+        return self.plan, self._write_record(plan, timing.sha256)
 
     @property
     def dialect(self) -> Dialect:
@@ -94,83 +91,83 @@ class Compilation:
             )
         return platform.trtexec_dialect
 
-    @property
-    def plan(self) -> Path:
-        """The plan's path."""
-        return self.folder / PLAN
-
     @cached_property
     def folder(self) -> Path:
         """The plan's own folder, named by everything that decides the plan."""
         digests = [sha256_of(self.network.path)]
         if self._uses_calibration_cache:
             digests.append(sha256_of(self._calibration_cache()))
-        decides = (RECIPE_VERSION, self.neutral_command, self.tensorrt, self.gpu, *digests)
-        key = hashlib.sha256("\n".join(map(str, decides)).encode()).hexdigest()[:12]
+        parts = (RECIPE_VERSION, self._neutral_command(), self.tensorrt, self.gpu, *digests)
+        key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
         return self.context.work.path / PLANS / f"{self.precision}-{key}"
 
     @property
-    def neutral_command(self) -> Command:
+    def plan(self) -> Path:
+        """The plan's path."""
+        return self.folder / PLAN
+
+    def _neutral_command(self) -> Command:
         """The command with bare file names: the same on every machine."""
-        options = self.options(Path())
-        cache = options.calibration_cache
-        name = None if cache is None else Path(cache.name)
-        return compile_command(dataclasses.replace(options, calibration_cache=name), self.dialect)
+        options = self._options(Path())
+        if options.calibration_cache is not None:
+            name = Path(options.calibration_cache.name)
+            options = dataclasses.replace(options, calibration_cache=name)
+        return compile_command(options, self.dialect)
 
-    @property
-    def expected(self) -> ExpectedPlan:
-        """What the plan must be."""
-        first = self.profiles[0] if self.profiles else ()
-        return ExpectedPlan(
-            precision=self.precision,
-            tensorrt=self.tensorrt,
-            inputs=self.network.inputs,
-            outputs=self.network.outputs,
-            profiles=len(self.profiles),
-            opt_shapes=tuple((limits.name, limits.opt) for limits in first),
-            version_compatible=self.context.request.model.engine.version_compatible,
-        )
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The ranges of each profile; none for a network without dynamic axes."""
-        specs = self.context.request.model.engine.optimization_profiles
-        profiles = (profile_ranges(self.network.inputs, spec) for spec in specs)
-        return tuple(ranges for ranges in profiles if ranges)
-
-    def options(self, folder: Path) -> CompileOptions:
-        """Return the options, their files in a folder."""
-        engine, by_cache = self.context.request.model.engine, self._uses_calibration_cache
+    def _options(self, folder: Path) -> CompileOptions:
+        engine = self.context.request.model.engine
         return CompileOptions(
             network=folder / NETWORK,
             plan=folder / PLAN,
             precision=self.precision,
-            profiles=self.profiles,
-            strongly_typed=not by_cache and self.precision != "bf16",
-            calibration_cache=self._calibration_cache() if by_cache else None,
-            timing_cache=folder.parent / "timing.cache",
+            profiles=self._profiles(),
+            calibration_cache=self._calibration_cache() if self._uses_calibration_cache else None,
+            timing_cache=folder.parent / TIMING_CACHE,
             optimization_level=engine.optimization_level,
             workspace_mib=engine.workspace_mib,
             hardware_compatibility=engine.hardware_compatibility,
             version_compatible=engine.version_compatible,
         )
 
+    def _profiles(self) -> tuple[Profile, ...]:
+        """The ranges of each profile; none for a network without dynamic axes."""
+        specs = self.context.request.model.engine.optimization_profiles
+        profiles = (profile_ranges(self.network.inputs, spec) for spec in specs)
+        return tuple(ranges for ranges in profiles if ranges)
+
+    def _expected(self) -> ExpectedPlan:
+        profiles = self._profiles()
+        first = profiles[0] if profiles else ()
+        return ExpectedPlan(
+            precision=self.precision,
+            tensorrt=self.tensorrt,
+            inputs=self.network.inputs,
+            outputs=self.network.outputs,
+            profiles=len(profiles),
+            opt_shapes=tuple((limits.name, limits.opt) for limits in first),
+            version_compatible=self.context.request.model.engine.version_compatible,
+        )
+
     @property
     def _uses_calibration_cache(self) -> bool:
         return self.precision == "int8" and self.context.request.quantization == "calibration-cache"
 
-    @property
-    def _is_half(self) -> bool:
-        """True when a network with FP16 in it is written first."""
-        return self.precision in ("fp16", "int8") and not self._uses_calibration_cache
+    def _calibration_cache(self) -> Path:
+        path = self.context.work_store.path(cache_path(self.context.request))
+        if not path.is_file():
+            raise InputRefused(
+                f"there is no calibration cache {path} to compile int8 with; run the build's steps "
+                "in their order."
+            )
+        return path
 
-    def _run_trtexec(self, cache: TimingCache) -> None:
-        command = compile_command(self.options(self.folder), self.dialect)
-        had_cache = cache.fetch() or cache.path.is_file()
+    def _run_trtexec(self, timing: TimingCache) -> None:
+        command = compile_command(self._options(self.folder), self.dialect)
+        had_cache = timing.fetch() or timing.path.is_file()
         ended = self._run(command)
         if had_cache and not self._has_plan(ended):
             self.context.log.line("  the timing cache may be damaged: once more without it")
-            cache.discard()
+            timing.path.unlink(missing_ok=True)
             ended = self._run(command)
         if not self._has_plan(ended):
             raise NetworkRefused(
@@ -185,41 +182,29 @@ class Compilation:
     def _has_plan(self, ended: Ended) -> bool:
         return ended.code == 0 and self.plan.is_file() and self.plan.stat().st_size > 0
 
-    def _write_record(self, plan: InspectedPlan, cache: TimingCache) -> PlanRecord:
-        layers = plan.inspection
+    def _write_record(self, plan: InspectedPlan, timing_cache_sha256: str | None) -> PlanRecord:
+        layers, int8_layers = plan.inspection.layers, plan.inspection.int8_layers
         record = PlanRecord(
             tensorrt=plan.tensorrt,
-            layers=layers.layers,
-            int8_layers=layers.int8_layers,
-            command=str(self.neutral_command),
-            timing_cache_sha256=cache.sha256,
+            layers=layers,
+            int8_layers=int8_layers,
+            command=str(self._neutral_command()),
+            timing_cache_sha256=timing_cache_sha256,
         )
         finished = FinishedPlan(sha256=sha256_of(self.plan), record=record)
         text = json.dumps(finished.model_dump(mode="json"), indent=2) + "\n"
         (self.folder / RECORD).write_text(text, encoding="utf-8")
-        shape = self.context.request.opt_shape
-        run = f"by {PROGRAM} at {shape} without a CUDA graph"
+        run = f"by {PROGRAM} at {self.context.request.opt_shape} without a CUDA graph"
         speed = "" if plan.median_ms is None else f", {plan.median_ms:.3f} ms {run}"
-        size = self.plan.stat().st_size / 1e6
-        counts = f"{layers.layers} layers, {layers.int8_layers} of them in INT8"
-        self.context.log.line(
-            f"  {self.precision}: {size:.1f} MB of TensorRT {plan.tensorrt}, {counts}{speed}"
-        )
+        size = f"{self.plan.stat().st_size / 1e6:.1f} MB of TensorRT {plan.tensorrt}"
+        counts = f"{layers} layers, {int8_layers} of them in INT8"
+        self.context.log.line(f"  {self.precision}: {size}, {counts}{speed}")
         return record
 
-    def _known_plan(self) -> tuple[Path, PlanRecord] | None:
+    def _known_record(self) -> PlanRecord | None:
         try:
             finished = FinishedPlan.model_validate_json((self.folder / RECORD).read_bytes())
         except (OSError, ValidationError):
             return None
         is_whole = self.plan.is_file() and sha256_of(self.plan) == finished.sha256
-        return (self.plan, finished.record) if is_whole else None
-
-    def _calibration_cache(self) -> Path:
-        path = self.context.work_store.path(cache_path(self.context.request))
-        if not path.is_file():
-            raise InputRefused(
-                f"there is no calibration cache {path} to compile int8 with; run the build's steps "
-                "in their order."
-            )
-        return path
+        return finished.record if is_whole else None

@@ -21,14 +21,11 @@ CONSTANT_TYPES = {
 def without_constant_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Move each Constant node's tensor to the initializers; the model given is changed."""
     graph = model.graph
-    tensors = {node.output[0]: _constant(node) for node in graph.node if node.op_type == "Constant"}
-    moved = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    others = [
-        node for node in graph.node if node.op_type != "Constant" or node.output[0] not in moved
-    ]
+    tensors = [_constant(node) if node.op_type == "Constant" else None for node in graph.node]
+    others = [node for node, tensor in zip(graph.node, tensors, strict=True) if tensor is None]
     del graph.node[:]
     graph.node.extend(others)
-    graph.initializer.extend(moved.values())
+    graph.initializer.extend(tensor for tensor in tensors if tensor is not None)
     return model
 
 

@@ -37,47 +37,20 @@ SUFFIX = {HALF: "_fp16", FULL: "_fp32"}
 FULL_INPUTS = {"Resize": (2,)}
 """Inputs that ONNX allows in FP32 only, by operator."""
 WIDE = frozenset(
-    [
-        "Pow",
-        "Sqrt",
-        "Exp",
-        "Log",
-        "Softplus",
-        "Reciprocal",
-        "CumSum",
-        "Range",
-        "ReduceMean",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "ReduceProd",
-        "LpNormalization",
-        "NonMaxSuppression",
-        "LayerNormalization",
-        "InstanceNormalization",
-        "GroupNormalization",
+    (
+        *("Pow", "Sqrt", "Exp", "Log", "Softplus", "Reciprocal", "CumSum", "Range"),
+        *("ReduceMean", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum"),
+        *("ReduceLogSumExp", "ReduceProd", "LpNormalization", "NonMaxSuppression"),
+        *("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
         "RMSNormalization",
-    ]
+    )
 )
 """Operators that stay FP32."""
 HEAVY = frozenset(
-    [
-        "MatMul",
-        "Gemm",
-        "Conv",
-        "ConvTranspose",
-        "Einsum",
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "Softmax",
-        "BatchNormalization",
-        "LSTM",
-        "GRU",
-        "Attention",
-    ]
+    (
+        *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", *QDQ, "Softmax"),
+        *("BatchNormalization", "LSTM", "GRU", "Attention"),
+    )
 )
 """Operators that are FP16 whatever their inputs are."""
 
@@ -101,13 +74,9 @@ def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the network, at an opset whose Q/DQ nodes may have FP16 scales.
-
-    Raises NetworkRefused.
-    """
-    version = max(
-        (item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), default=1
-    )
+    """Return the network at an opset whose Q/DQ nodes may have FP16 scales, or refuse it."""
+    opsets = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
+    version = max(opsets, default=1)
     if version >= QDQ_OPSET or not any(node.op_type in QDQ for node in model.graph.node):
         return model
     try:
@@ -116,26 +85,20 @@ def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
         reason = " ".join(str(error).split())[:200]
         raise NetworkRefused(
             f"the Q/DQ network of opset {version} cannot be raised to opset {QDQ_OPSET}, which "
-            f"FP16 scales need ({reason}); "
-            f"export it at opset {QDQ_OPSET}, or ask for precision fp16."
+            f"FP16 scales need ({reason}); export it at opset {QDQ_OPSET}, or ask for precision "
+            "fp16."
         ) from error
 
 
 def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]:
-    """Return the nodes that stay FP32, by their place in the graph."""
+    """Return the nodes that stay FP32, by their index in the graph."""
     constants = {weight.name: weight for weight in model.graph.initializer if weight.name in floats}
-    beyond = {
-        name
-        for name, weight in constants.items()
-        if _is_beyond_range(numpy_helper.to_array(weight))
-    }
+    beyond = {name for name, weight in constants.items() if _is_beyond_range(weight)}
     wide, wide_tensors = _into_integers(model, floats), set[str]()
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
-        inherits = (
-            bool(variable) and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
-        )
-        if node.op_type in WIDE or index in wide or inherits or not beyond.isdisjoint(node.input):
+        follows = variable and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
+        if node.op_type in WIDE or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
     return frozenset(wide)
@@ -145,20 +108,21 @@ def half_array(values: Array) -> Array:
     """Return values as FP16: masks stay finite, and only 0 becomes 0, since it may be a divisor."""
     never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
     lost = (values != 0) & (np.abs(values) < SMALLEST)
-    bounded = np.where(
-        never, np.sign(values) * NEVER, np.where(lost, np.sign(values) * SMALLEST, values)
-    )
+    sign = np.sign(values)
+    bounded = np.where(never, sign * NEVER, np.where(lost, sign * SMALLEST, values))
     half: Array = bounded.astype(np.float16)
     return half
 
 
 class _Writer:
-    """Writes a network anew, with one cast where a tensor changes between FP16 and FP32."""
+    """Writes a network anew, with one cast where a tensor changes between FP16 and FP32.
+
+    `wide` are the indices of the nodes that stay FP32.
+    """
 
     def __init__(
         self, source: onnx.ModelProto, floats: frozenset[str], wide: frozenset[int]
     ) -> None:
-        """`wide` are the places of the nodes that stay FP32."""
         self._source = source
         self._floats = floats
         self._wide = wide
@@ -175,7 +139,7 @@ class _Writer:
         for output in self._source.graph.output:
             name = output.name
             if self._kinds.get(name) == HALF:
-                self._cast(name + SUFFIX[HALF], name, f"{name}_output{SUFFIX[FULL]}", FULL)
+                self._cast(self._name(name), name, f"{name}_output{SUFFIX[FULL]}", FULL)
         source = self._source
         result = onnx.ModelProto(ir_version=source.ir_version, producer_name=source.producer_name)
         result.opset_import.extend(source.opset_import)
@@ -193,14 +157,12 @@ class _Writer:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         full = FULL_INPUTS.get(node.op_type, ())
-        copy.input[:] = [
-            self._read(name, FULL if place in full else kind)
-            for place, name in enumerate(node.input)
-        ]
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.input):
+            copy.input[index] = self._read(name, FULL if index in full else kind)
+        for index, name in enumerate(node.output):
             if name in self._floats:
                 self._kinds[name] = kind
-                copy.output[place] = self._name(name)
+                copy.output[index] = self._name(name)
         if kind == HALF:
             self._retype(copy, node)
         self._nodes.append(copy)
@@ -208,7 +170,7 @@ class _Writer:
     def _read(self, name: str, kind: int) -> str:
         """Return the name under which a node reads a tensor in the type that it needs."""
         if name in self._constants:
-            return self._constant(name, kind)
+            return self._read_constant(name, kind)
         if name not in self._floats or self._kinds[name] == kind:
             return self._name(name)
         if (name, kind) not in self._casts:
@@ -219,15 +181,14 @@ class _Writer:
     def _cast(self, tensor: str, output: str, node: str, kind: int) -> None:
         self._nodes.append(helper.make_node("Cast", [tensor], [output], name=node, to=kind))
 
-    def _constant(self, name: str, kind: int) -> str:
+    def _read_constant(self, name: str, kind: int) -> str:
         weight = self._constants[name]
         if name not in self._floats or kind != HALF:
             self._written.setdefault(name, weight)
             return name
         half = name + SUFFIX[HALF]
         if half not in self._written:
-            values = half_array(numpy_helper.to_array(weight))
-            self._written[half] = numpy_helper.from_array(values, half)
+            self._written[half] = _half_tensor(weight, half)
         return half
 
     def _name(self, name: str) -> str:
@@ -243,38 +204,38 @@ class _Writer:
             if is_type and attribute.i == FULL and is_float:
                 attribute.i = HALF
             if attribute.type == onnx.AttributeProto.TENSOR and attribute.t.data_type == FULL:
-                values = half_array(numpy_helper.to_array(attribute.t))
-                attribute.t.CopyFrom(numpy_helper.from_array(values))
+                attribute.t.CopyFrom(_half_tensor(attribute.t))
 
 
-def _is_beyond_range(values: Array) -> bool:
-    size = np.abs(values)
+def _half_tensor(tensor: onnx.TensorProto, name: str | None = None) -> onnx.TensorProto:
+    return numpy_helper.from_array(half_array(numpy_helper.to_array(tensor)), name)
+
+
+def _is_beyond_range(tensor: onnx.TensorProto) -> bool:
+    size = np.abs(numpy_helper.to_array(tensor))
     return bool((np.isfinite(size) & (size > LARGEST) & (size < SENTINEL)).any())
 
 
 def _into_integers(model: onnx.ModelProto, floats: frozenset[str]) -> set[int]:
     """Return nodes whose values become integers, such as sizes: FP16 counts to 2048 only."""
-    wanted: set[str] = set()
-    found: set[int] = set()
+    tensors: set[str] = set()
+    nodes: set[int] = set()
     for index in reversed(range(len(model.graph.node))):
         node = model.graph.node[index]
-        is_last = (
-            node.op_type == "Cast" and node.input[0] in floats and node.output[0] not in floats
-        )
-        if is_last or (node.op_type not in HEAVY and not wanted.isdisjoint(node.output)):
-            found.add(index)
-            wanted.update(name for name in node.input if name in floats)
-    return found
+        is_cast = node.op_type == "Cast" and node.input[0] in floats
+        ends = is_cast and node.output[0] not in floats
+        if ends or (node.op_type not in HEAVY and not tensors.isdisjoint(node.output)):
+            nodes.add(index)
+            tensors.update(name for name in node.input if name in floats)
+    return nodes
 
 
 def _refuse_control_flow(model: onnx.ModelProto) -> None:
+    graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     for node in model.graph.node:
-        if any(
-            attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-            for attribute in node.attribute
-        ):
+        if any(attribute.type in graphs for attribute in node.attribute):
             raise NetworkRefused(
                 f"node {node.name or node.output[0]} (operator {node.op_type}) has a network "
-                "inside, which cannot be typed FP16; "
-                "export the model without control flow, or ask for precision fp32."
+                "inside, which cannot be typed FP16; export the model without control flow, or ask "
+                "for precision fp32."
             )

@@ -8,22 +8,15 @@ from dataclasses import dataclass
 from engine_build.errors import InputRefused
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Runner
-from engine_build.tensorrt.trtexec import PROGRAM, version_command
+from engine_build.tensorrt.trtexec import PROGRAM, VERSION_COMMAND
 from onboarding.platform import is_gpu_model
 
 SMI = "nvidia-smi"
-QUERY = Command(
-    argv=(
-        SMI,
-        "--query-gpu=name,driver_version,compute_cap,memory.total",
-        "--format=csv,noheader,nounits",
-    ),
-    timeout_seconds=60,
-)
+FIELDS = "name,driver_version,compute_cap"
+QUERY = Command(argv=(SMI, f"--query-gpu={FIELDS}", "--format=csv,noheader"), timeout_seconds=60)
 BANNER = re.compile(r"^&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\] \[b(\d+)\]", re.MULTILINE)
-"""As logging.h of TensorRT's samples prints it.
-
-V is major * 10000 + minor * 100 + patch, b the build.
+"""As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the
+build.
 """
 
 
@@ -34,56 +27,51 @@ class GpuHost:
     gpu: str
     driver: str
     compute_capability: str
-    memory_mib: int | None
 
 
 def check_host(
     request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
 ) -> GpuHost:
-    """Refuse a machine whose GPU, driver or TensorRT is not the request's.
-
-    It runs before anything is fetched. Raises InputRefused.
+    """Refuse a machine whose GPU, driver or TensorRT is not the request's. Raises InputRefused.
 
     `forward_compatible`: the image's own CUDA driver libraries stand in for the host's, which may
     then be older.
     """
     host = gpu_host(runner)
-    wanted = request.compute_capability
-    if host.compute_capability != wanted:
+    capability, platform = request.compute_capability, request.platform
+    if host.compute_capability != capability:
         raise InputRefused(
             f"this machine's {host.gpu} has compute capability {host.compute_capability}, but "
-            f"engine {request.engine_key} is for "
-            f"{wanted}, and plans run on the GPU they were built for; build it on a machine with "
-            f"{wanted}, as "
-            "`roundhouse build` does."
+            f"engine {request.engine_key} is for {capability}, and plans run on the GPU they were "
+            f"built for; build it on a machine with {capability}, as `roundhouse build` does."
         )
     if request.gpu is not None and not is_gpu_model(host.gpu, request.gpu):
         raise InputRefused(
             f"this machine's GPU is {host.gpu}, but engine {request.engine_key} is for "
-            f"{request.gpu}, and a plan built without "
-            "hardware compatibility runs on its own GPU model only; build it on a machine with "
-            f"{request.gpu}, or set "
+            f"{request.gpu}, and a plan built without hardware compatibility runs on its own GPU "
+            f"model only; build it on a machine with {request.gpu}, or set "
             "`hardware_compatibility: same_compute_capability` in the model's engine."
         )
-    least = request.platform.minimum_driver
+    least = platform.minimum_driver
     if least is not None and int(host.driver.split(".")[0]) < least and not forward_compatible:
         raise InputRefused(
-            f"this machine's driver is {host.driver}, but platform {request.platform.name} needs "
-            f"{least} or newer, and "
-            "NVIDIA's image does not say that its forward compatibility makes up for it; update "
-            "it, or, "
-            "in CodeBuild, set `builds: {codebuild_gpu: false}` in the environment's file: a "
-            "training job builds it then."
+            f"this machine's driver is {host.driver}, but platform {platform.name} needs {least} "
+            "or newer, and NVIDIA's image does not say that its forward compatibility makes up for "
+            "it; update it, or, in CodeBuild, set `builds: {codebuild_gpu: false}` in the "
+            "environment's file: a training job builds it then."
         )
-    check_version(request, trtexec_version(runner), PROGRAM)
+    tensorrt = trtexec_version(runner)
+    if not same_tensorrt(request.runtime.version, tensorrt):
+        raise InputRefused(
+            f"{PROGRAM} is of TensorRT {tensorrt}, but platform {platform.name} serves "
+            f"{request.runtime.version}, and plans load in the very build that made them; use the "
+            "GPU builder image of that platform."
+        )
     return host
 
 
 def gpu_host(runner: Runner) -> GpuHost:
-    """The GPU of this machine.
-
-    Raises InputRefused where there is none, or GPUs of several models.
-    """
+    """The GPU of this machine. Raises InputRefused where there is none, or several models."""
     if runner.find(SMI) is None:
         raise InputRefused(
             f"{SMI} is not on this machine, so it has no NVIDIA GPU; build the engine in the GPU "
@@ -109,47 +97,29 @@ def gpu_host(runner: Runner) -> GpuHost:
 
 def trtexec_version(runner: Runner) -> str:
     """The TensorRT of trtexec itself, such as 10.16.1.11. Raises InputRefused."""
-    ended = runner.run(version_command())
-    found = BANNER.search(ended.output)
-    if found is None:
+    ended = runner.run(VERSION_COMMAND)
+    banner = BANNER.search(ended.output)
+    if banner is None:
         raise InputRefused(
             f"{PROGRAM} does not name its TensorRT (code {ended.code}); install the one of the "
             "GPU builder image."
         )
-    version, build = int(found[1]), int(found[2])
+    version, build = int(banner[1]), int(banner[2])
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
 
 
-def check_version(request: BuildRequest, found: str, what: str) -> None:
-    """Refuses another TensorRT than the platform's, which may be given without its build.
-
-    Raises InputRefused.
-    """
-    if not same_tensorrt(request.runtime.version, found):
-        raise InputRefused(
-            f"{what} is of TensorRT {found}, but platform {request.platform.name} serves "
-            f"{request.runtime.version}, and plans load "
-            "in the very build that made them; use the GPU builder image of that platform."
-        )
-
-
-def same_tensorrt(wanted: str, found: str) -> bool:
-    """Return True for the same version; 11.0.0 stands for any build of it."""
-    parts = wanted.split(".")
-    return found.split(".")[: len(parts)] == parts
+def same_tensorrt(platform: str, version: str) -> bool:
+    """Return True for the platform's version; a platform's 11.0.0 stands for any build of it."""
+    parts = platform.split(".")
+    return version.split(".")[: len(parts)] == parts
 
 
 def _host(line: str) -> GpuHost:
     try:
-        gpu, driver, capability, memory = (part.strip() for part in line.split(","))
+        gpu, driver, capability = (part.strip() for part in line.split(","))
         int(driver.split(".")[0])
     except ValueError as error:
         raise InputRefused(
-            f"{SMI} says {line!r}, where name, driver, compute capability and memory are expected."
+            f"{SMI} says {line!r}, where name, driver and compute capability are expected."
         ) from error
-    return GpuHost(
-        gpu=gpu,
-        driver=driver,
-        compute_capability=capability,
-        memory_mib=int(memory) if memory.isdecimal() else None,
-    )
+    return GpuHost(gpu=gpu, driver=driver, compute_capability=capability)

@@ -1,35 +1,40 @@
-"""Reads a finished plan back, and refuses one that is not what was asked for."""
+"""Reads a finished plan back, and refuses one that is not what was requested.
+
+The inspector's JSON is what trtexec --exportLayerInfo writes. TensorRT 10 lists the names of inputs
+and outputs under `Bindings`; a second and further optimization profile repeat them as
+"name [profile 1]". TensorRT 11 lists them as objects under `I/O Tensors`, with mode, type and the
+profiles' shapes. Layers are objects when the plan was built with detailed verbosity, else bare
+names. Sources: NVIDIA's migration page of IEngineInspector for 10 to 11, and the inspector files of
+trt-engine-explorer at v10.16. No file of these two releases was seen whole.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from container.tensorrt.plan import Sizes
 from engine_build.datasets.dataset import ATTENTION_MASK
 from engine_build.errors import NetworkRefused
 from engine_build.runner import Ended, Runner
 from engine_build.tensorrt.host import same_tensorrt
-from engine_build.tensorrt.inspection import Inspection, inspection
-from engine_build.tensorrt.trtexec import (
-    PROGRAM,
-    Dialect,
-    RunOptions,
-    Sizes,
-    plan_version_command,
-    run_command,
-)
+from engine_build.tensorrt.trtexec import PROGRAM, Dialect, plan_version_command, run_command
 from onboarding.manifest import TensorRecord
 from onboarding.values import Precision
 
 VERSION = re.compile(r"Plan was created with TensorRT version (\d+\.\d+\.\d+\.\d+)")
 """As printPlanVersion of trtexec says it, at v10.16 and at v11.1."""
+PROFILE = re.compile(r" \[profile (\d+)\]$")
 INTEGERS: dict[str, type[Any]] = {"INT64": np.int64, "INT32": np.int32}
+TYPES = ("Format/Datatype", "DataType", "Datatype", "Format")
+MOVING = frozenset({"Reformat", "NoOp", "Quantize", "Dequantize", "Scale"})
+"""Layer types that bring INT8 values somewhere, and compute nothing with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +51,27 @@ class ExpectedPlan:
     """Of the first profile; the plan is run at them."""
     version_compatible: bool = False
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """In the network's order."""
-        return tuple(record.name for record in self.inputs)
 
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """In the network's order."""
-        return tuple(record.name for record in self.outputs)
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What TensorRT's engine inspector lists of a plan."""
+
+    tensors: frozenset[str]
+    """Inputs and outputs."""
+    inputs: frozenset[str] | None
+    """None where the file does not tell inputs from outputs: TensorRT 10."""
+    profiles: int | None
+    """Optimization profiles; None where the file does not tell."""
+    layers: int
+    """Of the first optimization profile."""
+    int8_layers: int
+    """Layers that read INT8 and compute. A fused kernel that only turns INT8 into float is among
+    them, so this may be too many; 0 is certain where no layer is opaque.
+    """
+    opaque_layers: int
+    """Parts of the network that TensorRT's other compiler took whole, and whose kernels the
+    inspector does not list.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +91,31 @@ def inspect_plan(
     path: Path, expected: ExpectedPlan, dialect: Dialect, runner: Runner
 ) -> InspectedPlan:
     """Read a plan's TensorRT version, run it once and inspect it. Raises NetworkRefused."""
-    tensorrt = _version(path, runner.run(plan_version_command(path)))
+    ended = runner.run(plan_version_command(path))
+    version = VERSION.search(ended.output)
+    if ended.code != 0 or version is None:
+        raise NetworkRefused(
+            f"{path.name} does not name its TensorRT ({PROGRAM} ended with code {ended.code}: "
+            f"{last_error(ended)})."
+        )
     layers, times = path.with_name("layers.json"), path.with_name("times.json")
-    options = RunOptions(
-        plan=path,
+    command = run_command(
+        path,
+        dialect,
         shapes=expected.opt_shapes,
-        version_compatible=expected.version_compatible,
-        cuda_graph=False,
         inputs=write_integer_inputs(expected, path.parent),
-        layers=layers,
         times=times,
-        warm_up_ms=100,
-        seconds=1,
+        layers=layers,
+        version_compatible=expected.version_compatible,
     )
-    ended = runner.run(run_command(options, dialect))
+    ended = runner.run(command)
     if ended.code != 0 or not layers.is_file():
         raise NetworkRefused(
             f"{path.name} compiles, but does not run at its own opt shape ({PROGRAM} {ended.how}: "
             f"{last_error(ended)})."
         )
-    plan = InspectedPlan(
-        tensorrt=tensorrt,
-        inspection=inspection(layers.read_text(encoding="utf-8")),
-        median_ms=_median(times),
-    )
+    listed = inspection(layers.read_text(encoding="utf-8"))
+    plan = InspectedPlan(tensorrt=version[1], inspection=listed, median_ms=_median(times))
     check_plan(plan, expected)
     return plan
 
@@ -119,58 +137,100 @@ def write_integer_inputs(expected: ExpectedPlan, folder: Path) -> tuple[tuple[st
 
 
 def check_plan(plan: InspectedPlan, expected: ExpectedPlan) -> None:
-    """Refuse a plan that is not what was asked for. Raises NetworkRefused."""
-    layers, profiles = plan.inspection, max(1, expected.profiles)
-    names = (*expected.input_names, *expected.output_names)
+    """Refuse a plan that is not what was requested. Raises NetworkRefused."""
+    listed, profiles = plan.inspection, max(1, expected.profiles)
+    inputs = {record.name for record in expected.inputs}
+    tensors = inputs | {record.name for record in expected.outputs}
     if not same_tensorrt(expected.tensorrt, plan.tensorrt):
         reason = (
             f"it was written by TensorRT {plan.tensorrt}, and the platform serves "
             f"{expected.tensorrt}"
         )
-    elif set(layers.tensors) != set(names):
-        reason = (
-            f"its inputs and outputs are {_join_names(layers.tensors)}, asked for were "
-            f"{_join_names(names)}"
-        )
-    elif layers.inputs is not None and set(layers.inputs) != set(expected.input_names):
-        reason = (
-            f"its inputs are {_join_names(layers.inputs)}, "
-            f"asked for were {_join_names(expected.input_names)}"
-        )
-    elif layers.profiles is not None and layers.profiles != profiles:
-        reason = f"it has {layers.profiles} optimization profiles, asked for were {profiles}"
-    elif layers.layers == 0:
+    elif listed.tensors != tensors:
+        reason = f"its inputs and outputs are {_names(listed.tensors)}, expected {_names(tensors)}"
+    elif listed.inputs is not None and listed.inputs != inputs:
+        reason = f"its inputs are {_names(listed.inputs)}, expected {_names(inputs)}"
+    elif listed.profiles is not None and listed.profiles != profiles:
+        reason = f"it has {listed.profiles} optimization profiles, expected {profiles}"
+    elif listed.layers == 0:
         reason = "it has no layer"
-    elif expected.precision == "int8" and layers.int8_layers == layers.opaque_layers == 0:
-        reason = (
-            f"none of its {layers.layers} layers computes in INT8, though precision int8 was "
-            "asked for"
-        )
+    elif expected.precision == "int8" and listed.int8_layers == listed.opaque_layers == 0:
+        reason = f"none of its {listed.layers} layers computes in INT8, though precision is int8"
     else:
         return
     raise NetworkRefused(
-        f"the plan is not what was asked for: {reason}; build it anew, and report this with its "
+        f"the plan is not what was requested: {reason}; build it anew, and report this with its "
         "log."
     )
 
 
+def inspection(text: str) -> Inspection:
+    """Reads the inspector's JSON. Raises NetworkRefused when it is not that, or lists no layer."""
+    try:
+        document = json.loads(text)
+        layers = [layer for layer in document["Layers"] if _profile_of(_layer_name(layer)) == 0]
+        detailed = [layer for layer in layers if isinstance(layer, dict)]
+        is_11 = "I/O Tensors" in document
+        return Inspection(
+            **(_of_11(document["I/O Tensors"]) if is_11 else _of_10(document["Bindings"])),
+            layers=len(layers),
+            int8_layers=sum(map(_is_int8, detailed)),
+            opaque_layers=sum(map(_is_opaque, detailed)),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NetworkRefused(
+            f"the inspector's account of the plan cannot be read ({type(error).__name__}: {error})."
+        ) from error
+
+
 def last_error(ended: Ended) -> str:
     """Return the last error that trtexec wrote, or its last line."""
-    lines = [
-        line.strip() for line in f"{ended.output}\n{ended.errors}".splitlines() if line.strip()
-    ]
+    lines = [line.strip() for line in (*ended.output.splitlines(), *ended.errors.splitlines())]
     errors = [line.split("[E]", 1)[1].strip() for line in lines if "[E]" in line]
-    return (errors or lines or ["no output"])[-1][:300]
+    return (errors or list(filter(None, lines)) or ["no output"])[-1][:300]
 
 
-def _version(plan: Path, ended: Ended) -> str:
-    match = VERSION.search(ended.output)
-    if ended.code != 0 or match is None:
-        raise NetworkRefused(
-            f"{plan.name} does not name its TensorRT ({PROGRAM} ended with code {ended.code}: "
-            f"{last_error(ended)})."
-        )
-    return match[1]
+def _of_10(bindings: list[str]) -> dict[str, Any]:
+    last = max(map(_profile_of, bindings), default=0)
+    return {
+        "tensors": frozenset(name for name in bindings if _profile_of(name) == 0),
+        "inputs": None,
+        "profiles": None if last == 0 else last + 1,
+    }
+
+
+def _of_11(tensors: list[dict[str, Any]]) -> dict[str, Any]:
+    inputs = [tensor for tensor in tensors if tensor["IOMode"].lower() == "input"]
+    profiles = [len(tensor["ProfileInfo"]) for tensor in inputs if tensor.get("ProfileInfo")]
+    return {
+        "tensors": frozenset(tensor["Name"] for tensor in tensors),
+        "inputs": frozenset(tensor["Name"] for tensor in inputs),
+        "profiles": max(profiles, default=None),
+    }
+
+
+def _is_opaque(layer: dict[str, Any]) -> bool:
+    return layer.get("LayerType") == "Myelin" or layer["Name"].startswith("{ForeignNode[")
+
+
+def _is_int8(layer: dict[str, Any]) -> bool:
+    if layer.get("LayerType") in MOVING or layer.get("ParameterType") in MOVING:
+        return False
+    weights = layer.get("Weights")
+    types = [weights.get("Type", "")] if isinstance(weights, dict) else []
+    for tensor in layer.get("Inputs", []):
+        types += [str(tensor[name]) for name in TYPES if name in tensor]
+    is_read = any("int8" in kind.lower().split() for kind in types)
+    return is_read or "i8i8" in layer.get("TacticName", "")
+
+
+def _layer_name(layer: Any) -> str:
+    return str(layer["Name"]) if isinstance(layer, dict) else str(layer)
+
+
+def _profile_of(name: str) -> int:
+    match = PROFILE.search(name)
+    return 0 if match is None else int(match[1])
 
 
 def _median(times: Path) -> float | None:
@@ -182,5 +242,5 @@ def _median(times: Path) -> float | None:
     return latencies[len(latencies) // 2] if latencies else None
 
 
-def _join_names(names: Sequence[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

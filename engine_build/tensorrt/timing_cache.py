@@ -35,21 +35,20 @@ class TimingCache:
     def fetch(self) -> bool:
         """Copy the nearest store's cache here; return False when no store has one."""
         for store in self._stores:
-            data = self._read(store)
+            try:
+                data = store.read(self._name)
+            except PublishFailed as error:
+                self._log.line(f"  no timing cache: {error}")
+                continue
             if data is not None:
                 # Never a link to the store's own file, which trtexec would write into.
                 self.path.unlink(missing_ok=True)
                 self.path.write_bytes(data)
                 self._uploaded = self.sha256
-                self._log.line(
-                    f"  timing cache {self._name} of {store.place}, {len(data) / 1e6:.1f} MB"
-                )
+                size = f"{len(data) / 1e6:.1f} MB"
+                self._log.line(f"  timing cache {self._name} of {store.place}, {size}")
                 return True
         return False
-
-    def discard(self) -> None:
-        """Leave the cache out of this build."""
-        self.path.unlink(missing_ok=True)
 
     def upload(self) -> None:
         """Write the cache to every store; of two builds at once, the last writer's remains."""
@@ -62,10 +61,3 @@ class TimingCache:
             except PublishFailed as error:
                 self._log.line(f"  the timing cache is not kept: {error}")
         self._uploaded = digest
-
-    def _read(self, store: Store) -> bytes | None:
-        try:
-            return store.read(self._name)
-        except PublishFailed as error:
-            self._log.line(f"  no timing cache: {error}")
-            return None

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from container.tensorrt.plan import Sizes
+from container.tensorrt.plan import times as format_sizes
 from engine_build.errors import InputRefused
 from engine_build.runner import Command
 from onboarding.manifest import TensorRecord
@@ -23,25 +25,19 @@ from onboarding.values import HardwareCompatibility, Precision
 
 PROGRAM = "trtexec"
 Dialect = Literal[10, 11]
-Verbosity = Literal["layer_names_only", "detailed", "none"]
-Sizes = tuple[int, ...]
 COMPILE_TIMEOUT_SECONDS = 4 * 3600.0
-MEASURE_TIMEOUT_SECONDS = 1800.0
+RUN_TIMEOUT_SECONDS = 1800.0
 ONLY_IN_10 = {
-    **dict.fromkeys(
-        ("--fp16", "--int8", "--best"), "ask for fp16 or int8, whose networks carry their own types"
-    ),
-    **dict.fromkeys(("--bf16", "--fp8", "--int4"), "allowed precisions: fp32, fp16, int8"),
-    **dict.fromkeys(
-        ("--calib", "--calibProfile"),
-        "use quantization: explicit, or turn the calibration cache into a Q/DQ network",
-    ),
+    "--int8": "ask for fp16 or int8, whose networks carry their own types",
+    "--bf16": "allowed precisions: fp32, fp16, int8",
 }
 """Flags that dialect 11 has lost, and the way out."""
-FLAGS: dict[HardwareCompatibility, str] = {
+LEVELS: dict[HardwareCompatibility, str] = {
     "ampere+": "ampere+",
     "same_compute_capability": "sameComputeCapability",
 }
+VERSION_COMMAND = Command(argv=(PROGRAM, "--help"), timeout_seconds=300)
+"""Its first line names trtexec's own TensorRT."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,47 +61,13 @@ class CompileOptions:
     plan: Path
     precision: Precision
     profiles: tuple[Profile, ...]
-    strongly_typed: bool = True
-    """True: the network carries its types; False.
-
-    Trtexec chooses within `precision`, in dialect 10 only.
-    """
     calibration_cache: Path | None = None
-    """Ranges of INT8, for a network that is not strongly typed."""
+    """Ranges of INT8, for a network that does not carry its types."""
     timing_cache: Path | None = None
     optimization_level: int | None = None
     workspace_mib: int | None = None
-    tactic_shared_memory_kib: int | None = None
     hardware_compatibility: HardwareCompatibility = "none"
     version_compatible: bool = False
-    exclude_lean_runtime: bool = False
-    """For version-compatible plans: a lean runtime must then lie where the plan is loaded."""
-    verbosity: Verbosity = "detailed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """One run of a finished plan: what trtexec measures and what it writes down."""
-
-    plan: Path
-    shapes: tuple[tuple[str, Sizes], ...]
-    profile: int = 0
-    version_compatible: bool = False
-    """Lets a version-compatible plan run the code inside it, without which it does not load."""
-    cuda_graph: bool = True
-    """False: kernel by kernel.
-
-    Before it records a graph, trtexec 10 runs once, and only then sends the inputs: a network that
-    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the
-    inputs come first).
-    """
-    inputs: tuple[tuple[str, Path], ...] = ()
-    """Raw bytes of an input by its name; trtexec makes up the others, integers from -128 to 127."""
-    warm_up_ms: int = 200
-    seconds: int = 3
-    times: Path | None = None
-    layers: Path | None = None
-    layer_times: Path | None = None
 
 
 def profile_ranges(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
@@ -113,16 +75,17 @@ def profile_ranges(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec
 
     Raises InputRefused.
     """
-    return tuple(
-        InputRange(
-            name=_name(item),
-            smallest=_sizes(item, spec, 0),
-            opt=_sizes(item, spec, 1),
-            largest=_sizes(item, spec, 2),
-        )
-        for item in inputs
-        if -1 in item.shape
-    )
+    ranges = []
+    for record in inputs:
+        if -1 in record.shape:
+            _refuse_characters(
+                ",'*",
+                f"input {record.name}",
+                "cannot tell from its own shape flags; rename the input in the ONNX file",
+            )
+            low, opt, high = (_sizes(record, spec, kind) for kind in range(3))
+            ranges.append(InputRange(name=record.name, smallest=low, opt=opt, largest=high))
+    return tuple(ranges)
 
 
 def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
@@ -130,6 +93,8 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
 
     Raises InputRefused for what the dialect has no flag for.
     """
+    size, level = options.workspace_mib, LEVELS.get(options.hardware_compatibility)
+    workspace = None if size is None else f"workspace:{size}M"
     argv = (
         PROGRAM,
         f"--onnx={options.network}",
@@ -138,39 +103,55 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
         *_profiles(options.profiles),
         *_optional("--timingCacheFile", options.timing_cache),
         *_optional("--builderOptimizationLevel", options.optimization_level),
-        *_memory_pools(options),
-        *_portability(options),
-        f"--profilingVerbosity={options.verbosity}",
+        *_optional("--memPoolSize", workspace),
+        *_optional("--hardwareCompatibilityLevel", level),
+        *(["--versionCompatible"] if options.version_compatible else []),
+        "--profilingVerbosity=detailed",
         "--skipInference",
     )
-    return _check_flags(Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS), dialect)
+    lost = [flag for flag in argv if dialect == 11 and flag in ONLY_IN_10]
+    if lost:
+        raise InputRefused(f"trtexec of TensorRT 11 has no {lost[0]}; {ONLY_IN_10[lost[0]]}.")
+    return Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS)
 
 
-def run_command(options: RunOptions, dialect: Dialect) -> Command:
-    """Return the command that runs a plan: no copies, no sleeping wait, a CUDA graph if wanted.
+def run_command(
+    plan: Path,
+    dialect: Dialect,
+    *,
+    shapes: Sequence[tuple[str, Sizes]],
+    inputs: Sequence[tuple[str, Path]],
+    times: Path,
+    layers: Path,
+    version_compatible: bool,
+) -> Command:
+    """The command that runs a plan for a second, without a CUDA graph, copies or a sleeping wait.
 
-    The flags of those three stand in both dialects. Dialect 10 needs them; dialect 11 does so by
-    default and reads them with a warning, so that numbers of both compare.
+    `inputs` name files of raw bytes; trtexec makes up the others, integers from -128 to 127.
+    `version_compatible` lets such a plan run the code inside it, without which it does not load.
+    Before it records a graph, trtexec 10 runs once, and only then sends the inputs: a network that
+    looks up its inputs may read beyond its tables (sampleInference.cpp at v10.16; at v11.1 the
+    inputs come first). Raises InputRefused for a path that trtexec cannot read.
     """
-    shapes = ",".join(f"{name}:{_times(sizes)}" for name, sizes in options.shapes)
-    inputs = ",".join(f"{name}:{_readable(path)}" for name, path in options.inputs)
+    for _, path in inputs:
+        _refuse_characters(
+            ",:'", str(path), "takes for the end of a name; name another folder with --out"
+        )
+    shape_list = ",".join(f"{name}:{format_sizes(sizes)}" for name, sizes in shapes)
+    input_list = ",".join(f"{name}:{path}" for name, path in inputs)
     argv = (
         PROGRAM,
-        f"--loadEngine={options.plan}",
-        *([f"--shapes={shapes}"] if shapes else []),
-        *([f"--loadInputs={inputs}"] if inputs else []),
-        f"--useProfile={options.profile}",
-        *(["--versionCompatible"] if options.version_compatible else []),
-        *_graph(options, dialect),
-        *("--noDataTransfers", "--useSpinWait"),
-        f"--warmUp={options.warm_up_ms}",
-        f"--duration={options.seconds}",
-        *_optional("--exportTimes", options.times),
-        *_optional("--exportLayerInfo", options.layers),
-        *_optional("--exportProfile", options.layer_times),
-        *([] if options.layer_times is None else ["--separateProfileRun"]),
+        f"--loadEngine={plan}",
+        *([f"--shapes={shape_list}"] if shapes else []),
+        *([f"--loadInputs={input_list}"] if inputs else []),
+        "--useProfile=0",
+        *(["--versionCompatible"] if version_compatible else []),
+        *(["--noCudaGraph"] if dialect == 11 else []),
+        *("--noDataTransfers", "--useSpinWait", "--warmUp=100", "--duration=1"),
+        f"--exportTimes={times}",
+        f"--exportLayerInfo={layers}",
     )
-    return _check_flags(Command(argv=argv, timeout_seconds=MEASURE_TIMEOUT_SECONDS), dialect)
+    return Command(argv=argv, timeout_seconds=RUN_TIMEOUT_SECONDS)
 
 
 def plan_version_command(plan: Path) -> Command:
@@ -180,130 +161,48 @@ def plan_version_command(plan: Path) -> Command:
     )
 
 
-def version_command() -> Command:
-    """The command whose first line names trtexec's own TensorRT."""
-    return Command(argv=(PROGRAM, "--help"), timeout_seconds=300)
-
-
-def _typing(options: CompileOptions, dialect: Dialect) -> Sequence[str]:
+def _typing(options: CompileOptions, dialect: Dialect) -> list[str]:
+    if options.calibration_cache is not None:
+        return ["--int8", "--fp16", f"--calib={options.calibration_cache}"]
+    if options.precision == "bf16":
+        return ["--bf16"]
     # TF32 keeps 10 bits of the mantissa, as FP16 does: fp32 is asked for where those are too few.
     exact = ["--noTF32"] if options.precision == "fp32" else []
-    if options.strongly_typed:
-        return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
-    if options.precision == "int8":
-        if options.calibration_cache is None:
+    return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
+
+
+def _profiles(profiles: Sequence[Profile]) -> list[str]:
+    flags = []
+    for index, ranges in enumerate(profiles):
+        if ranges and len(profiles) > 1:
+            flags.append(f"--profile={index}")
+        for flag, sizes in (("min", "smallest"), ("opt", "opt"), ("max", "largest")):
+            shapes = [f"{limits.name}:{format_sizes(getattr(limits, sizes))}" for limits in ranges]
+            flags += [f"--{flag}Shapes={','.join(shapes)}"] if shapes else []
+    return flags
+
+
+def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, kind: int) -> Sizes:
+    """Return the sizes of an input at min (0), opt (1) or max (2)."""
+    limits = {0: spec.batch[kind]}
+    if spec.sequence is not None:
+        limits[1] = spec.sequence[kind]
+    for axis, size in enumerate(record.shape):
+        if size == -1 and axis not in limits:
+            allowed = "axis 0, the batch" + (", and axis 1, the sequence" if 1 in limits else "")
             raise InputRefused(
-                "int8 without Q/DQ nodes needs a calibration cache; without one trtexec makes up "
-                "the ranges."
+                f"input {record.name} has a dynamic axis {axis}, for which the optimization "
+                f"profile gives no sizes; allowed: {allowed}; export the network with that axis "
+                "fixed."
             )
-        return ["--int8", "--fp16", f"--calib={options.calibration_cache}"]
-    return exact if options.precision == "fp32" else [f"--{options.precision}"]
+    return tuple(limits[axis] if size == -1 else size for axis, size in enumerate(record.shape))
 
 
-def _graph(options: RunOptions, dialect: Dialect) -> Sequence[str]:
-    if options.cuda_graph:
-        return ["--useCudaGraph"]
-    return [] if dialect == 10 else ["--noCudaGraph"]
-
-
-def _memory_pools(options: CompileOptions) -> Sequence[str]:
-    pools = {
-        "workspace": (options.workspace_mib, "M"),
-        "tacticSharedMem": (options.tactic_shared_memory_kib, "K"),
-    }
-    sizes = [f"{name}:{size}{unit}" for name, (size, unit) in pools.items() if size is not None]
-    return [f"--memPoolSize={','.join(sizes)}"] if sizes else []
-
-
-def _portability(options: CompileOptions) -> Sequence[str]:
-    level = FLAGS.get(options.hardware_compatibility)
-    if options.exclude_lean_runtime and not options.version_compatible:
-        raise InputRefused(
-            "--excludeLeanRuntime is for version-compatible plans only; set version_compatible: "
-            "true as well."
-        )
-    return [
-        *_optional("--hardwareCompatibilityLevel", level),
-        *(["--versionCompatible"] if options.version_compatible else []),
-        *(["--excludeLeanRuntime"] if options.exclude_lean_runtime else []),
-    ]
-
-
-def _profiles(profiles: Sequence[Profile]) -> Sequence[str]:
-    several = len(profiles) > 1
-    return [
-        flag
-        for index, ranges in enumerate(profiles)
-        for flag in _profile(index, ranges, several=several)
-    ]
-
-
-def _profile(index: int, ranges: Profile, *, several: bool) -> Sequence[str]:
-    if not ranges:
-        return []
-    parts = {
-        "min": ",".join(f"{item.name}:{_times(item.smallest)}" for item in ranges),
-        "opt": ",".join(f"{entry.name}:{_times(entry.opt)}" for entry in ranges),
-        "max": ",".join(f"{element.name}:{_times(element.largest)}" for element in ranges),
-    }
-    return [
-        *([f"--profile={index}"] if several else []),
-        *(f"--{kind}Shapes={shapes}" for kind, shapes in parts.items()),
-    ]
-
-
-def _sizes(record: TensorRecord, spec: OptimizationProfileSpec, place: int) -> Sizes:
-    limits = {0: spec.batch[place], 1: None if spec.sequence is None else spec.sequence[place]}
-    sizes = tuple(
-        limits.get(axis) if size == -1 else size for axis, size in enumerate(record.shape)
-    )
-    if None in sizes:
-        axis = sizes.index(None)
-        allowed = (
-            "axis 0, the batch"
-            if spec.sequence is None
-            else "axis 0, the batch, and axis 1, the sequence"
-        )
-        raise InputRefused(
-            f"input {record.name} has a dynamic axis {axis}, for which the optimization profile "
-            "gives no sizes; allowed: "
-            f"{allowed}; export the network with that axis fixed."
-        )
-    return tuple(size for size in sizes if size is not None)
-
-
-def _name(record: TensorRecord) -> str:
-    unreadable = sorted(set(record.name) & set(",'*"))
+def _refuse_characters(characters: str, name: str, reason: str) -> None:
+    unreadable = sorted(set(name) & set(characters))
     if unreadable:
-        raise InputRefused(
-            f"input {record.name} has {unreadable[0]} in its name, which trtexec's shape flags "
-            "cannot tell from their own; "
-            "rename the input in the ONNX file."
-        )
-    return record.name
+        raise InputRefused(f"{name} has {unreadable[0]} in its name, which trtexec {reason}.")
 
 
-def _readable(path: Path) -> Path:
-    unreadable = sorted(set(str(path)) & set(",:'"))
-    if unreadable:
-        raise InputRefused(
-            f"{path} has {unreadable[0]} in its name, which trtexec takes for the end of a name; "
-            "name another folder with --out."
-        )
-    return path
-
-
-def _times(sizes: Sizes) -> str:
-    return "x".join(map(str, sizes))
-
-
-def _optional(flag: str, value: object) -> Sequence[str]:
+def _optional(flag: str, value: object) -> list[str]:
     return [] if value is None else [f"{flag}={value}"]
-
-
-def _check_flags(command: Command, dialect: Dialect) -> Command:
-    flags = [argument.split("=", 1)[0] for argument in command.argv]
-    lost = [flag for flag in flags if dialect == 11 and flag in ONLY_IN_10]
-    if lost:
-        raise InputRefused(f"trtexec of TensorRT 11 has no {lost[0]}; {ONLY_IN_10[lost[0]]}.")
-    return command

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from contextlib import closing
 
 import numpy as np
 import onnx
@@ -125,8 +126,7 @@ def context(folder, precision, store=None, out="out"):
 def difference(candidate: Candidate, network: Network) -> float:
     x = np.random.default_rng(1).standard_normal((40, WIDTH)).astype(np.float32)
     expected = OrtNetwork(network.path).rows({"x": x})
-    with load_plan(candidate.path) as plan:
-        assert plan.device_memory_mib > 0 and plan.load_seconds > 0
+    with closing(load_plan(candidate.path)) as plan:
         found = plan.rows({"x": x})
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine_build.tensorrt.trtexec import (
+    VERSION_COMMAND,
     CompileOptions,
-    RunOptions,
     compile_command,
     plan_version_command,
     profile_ranges,
     run_command,
-    version_command,
 )
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -30,6 +29,7 @@ IMAGE = (
     TensorRecord(name="mean", datatype="FP32", shape=(3,)),
     TensorRecord(name="boxes:0", datatype="FP32", shape=(-1, 4)),
 )
+ROWS = OptimizationProfileSpec(batch=(1, 2, 4))
 SHORT = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 8, 32), sequence=(16, 128, 256)))
 LONG = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 1, 4), sequence=(256, 384, 512)))
 FP16 = CompileOptions(
@@ -40,60 +40,41 @@ FP16 = CompileOptions(
     timing_cache=Path("timing.cache"),
     workspace_mib=4096,
 )
-FP32 = replace(
-    FP16,
-    precision="fp32",
-    profiles=(profile_ranges(IMAGE, OptimizationProfileSpec(batch=(1, 2, 4))),),
-    workspace_mib=None,
-)
-INT8 = replace(
-    FP16,
-    precision="int8",
-    profiles=(SHORT, LONG),
-    optimization_level=5,
-    tactic_shared_memory_kib=48,
-)
-BY_CACHE = replace(
-    FP16, precision="int8", strongly_typed=False, calibration_cache=Path("calibration.cache")
-)
-BF16 = replace(FP16, precision="bf16", strongly_typed=False)
-PORTABLE = replace(
-    FP16, hardware_compatibility="ampere+", version_compatible=True, exclude_lean_runtime=True
-)
-SAME = replace(
-    FP32,
-    hardware_compatibility="same_compute_capability",
-    verbosity="layer_names_only",
-    profiles=(),
-)
-RUN = RunOptions(plan=Path("model.plan"), shapes=tuple((each.name, each.opt) for each in SHORT))
-WHOLE_RUN = replace(
-    RUN,
-    profile=1,
-    inputs=(("input_ids", Path("input-0.bin")), ("attention_mask", Path("input-1.bin"))),
-    times=Path("times.json"),
-    layers=Path("layers.json"),
-    layer_times=Path("layer_times.json"),
-)
-COMMANDS = {
-    **{
-        f"{name}_{dialect}": compile_command(request, dialect)
-        for name, request in {
-            "fp16": FP16,
-            "fp32": FP32,
-            "int8": INT8,
-            "portable": PORTABLE,
-            "same": SAME,
-        }.items()
-        for dialect in (10, 11)
-    },
-    **{f"run_{dialect}": run_command(RUN, dialect) for dialect in (10, 11)},
-    **{f"whole_run_{dialect}": run_command(WHOLE_RUN, dialect) for dialect in (10, 11)},
-    "by_cache_10": compile_command(BY_CACHE, 10),
-    "bf16_10": compile_command(BF16, 10),
-    **{f"plan_version_{dialect}": plan_version_command(Path("model.plan")) for dialect in (10, 11)},
-    **{f"banner_{dialect}": version_command() for dialect in (10, 11)},
+FP32 = replace(FP16, precision="fp32", profiles=(profile_ranges(IMAGE, ROWS),), workspace_mib=None)
+SAME = replace(FP32, hardware_compatibility="same_compute_capability", profiles=())
+COMPILATIONS = {
+    "fp16": FP16,
+    "fp32": FP32,
+    "int8": replace(FP16, precision="int8", profiles=(SHORT, LONG), optimization_level=5),
+    "portable": replace(FP16, hardware_compatibility="ampere+", version_compatible=True),
+    "same": SAME,
 }
+BY_CACHE = replace(FP16, precision="int8", calibration_cache=Path("calibration.cache"))
+BF16 = replace(FP16, precision="bf16")
+
+
+def run_options(**changes):
+    """Keyword arguments of `run_command`."""
+    files = {"times": Path("times.json"), "layers": Path("layers.json")}
+    return {"shapes": (), "inputs": (), "version_compatible": False, **files, **changes}
+
+
+WHOLE_RUN = run_options(
+    shapes=[(limits.name, limits.opt) for limits in SHORT],
+    inputs=[("input_ids", Path("input-0.bin")), ("attention_mask", Path("input-1.bin"))],
+    version_compatible=True,
+)
+COMMANDS = {"by_cache_10": compile_command(BY_CACHE, 10), "bf16_10": compile_command(BF16, 10)}
+for dialect in (10, 11):
+    COMMANDS |= {
+        f"{name}_{dialect}": compile_command(options, dialect)
+        for name, options in COMPILATIONS.items()
+    } | {
+        f"run_{dialect}": run_command(Path("model.plan"), dialect, **run_options()),
+        f"whole_run_{dialect}": run_command(Path("model.plan"), dialect, **WHOLE_RUN),
+        f"plan_version_{dialect}": plan_version_command(Path("model.plan")),
+        f"banner_{dialect}": VERSION_COMMAND,
+    }
 
 
 def text(name: str) -> str:
@@ -105,5 +86,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in FOLDER.glob("*.txt"):
         old.unlink()
-    for each in COMMANDS:
-        (FOLDER / f"{each}.txt").write_text(text(each))
+    for name in COMMANDS:
+        (FOLDER / f"{name}.txt").write_text(text(name))

@@ -43,14 +43,8 @@ class GpuMachine:
         self.describe()
         for name in ("trtexec", "nvidia-smi"):
             path = self.bin / name
-            path.write_text(
-                WRAPPER.format(
-                    python=sys.executable,
-                    machine=str(self._machine),
-                    name=name,
-                    program=str(PROGRAM),
-                )
-            )
+            paths = {"machine": str(self._machine), "program": str(PROGRAM)}
+            path.write_text(WRAPPER.format(python=sys.executable, name=name, **paths))
             path.chmod(0o755)
         monkeypatch.setenv("PATH", str(self.bin), prepend=":")
 
@@ -111,24 +105,27 @@ def install_runtime(monkeypatch, *, lacks=()):
     return cuda
 
 
+def feed(rows, tokens):
+    """Whole rows of tokens that the tiny network knows."""
+    ids = np.random.default_rng(rows * tokens).integers(1, 20, (rows, tokens))
+    masks = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    return {"input_ids": ids, **masks}
+
+
 def quantized(folder):
     """The tiny network with a Q/DQ pair behind its first Add."""
     network = onnx.load(TINY)
-    place, node = next(
-        (place, node) for place, node in enumerate(network.graph.node) if node.op_type == "Add"
-    )
-    output = node.output[0]
-    node.output[0] = "before"
+    graph = network.graph
+    index = next(index for index, node in enumerate(graph.node) if node.op_type == "Add")
+    output, graph.node[index].output[0] = graph.node[index].output[0], "before"
     constants = {"scale": np.array(0.02, dtype=np.float32), "zero": np.array(0, dtype=np.int8)}
-    network.graph.initializer.extend(
+    graph.initializer.extend(
         numpy_helper.from_array(value, name) for name, value in constants.items()
     )
-    network.graph.node.insert(
-        place + 1, helper.make_node("QuantizeLinear", ["before", "scale", "zero"], ["q"])
-    )
-    network.graph.node.insert(
-        place + 2, helper.make_node("DequantizeLinear", ["q", "scale", "zero"], [output])
-    )
+    pair = (("QuantizeLinear", "before", "q"), ("DequantizeLinear", "q", output))
+    for position, (operator, source, target) in enumerate(pair, index + 1):
+        node = helper.make_node(operator, [source, "scale", "zero"], [target])
+        graph.node.insert(position, node)
     path = folder / "quantized.onnx"
     onnx.save(network, path)
     return path

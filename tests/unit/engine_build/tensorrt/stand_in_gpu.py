@@ -3,11 +3,9 @@
 Trtexec and nvidia-smi, with the words and files of the real ones.
 
 What they write follows NVIDIA/TensorRT's samples at v10.16 and v11.1 (logging.h, printPlanVersion,
-exportJSONTrace) and the
-inspector's documented JSON. `python stand_in_gpu.py PROGRAM ARGUMENT...`; the machine is described
-by machine.json beside it.
-A "plan" is the real plan's first 28 bytes, then JSON that the stand-in for TensorRT's runtime can
-run.
+exportJSONTrace) and the inspector's documented JSON. `python stand_in_gpu.py PROGRAM ARGUMENT...`;
+the machine is described by machine.json beside it. A "plan" is the real plan's first 28 bytes, then
+JSON that the stand-in for TensorRT's runtime can run.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from pathlib import Path
 
 FLAGS = Path(__file__).resolve().parents[1] / "data"
 DEFAULTS = {
-    "gpus": ["NVIDIA A10G, 580.95.05, 8.6, 23028"],
+    "gpus": ["NVIDIA A10G, 580.95.05, 8.6"],
     "version": [10, 16, 1, 11],
     "plan_version": None,
     "loses_int8": False,
@@ -46,12 +44,8 @@ def main(program, arguments, machine):
 def run(options, machine):
     """Trtexec."""
     dialect = 11 if machine["version"][0] >= 11 else 10
-    known = {
-        line.split()[0]
-        for line in (FLAGS / f"trtexec_flags_{dialect}.txt").read_text().splitlines()
-        if line[0] == "-"
-    }
-    unknown = sorted(set(options) - known)
+    lines = (FLAGS / f"trtexec_flags_{dialect}.txt").read_text().splitlines()
+    unknown = sorted(set(options) - {line.split()[0] for line in lines if line[0] == "-"})
     if unknown:
         return failed(f"Unknown option: {unknown[0]} ")
     if "--help" in options:
@@ -63,7 +57,7 @@ def run(options, machine):
     if plan[:4] != b"ftrt":
         return failed("Failed to verify a plan tag.")
     if "--getPlanVersionOnly" in options:
-        said(f"Plan was created with TensorRT version {'.'.join(map(str, plan[24:28]))}")
+        log(f"Plan was created with TensorRT version {'.'.join(map(str, plan[24:28]))}")
         return 0
     return measure(options, json.loads(plan[28:]), machine, dialect)
 
@@ -72,7 +66,7 @@ def build(options, machine):
     """--onnx --saveEngine."""
     cache = options.get("--timingCacheFile")
     if cache and Path(cache).is_file() and not Path(cache).read_bytes().startswith(b"timings"):
-        said("Failed to create ITimingCache from file " + cache, "E")
+        log("Failed to create ITimingCache from file " + cache, "E")
         sys.stdout.flush()
         os.kill(os.getpid(), signal.SIGSEGV)
     if machine["breaks_at"] == "compile":
@@ -80,12 +74,12 @@ def build(options, machine):
     import onnx
 
     graph = onnx.load(options["--onnx"]).graph
-    constants = {each.name for each in graph.initializer}
+    constants = {weight.name for weight in graph.initializer}
     quantized = sum(node.op_type == "QuantizeLinear" for node in graph.node)
     body = {
         "network": options["--onnx"],
-        "inputs": [each.name for each in graph.input if each.name not in constants],
-        "outputs": [each.name for each in graph.output],
+        "inputs": [value.name for value in graph.input if value.name not in constants],
+        "outputs": [value.name for value in graph.output],
         "shapes": {kind: options[f"--{kind}Shapes"] for kind in ("min", "opt", "max")},
         "nodes": len(graph.node),
         "has_code": "--versionCompatible" in options,
@@ -96,32 +90,24 @@ def build(options, machine):
     Path(options["--saveEngine"]).write_bytes(header + json.dumps(body).encode())
     if cache:
         Path(cache).write_bytes(b"timings of " + str(version).encode())
-    said("Engine built in 1.2 sec.")
+    log("Engine built in 1.2 sec.")
     return 0
 
 
 def measure(options, plan, machine, dialect):
     """--loadEngine, with the files it exports."""
     if machine["breaks_at"] == "run":
-        return failed(
-            "IExecutionContext::enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access "
-            "was encountered)"
-        )
+        return failed("enqueueV3: Error Code 1: Cuda Runtime (an illegal memory access)")
     if plan["has_code"] and "--versionCompatible" not in options:
         return failed("Engine deserialization failed")
     shapes = dict(pair.rsplit(":", 1) for pair in options["--shapes"].split(","))
     for name, file in (pair.rsplit(":", 1) for pair in options["--loadInputs"].split(",")):
         if Path(file).stat().st_size != 8 * math.prod(map(int, shapes[name].split("x"))):
             return failed(f"Unexpected file size for input file: {file}.")
-    if "--exportLayerInfo" in options:
-        Path(options["--exportLayerInfo"]).write_text(json.dumps(inspected(plan, dialect)))
-    if "--exportTimes" in options:
-        rows = [
-            {"startEnqMs": float(index), "computeMs": 1.25, "latencyMs": 1.25 + index / 1000}
-            for index in range(9)
-        ]
-        Path(options["--exportTimes"]).write_text(json.dumps(rows))
-    said("Throughput: 800.12 qps")
+    Path(options["--exportLayerInfo"]).write_text(json.dumps(inspected(plan, dialect)))
+    rows = [{"computeMs": 1.25, "latencyMs": 1.25 + index / 1000} for index in range(9)]
+    Path(options["--exportTimes"]).write_text(json.dumps(rows))
+    log("Throughput: 800.12 qps")
     return 0
 
 
@@ -132,58 +118,32 @@ def inspected(plan, dialect):
     ]
     if dialect == 10:
         return {"Layers": layers, "Bindings": [*plan["inputs"], *plan["outputs"]]}
+    ranges = {"MinShape": [1, 4], "OptShape": [2, 8], "MaxShape": [4, 16]}
     tensors = [
-        {
-            "Name": name,
-            "IOMode": mode,
-            "DataType": "Int64" if mode == "Input" else "Float",
-            "Dimensions": [-1, -1],
-            "Location": "Device",
-            "IsShapeInferenceIO": False,
-            "ProfileInfo": [
-                {
-                    "MinShape": [1, 4],
-                    "OptShape": [2, 8],
-                    "MaxShape": [4, 16],
-                    "Format": "Row major linear",
-                }
-            ],
-        }
-        for mode, names in (("Input", plan["inputs"]), ("Output", plan["outputs"]))
-        for name in names
+        {"Name": name, "IOMode": mode, "DataType": kind, "ProfileInfo": [ranges]}
+        for mode, kind in (("Input", "Int64"), ("Output", "Float"))
+        for name in plan[f"{mode.lower()}s"]
     ]
     return {"Layers": layers, "I/O Tensors": tensors}
 
 
 def layer(index, kind):
     """One layer of a plan built with detailed verbosity."""
-    tensor = {
-        "Name": f"t{index}",
-        "Location": "Device",
-        "Dimensions": [2, 8],
-        "Format/Datatype": kind,
-    }
-    return {
-        "Name": f"__myl_{index}",
-        "LayerType": "gemm",
-        "Inputs": [tensor],
-        "Outputs": [tensor],
-        "TacticName": "sm80_xmma",
-    }
+    tensors = [{"Name": f"t{index}", "Location": "Device", "Format/Datatype": kind}]
+    fields = {"LayerType": "gemm", "TacticName": "sm80_xmma"}
+    return {"Name": f"__myl_{index}", "Inputs": tensors, "Outputs": tensors, **fields}
 
 
 def failed(reason):
     """The code of a failure, and its words."""
-    said(reason, "E")
+    log(reason, "E")
     return 1
 
 
-def said(text, severity="I"):
+def log(text, severity="I"):
     """One line of the log."""
-    print(
-        f"[11/21/2026-09:00:00] [{severity}] {text}",
-        file=sys.stderr if severity == "E" else sys.stdout,
-    )
+    stream = sys.stderr if severity == "E" else sys.stdout
+    print(f"[11/21/2026-09:00:00] [{severity}] {text}", file=stream)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,7 @@ class StandInTensorRT(TensorRTNames):
 
             def deserialize_cuda_engine(self, serialized_engine):
                 if serialized_engine[:4] != b"ftrt":
-                    logger.log(
-                        1, "The engine plan file is not compatible with this version of TensorRT"
-                    )
+                    logger.log(1, "The engine plan file is not compatible with this TensorRT")
                     return None
                 trt.engines.append(StandInEngine(json.loads(serialized_engine[28:]), trt._cuda))
                 return trt.engines[-1]
@@ -49,6 +47,12 @@ class StandInTensorRT(TensorRTNames):
         return {"int64": np.int64, "float": np.float32}[trt_type]
 
 
+def parsed_shapes(text):
+    """Sizes by input, as in "a:1x4,b:1x4"."""
+    pairs = [pair.rsplit(":", 1) for pair in text.split(",")]
+    return {name: tuple(map(int, sizes.split("x"))) for name, sizes in pairs}
+
+
 class StandInEngine:
     """One optimization profile a "|" in the plan's shapes."""
 
@@ -60,18 +64,8 @@ class StandInEngine:
         cuda.base += 8 << 20
         self.names = [*plan["inputs"], *plan["outputs"]]
         self.num_io_tensors = len(self.names)
-        self.profiles = [
-            {
-                kind: {
-                    pair.rsplit(":", 1)[0]: tuple(map(int, pair.rsplit(":", 1)[1].split("x")))
-                    for pair in text.split(",")
-                }
-                for kind, text in zip(("min", "opt", "max"), texts, strict=True)
-            }
-            for texts in zip(
-                *(plan["shapes"][kind].split("|") for kind in ("min", "opt", "max")), strict=True
-            )
-        ]
+        texts = (plan["shapes"][kind].split("|") for kind in ("min", "opt", "max"))
+        self.profiles = [list(map(parsed_shapes, kinds)) for kinds in zip(*texts, strict=True)]
         self.num_optimization_profiles = len(self.profiles)
         self.runs: list[tuple[int, dict[str, tuple[int, ...]]]] = []
 
@@ -88,7 +82,7 @@ class StandInEngine:
         return "int64" if name in self.plan["inputs"] else self.plan.get("output_type", "float")
 
     def get_tensor_profile_shape(self, name, profile_index):
-        return [self.profiles[profile_index][kind][name] for kind in ("min", "opt", "max")]
+        return [shapes[name] for shapes in self.profiles[profile_index]]
 
     def create_execution_context(self):
         return StandInContext(self)
@@ -119,7 +113,7 @@ class StandInContext:
         return [name for name in self.engine.plan["inputs"] if name not in self.shapes]
 
     def get_tensor_shape(self, name):
-        zeros = {each: np.zeros(shape, dtype=np.int64) for each, shape in self.shapes.items()}
+        zeros = {key: np.zeros(shape, dtype=np.int64) for key, shape in self.shapes.items()}
         return list(self.network.values([name], zeros)[name].shape)
 
     def set_tensor_address(self, name, memory):
@@ -132,16 +126,10 @@ class StandInContext:
         return True
 
     def _write(self):
-        for name, values in self._answer().items():
-            ctypes.memmove(self.addresses[name], values.ctypes.data, values.nbytes)
-
-    def _answer(self):
         feed = {}
         for name in self.engine.plan["inputs"]:
-            values = np.empty(self.shapes[name], dtype=np.int64)
-            ctypes.memmove(values.ctypes.data, self.addresses[name], values.nbytes)
-            feed[name] = values
-        found = self.network.values(self.engine.plan["outputs"], feed)
-        return {
-            name: np.ascontiguousarray(values, dtype=np.float32) for name, values in found.items()
-        }
+            feed[name] = np.empty(self.shapes[name], dtype=np.int64)
+            ctypes.memmove(feed[name].ctypes.data, self.addresses[name], feed[name].nbytes)
+        for name, values in self.network.values(self.engine.plan["outputs"], feed).items():
+            answer = np.ascontiguousarray(values, dtype=np.float32)
+            ctypes.memmove(self.addresses[name], answer.ctypes.data, answer.nbytes)

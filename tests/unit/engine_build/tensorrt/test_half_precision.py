@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
@@ -12,8 +10,9 @@ from onnx import TensorProto, numpy_helper
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.half_precision import half_array, half_precision, write_half_precision
+from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
 
-TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
+FEED = feed(2, 6)
 NORMALISATION = """<ir_version: 8, opset_import: ["": 17]>
 g (float[batch, 64] x) => (float[batch, 64] y)
 <float[64, 64] w, float two = {2}, float eps = {1e-12}>
@@ -74,9 +73,8 @@ g (float[batch, n] x) => (int64[1] half, float[batch, n] y)
 def parsed(text, **weights):
     model = onnx.parser.parse_model(text)
     for name, values in weights.items():
-        found = next((each for each in model.graph.initializer if each.name == name), None)
-        if found is not None:
-            model.graph.initializer.remove(found)
+        for weight in [weight for weight in model.graph.initializer if weight.name == name]:
+            model.graph.initializer.remove(weight)
         model.graph.initializer.append(numpy_helper.from_array(values, name))
     onnx.checker.check_model(model)
     return model
@@ -100,25 +98,18 @@ def normal(*shape, scale=1.0):
 
 def test_half_network_answers_as_the_float_one(tmp_path):
     write_half_precision(TINY, tmp_path / "half.onnx")
-    ids = np.arange(1, 13).reshape(2, 6)
-    feed = {
-        "input_ids": ids,
-        "attention_mask": np.ones_like(ids),
-        "token_type_ids": np.zeros_like(ids),
-    }
-    before, after = OrtNetwork(TINY).rows(feed), OrtNetwork(tmp_path / "half.onnx").rows(feed)
+    before, after = OrtNetwork(TINY).rows(FEED), OrtNetwork(tmp_path / "half.onnx").rows(FEED)
     assert np.allclose(before, after, atol=2e-3)
-    assert {weight.data_type for weight in onnx.load(tmp_path / "half.onnx").graph.initializer} >= {
-        TensorProto.FLOAT16
-    }
+    weights = onnx.load(tmp_path / "half.onnx").graph.initializer
+    assert TensorProto.FLOAT16 in {weight.data_type for weight in weights}
 
 
 def test_inputs_and_outputs_keep_their_types():
-    half = halved(parsed(NORMALISATION, w=normal(64, 64)))
-    assert [
-        each.type.tensor_type.elem_type for each in (*half.graph.input, *half.graph.output)
-    ] == [TensorProto.FLOAT] * 2
-    assert [each.name for each in (*half.graph.input, *half.graph.output)] == ["x", "y"]
+    graph = halved(parsed(NORMALISATION, w=normal(64, 64))).graph
+    values = [
+        (value.name, value.type.tensor_type.elem_type) for value in (*graph.input, *graph.output)
+    ]
+    assert values == [("x", TensorProto.FLOAT), ("y", TensorProto.FLOAT)]
 
 
 def test_squares_beyond_fp16_are_summed_in_fp32():
@@ -142,13 +133,13 @@ def test_nothing_between_two_fp32_nodes_passes_through_fp16():
 
 def test_masks_stay_finite_and_still_hide():
     model = parsed(MASKED)
-    feed = {"scores": normal(3, 8), "mask": np.tril(np.ones((3, 8), dtype=np.int64), 4)}
+    scores, mask = normal(3, 8), np.tril(np.ones((3, 8), dtype=np.int64), 4)
     half = halved(model)
     never = next(weight for weight in half.graph.initializer if weight.name == "never_fp16")
     assert numpy_helper.to_array(never) == np.float16(-3e4)
-    found = answer(half, **feed)
-    assert np.allclose(answer(model, **feed), found, atol=2e-3)
-    assert (found[feed["mask"] == 0] == 0).all()
+    masked = answer(half, scores=scores, mask=mask)
+    assert np.allclose(answer(model, scores=scores, mask=mask), masked, atol=2e-3)
+    assert (masked[mask == 0] == 0).all()
 
 
 def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
@@ -184,12 +175,9 @@ def test_normalisation_of_one_node_computes_in_fp32_and_its_layer_in_int8():
 
 
 def test_what_becomes_an_integer_is_counted_in_fp32():
-    model = parsed(COUNTED)
-    x = np.zeros((1, 4098), dtype=np.float32)
-    half = halved(model)
-    assert OrtNetwork(half.SerializeToString()).values(["half"], {"x": x})["half"].tolist() == [
-        2049
-    ]
+    half = OrtNetwork(halved(parsed(COUNTED)).SerializeToString())
+    feed = {"x": np.zeros((1, 4098), dtype=np.float32)}
+    assert half.values(["half"], feed)["half"].tolist() == [2049]
 
 
 def test_constants_beyond_fp16_keep_their_node_in_fp32():
@@ -201,30 +189,27 @@ def test_constants_beyond_fp16_keep_their_node_in_fp32():
 
 
 def test_small_numbers_never_become_zero():
-    found = half_array(
-        np.array([0, 1e-12, -1e-12, 1e-9, 2.0, -np.inf, np.inf, 3.4e38], dtype=np.float32)
-    )
-    assert found[0] == 0 and (found[1:4] != 0).all()
-    assert found[4:].tolist() == [2, -np.inf, np.inf, 30000]
+    values = [0, 1e-12, -1e-12, 1e-9, 2.0, -np.inf, np.inf, 3.4e38]
+    half = half_array(np.array(values, dtype=np.float32))
+    assert half[0] == 0 and (half[1:4] != 0).all()
+    assert half[4:].tolist() == [2, -np.inf, np.inf, 30000]
 
 
-def test_refuses_control_flow():
-    text = """<ir_version: 8, opset_import: ["": 17]>
-    g (float[2] x, bool b) => (float[2] y) {
-      y = If (b) <then_branch = a () => (float[2] z) { z = Relu(x) }, else_branch = c () => (float[2] z) { z = Neg(x) }>
-    }"""
-    with pytest.raises(
-        NetworkRefused, match=r"node y \(operator If\) has a network inside.*precision fp32"
-    ):
-        half_precision(onnx.parser.parse_model(text))
+CONTROL_FLOW = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2] x, bool b) => (float[2] y) {
+  y = If (b) <then_branch = a () => (float[2] z) { z = Relu(x) }, else_branch = c () => (float[2] z) { z = Neg(x) }>
+}"""
+UNKNOWN = """<ir_version: 8, opset_import: ["": 17, "mine": 1]>
+g (float[2] x) => (float[2] y) { z = mine.Foo(x) y = Relu(z) }"""
 
 
-def test_refuses_operators_that_onnx_does_not_know():
-    text = (
-        '<ir_version: 8, opset_import: ["": 17, "mine": 1]> g (float[2] x) => (float[2] y) { z = '
-        "mine.Foo(x) y = Relu(z) }"
-    )
-    with pytest.raises(
-        NetworkRefused, match=r"node z \(operator Foo\) gives z, whose type ONNX does not know"
-    ):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (CONTROL_FLOW, r"node y \(operator If\) has a network inside.*precision fp32"),
+        (UNKNOWN, r"node z \(operator Foo\) gives z, whose type ONNX does not know"),
+    ],
+)
+def test_refuses_what_has_no_types(text, reason):
+    with pytest.raises(NetworkRefused, match=reason):
         half_precision(onnx.parser.parse_model(text))
