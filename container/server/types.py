@@ -1,19 +1,20 @@
 """Values that all layers share: requests, signatures, and the faults that a client may get.
 
 RequestFault            400  the request cannot be read or does not fit the model
-+-- UnknownPath         404
-+-- WrongMethod         405
-+-- TooSlow             408  the request did not arrive in time
++-- UnknownPath         404  no such path or model
++-- WrongMethod         405  the path exists, but not for this method
++-- TooSlow             408  the request did not arrive whole in time
 +-- Conflict            409  the model is loaded already
-+-- TooLarge            413
-+-- UnsupportedEncoding 415
++-- TooLarge            413  more bytes or rows than this server takes at once
++-- UnsupportedEncoding 415  a content encoding or type that this server does not read
 +-- EngineRefused       422  the engine fails on this request alone
-+-- HeaderTooLarge      431
++-- HeaderTooLarge      431  more bytes of request line and header than this server reads
 +-- Unavailable         503  loading, draining or broken; Retry-After is set
-|   +-- QueueFull       503
+|   +-- QueueFull       503  the queue holds as many rows as it may
 |   +-- DeadlinePassed  503  no answer within the request's time
-|   +-- MemoryShort     503  the engine had no memory for this request
-+-- OutOfMemory         507  one of several models, or its request, does not fit the memory
+|   +-- MemoryShort     503  the engine had no memory for this request beside what it ran
++-- OutOfMemory         507  one of several models, or its request, does not fit the memory:
+                             SageMaker unloads others and tries again
 """
 
 from __future__ import annotations
@@ -39,79 +40,53 @@ class RequestFault(Exception):
 
 
 class UnknownPath(RequestFault):
-    """No such path or model."""
-
     status = 404
 
 
 class WrongMethod(RequestFault):
-    """The path exists but not for this method."""
-
     status = 405
 
 
 class TooSlow(RequestFault):
-    """The request did not arrive whole in time."""
-
     status = 408
 
 
 class Conflict(RequestFault):
-    """The model is loaded already."""
-
     status = 409
 
 
 class TooLarge(RequestFault):
-    """More bytes or rows than this server takes at once."""
-
     status = 413
 
 
 class UnsupportedEncoding(RequestFault):
-    """A content encoding or type that this server does not read."""
-
     status = 415
 
 
 class EngineRefused(RequestFault):
-    """The engine fails on this request alone while it still answers others."""
-
     status = 422
 
 
 class HeaderTooLarge(RequestFault):
-    """More bytes of request line and header than this server reads."""
-
     status = 431
 
 
 class OutOfMemory(RequestFault):
-    """A model, or its request, does not fit beside those that are loaded.
-
-    SageMaker unloads others and tries again.
-    """
-
     status = 507
 
 
 class Unavailable(RequestFault):
-    """The server cannot answer now; the same request may succeed later."""
-
     status = 503
     retry_after_seconds = 1
 
 
-class QueueFull(Unavailable):
-    """The queue holds as many rows as it may."""
+class QueueFull(Unavailable): ...
 
 
-class DeadlinePassed(Unavailable):
-    """The request waited longer than it may."""
+class DeadlinePassed(Unavailable): ...
 
 
-class MemoryShort(Unavailable):
-    """The engine had no memory for this request beside what it ran."""
+class MemoryShort(Unavailable): ...
 
 
 class Encoded(NamedTuple):

@@ -171,10 +171,10 @@ async def point(
     arguments: dict[str, Any] = {
         "state": frames.LOADING,
         "backend": None,
-        "serves": lambda: None,
-        "broke": lambda: None,
+        "acknowledged": lambda state: None,
+        "engine_broke": lambda: None,
         "failed": print,
-        "samples_of_all": none,
+        "all_metric_values": none,
     }
     for _ in range(workers):
         ours, theirs = socket.socketpair()

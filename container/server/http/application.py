@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from container.server.data_plane.model import Model
 from container.server.data_plane.multi_model import LoadedModels
-from container.server.http.inference import Plane
+from container.server.data_plane.plane import DataPlane
 from container.server.http.messages import Application, HttpLimits
 from container.server.http.multi_model_routes import multi_model_application
 from container.server.http.routes import Metrics, model_application
@@ -17,18 +18,26 @@ from container.server.telemetry.metrics import RequestMetrics, exposition
 
 
 def served_model_application(
-    plane: Plane,
+    plane: DataPlane,
     model: Model,
     settings: Settings,
     metric_values: MetricValues,
     log: FailureLog,
     *,
     metrics: Metrics | None = None,
+    is_ready: Callable[[], bool] | None = None,
 ) -> Application:
-    """Return the application of one model; `metrics` None are those of `metric_values`."""
+    """Return the application of one model.
+
+    `metrics` None are those of `metric_values`; `is_ready` None asks the plane alone.
+    """
     common = _common_arguments(settings, metric_values, log, model=model.name)
-    common |= {} if metrics is None else {"metrics": metrics}
-    return model_application(plane, platform=model.platform, **common)
+    return model_application(
+        plane,
+        platform=model.platform,
+        is_ready=(lambda: plane.ready) if is_ready is None else is_ready,
+        **common | ({} if metrics is None else {"metrics": metrics}),
+    )
 
 
 def loaded_models_application(

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from container.server.codecs.envelope import JSON_TYPE, fault_document
+from container.server.codecs.envelope import JSON_TYPE, fault_document, json_bytes
 from container.server.types import RequestFault
 
 
@@ -26,9 +26,7 @@ class HttpLimits:
     idle_seconds: float = 75.0
     """Between an answer and the next request's first byte."""
     linger_seconds: float = 2.0
-    """How long a closing connection still swallows what its client sends, so that the client reads
-    the last answer.
-    """
+    """How long a closing connection still discards input, so that its client reads the answer."""
     max_connections: int = 2048
 
 
@@ -52,10 +50,7 @@ class Response(NamedTuple):
 
 
 Application = Callable[[Request], Awaitable[Response]]
-"""Answers a whole request; cancelled when the client leaves.
-
-Never raises RequestFault: a fault is a response too.
-"""
+"""Answers a whole request, faults included; cancelled when the client leaves."""
 
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -71,25 +66,17 @@ class Ending(Enum):
 
 
 def response_bytes(response: Response, ending: Ending, *, with_body: bool = True) -> bytes:
-    """Status line, header and body; a HEAD request is answered without the body."""
-    head = _head(response.status, response.content_type, ending)
-    extra = (
-        b"".join(b"%b: %b\r\n" % header for header in response.headers) if response.headers else b""
-    )
-    return b"%b%d\r\n%b\r\n%b" % (
-        head,
-        len(response.body),
-        extra,
-        response.body if with_body else b"",
-    )
+    """Return status line, header and body; a HEAD request is answered without the body."""
+    status, body, content_type, headers = response
+    extra = b"".join(b"%b: %b\r\n" % header for header in headers) if headers else b""
+    head = _head(status, content_type, ending)
+    return b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body if with_body else b"")
 
 
+# Bounded, because content types may hold a length themselves.
 @lru_cache(maxsize=256)
 def _head(status: int, content_type: str, ending: Ending) -> bytes:
-    """Everything before the length.
-
-    Content types that hold a length themselves make this a bounded cache.
-    """
+    """Everything before the length."""
     phrase = http.HTTPStatus(status).phrase
     start = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {content_type}\r\n".encode("latin-1")
     return start + ending.value + b"content-length: "
@@ -98,6 +85,11 @@ def _head(status: int, content_type: str, ending: Ending) -> bytes:
 INTERNAL_FAULT = (
     "The server failed on this request; its log says why, and other requests are answered."
 )
+
+
+def json_response(document: dict[str, Any]) -> Response:
+    """Return a document as a response."""
+    return Response(200, json_bytes(document), JSON_TYPE)
 
 
 def fault_response(fault: RequestFault) -> Response:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qs
 
-from container.server.codecs.envelope import (
-    JSON_TYPE,
-    excerpt,
-    json_bytes,
-    json_type,
-    read_document,
-)
-from container.server.http.inference import Plane, decompressed_body, infer
-from container.server.http.messages import Application, Request, Response
+from container.server.codecs.envelope import excerpt, json_type, read_document
+from container.server.data_plane.multi_model import Entry, LoadedModels
+from container.server.http.inference import decompressed_body, infer
+from container.server.http.messages import Application, Request, Response, json_response
 from container.server.http.routes import (
     EMPTY,
     Answer,
@@ -24,47 +19,11 @@ from container.server.http.routes import (
     constant_answer,
     dispatch_by_path,
 )
-from container.server.observers import NullRequestObserver, RequestObserver
+from container.server.telemetry.metrics import RequestMetrics
 from container.server.types import RequestFault
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
-
-
-class Entry(Protocol):
-    """A loaded model: the name that requests use, and the path of its archive."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def url(self) -> str: ...
-
-
-class LoadedModels(Protocol):
-    """The loaded models."""
-
-    async def load(self, name: str, url: str) -> None:
-        """Raises Conflict, OutOfMemory, RequestFault."""
-        ...
-
-    async def unload(self, name: str) -> None:
-        """Raises UnknownPath."""
-        ...
-
-    def page(self, token: str | None, limit: int) -> tuple[Sequence[Entry], str | None]:
-        """A page of models and the next page's token.
-
-        Raises RequestFault for a token that it never gave.
-        """
-        ...
-
-    def entry(self, name: str) -> Entry:
-        """Raises UnknownPath."""
-        ...
-
-    def plane(self, name: str) -> Plane:
-        """Raises UnknownPath."""
-        ...
 
 
 def multi_model_application(
@@ -74,7 +33,7 @@ def multi_model_application(
     deadline_seconds: float,
     metrics: Metrics,
     failed: Callable[[BaseException], None],
-    observer: RequestObserver | None = None,
+    observer: RequestMetrics,
 ) -> Application:
     """Return the HTTP application of several models.
 
@@ -88,22 +47,20 @@ def multi_model_application(
         )
 
     async def load(request: Request, stages: dict[str, float]) -> Response:
-        body = await decompressed_body(
-            request.body, request.headers.get(b"content-encoding"), max_body_bytes
-        )
+        encoding = request.headers.get(b"content-encoding")
+        body = await decompressed_body(request.body, encoding, max_body_bytes)
         document = read_document(body)
-        await models.load(
-            _required_string(document, "model_name"), _required_string(document, "url")
-        )
+        name, url = (_required_string(document, field) for field in ("model_name", "url"))
+        await models.load(name, url)
         return EMPTY
 
     async def list_models(request: Request, stages: dict[str, float]) -> Response:
         entries, token = models.page(*_page(request.query))
         document: dict[str, Any] = {"models": [_document(entry) for entry in entries]}
-        return _json(document if token is None else document | {"nextPageToken": token})
+        return json_response(document if token is None else document | {"nextPageToken": token})
 
     async def describe(request: Request, stages: dict[str, float]) -> Response:
-        return _json(_document(models.entry(_name(request.path))))
+        return json_response(_document(models.entry(_name(request.path))))
 
     async def unload(request: Request, stages: dict[str, float]) -> Response:
         await models.unload(_name(request.path))
@@ -123,12 +80,7 @@ def multi_model_application(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatch_by_path(
-        route_of,
-        elsewhere=elsewhere,
-        observer=NullRequestObserver() if observer is None else observer,
-        failed=failed,
-    )
+    return dispatch_by_path(route_of, elsewhere=elsewhere, observer=observer, failed=failed)
 
 
 def _name(path: str, end: str = "") -> str:
@@ -136,7 +88,7 @@ def _name(path: str, end: str = "") -> str:
 
 
 def _required_string(document: dict[str, Any], field: str) -> str:
-    """A string that a request to load must have."""
+    """Return a string that a request to load must have."""
     value = document.get(field)
     if not isinstance(value, str):
         raise RequestFault(f'The request needs "{field}" with a string, not {json_type(value)}.')
@@ -160,7 +112,3 @@ def _page(query: str) -> tuple[str | None, int]:
 
 def _document(entry: Entry) -> dict[str, str]:
     return {"modelName": entry.name, "modelUrl": entry.url}
-
-
-def _json(document: dict[str, Any]) -> Response:
-    return Response(200, json_bytes(document), JSON_TYPE)

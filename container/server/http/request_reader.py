@@ -13,10 +13,7 @@ from container.server.http.messages import Ending, HttpLimits, Request
 from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
-"""Read at a time outside of a body of known length.
-
-Bounds how many pipelined requests come out at once.
-"""
+"""Read at a time outside of a body of known length: bounds how many pipelined requests come out."""
 PIECES_AT_MOST = 256
 """So many pieces of a body are kept as they came."""
 HEADER_OVERHEAD = 4
@@ -39,20 +36,16 @@ class RequestReader:
         """Whether the client waits for a 100 before it sends the body."""
         self.begun: float | None = None
         """When the first byte of an unfinished request came."""
-        self._limits = limits
-        self._clock = clock
+        self._limits, self._clock = limits, clock
         self._broken = False
-        self._header_bytes = 0
-        self._unfinished_bytes = 0
+        self._header_bytes = self._unfinished_bytes = 0
         self._begins_here = False
         """Whether the unfinished request began in the piece that is read now."""
-        self._url = b""
+        self._url, self._version = b"", ""
         self._headers: dict[bytes, bytes] = {}
         self._headers_done = False
         self._body: list[bytes | bytearray] = []
-        self._body_bytes = 0
-        self._length = 0
-        self._version = ""
+        self._body_bytes = self._length = 0
         self._parser: Any = httptools.HttpRequestParser(self)
 
     @property
@@ -61,7 +54,7 @@ class RequestReader:
         return max(PIECE_BYTES, self._length - self._body_bytes)
 
     def feed(self, data: bytes) -> None:
-        """Reads on; never raises."""
+        """Read on; faults are queued, never raised."""
         while data and not self._broken:
             self._begins_here, rest = False, b""
             try:
@@ -85,19 +78,19 @@ class RequestReader:
         self._body = []
 
     def on_message_begin(self) -> None:
-        """The first byte of a request; httptools calls this and those below."""
+        """Start a request; httptools calls this and the methods below."""
         self.begun, self._begins_here = self._clock(), True
         self._url, self._headers, self._headers_done, self._header_bytes = b"", {}, False, 0
         self._unfinished_bytes = 0
         self._body, self._body_bytes, self._length = [], 0, 0
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the request line's target."""
+        """Add a piece of the request line's target."""
         self._count(len(url))
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A whole header, or a trailer, which is counted and dropped."""
+        """Add a whole header; a trailer is counted and dropped."""
         self._header_bytes += len(name) + len(value) + HEADER_OVERHEAD
         if self._header_bytes > self._limits.header_bytes:
             self._count(0)
@@ -129,30 +122,26 @@ class RequestReader:
         self.expects = version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue"
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of the body."""
+        """Add a piece of the body."""
         self._body_bytes += len(piece)
         if self._body_bytes > self._limits.body_bytes:
             raise self._too_large()
         self._body.append(piece)
         if len(self._body) == PIECES_AT_MOST:
-            self._join_pieces()
+            # A body in chunks of two bytes would take twenty times its size.
+            first = self._body[0]
+            whole = first if isinstance(first, bytearray) else bytearray(first)
+            whole += b"".join(self._body[1:])
+            self._body = [whole]
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Queue the whole request."""
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         path, query = _target(self._url)
-        request = Request(
-            self._parser.get_method().decode("ascii"), path, self._headers, body, query
-        )
+        method = self._parser.get_method().decode("ascii")
+        request = Request(method, path, self._headers, body, query)
         self.arrived.append(ReceivedRequest(request, self._ending()))
         self.begun, self.expects, self._body = None, False, []
-
-    def _join_pieces(self) -> None:
-        """Join body pieces: a body in chunks of two bytes would take twenty times its size."""
-        first = self._body[0]
-        whole = first if isinstance(first, bytearray) else bytearray(first)
-        whole += b"".join(self._body[1:])
-        self._body = [whole]
 
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():
@@ -175,16 +164,10 @@ class RequestReader:
             self.close()
             return b""
         self._parser = httptools.HttpRequestParser(self)
-        lines = b"".join(
-            [b"%b: %b\r\n" % header for header in self._headers.items() if header[0] != b"upgrade"]
-        )
-        return b"%b %b HTTP/%b\r\n%b\r\n%b" % (
-            method,
-            self._url,
-            self._version.encode(),
-            lines,
-            rest,
-        )
+        kept = [header for header in self._headers.items() if header[0] != b"upgrade"]
+        lines = b"".join([b"%b: %b\r\n" % header for header in kept])
+        request_line = b"%b %b HTTP/%b" % (method, self._url, self._version.encode())
+        return b"%b\r\n%b\r\n%b" % (request_line, lines, rest)
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
@@ -204,7 +187,7 @@ class RequestReader:
 
 
 def _target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target, which may be a whole URL."""
+    """Return path and query of a request target, which may be a whole URL."""
     if not url.startswith(b"/") and b"://" in url:
         url = b"/" + url.partition(b"://")[2].partition(b"/")[2]
     path, _, query = url.decode("latin-1").partition("?")
@@ -213,8 +196,7 @@ def _target(url: bytes) -> tuple[str, str]:
 
 def _client_fault(fault: Exception) -> RequestFault:
     """Return the client's fault for a parser fault, or for a RequestFault raised within it."""
-    if isinstance(fault, RequestFault):
-        return fault
-    if isinstance(fault.__context__, RequestFault):
-        return fault.__context__
+    for cause in (fault, fault.__context__):
+        if isinstance(cause, RequestFault):
+            return cause
     return RequestFault(f"The request is not HTTP/1.1: {fault}.")

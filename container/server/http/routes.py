@@ -8,43 +8,53 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from container.server.codecs.envelope import JSON_TYPE, json_bytes
-from container.server.http.inference import Plane, infer
+from container.server.codecs.envelope import JSON_TYPE
+from container.server.data_plane.plane import DataPlane
+from container.server.http.inference import infer
 from container.server.http.messages import (
     Application,
     Request,
     Response,
     fault_response,
     internal_fault_response,
+    json_response,
 )
-from container.server.observers import CLIENT_LEFT, NullRequestObserver, RequestObserver
-from container.server.types import RequestFault, Signature, TensorSignature, Unavailable
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
+from container.server.types import (
+    RequestFault,
+    Signature,
+    TensorSignature,
+    Unavailable,
+    UnknownPath,
+    WrongMethod,
+)
 from onboarding.manifest import TensorRecord
 
 Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 """Answers a request and writes down the seconds of its stages. Raises RequestFault."""
+Metrics = Callable[[], Awaitable[bytes]]
+"""The metrics in Prometheus's text format."""
+
+VERSION = "0.1.0"
+EMPTY = Response(200, b"", JSON_TYPE)
+CLIENT_LEFT = 499
+"""The status recorded for a request whose client left before its answer; no client reads it."""
+NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
 
 
 class Route(NamedTuple):
-    """A path: `kind` is its name in metrics, `methods` who answers which method.
-
-    `model` the name in it.
-    """
+    """A path: its `kind` in metrics, its answers by method, and the model that it names."""
 
     kind: str
     methods: Mapping[str, Answer]
     model: str | None = None
 
 
-FindRoute = Callable[[str], Route | None]
-"""The route of a path."""
-
-
 def dispatch_by_path(
-    find_route: FindRoute,
+    find_route: Callable[[str], Route | None],
     *,
     elsewhere: str,
-    observer: RequestObserver,
+    observer: RequestMetrics,
     failed: Callable[[BaseException], None],
 ) -> Application:
     """Return an application that answers by path, and turns every fault into a response.
@@ -81,76 +91,47 @@ def dispatch_by_path(
 
 
 def _unroutable(route: Route | None, request: Request, elsewhere: str) -> Response:
+    path = request.path[:60]
     if route is None:
-        return _refusal(404, f"There is no {request.path[:60]!r} here; {elsewhere}")
+        return fault_response(UnknownPath(f"There is no {path!r} here; {elsewhere}"))
     allowed = ", ".join(route.methods)
-    response = _refusal(405, f"{request.path[:60]} takes {allowed}, not {request.method}.")
+    response = fault_response(WrongMethod(f"{path} takes {allowed}, not {request.method}."))
     return response._replace(headers=((b"allow", allowed.encode()),))
 
 
-def _refusal(status: int, sentence: str) -> Response:
-    fault = RequestFault(sentence)
-    fault.status = status
-    return fault_response(fault)
-
-
-VERSION = "0.1.0"
-
-
-def server_metadata() -> Response:
-    """The server's name, version and extensions of the protocol."""
-    return _document(
-        {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
-    )
-
-
-def model_metadata(signature: Signature | TensorSignature, platform: str) -> Response:
-    """Return a model's inputs and outputs; -1 is any size.
-
-    `platform` is the engine's platform as Triton names it.
-    """
+def model_metadata(signature: Signature | TensorSignature, platform: str) -> dict[str, Any]:
+    """Return KServe's description of a model; -1 is any size, `platform` as Triton names it."""
     if isinstance(signature, TensorSignature):
-        inputs, outputs = (
-            [_tensor(record) for record in signature.inputs],
-            [_tensor(record) for record in signature.outputs],
-        )
+        inputs, outputs = map(_tensors, (signature.inputs, signature.outputs))
     else:
         inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]
         outputs = [{"name": signature.output_name, "datatype": "FP32", "shape": [-1, -1]}]
-    return _document(
-        {
-            "name": signature.model,
-            "versions": [signature.version],
-            "platform": platform,
-            "inputs": inputs,
-            "outputs": outputs,
-        }
-    )
+    return {
+        "name": signature.model,
+        "versions": [signature.version],
+        "platform": platform,
+        "inputs": inputs,
+        "outputs": outputs,
+    }
 
 
-def _tensor(record: TensorRecord) -> dict[str, Any]:
-    return {"name": record.name, "datatype": record.datatype, "shape": list(record.shape)}
-
-
-def _document(document: dict[str, Any]) -> Response:
-    return Response(200, json_bytes(document), JSON_TYPE)
-
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
-Metrics = Callable[[], Awaitable[bytes]]
-"""The metrics in Prometheus's text format."""
+def _tensors(records: tuple[TensorRecord, ...]) -> list[dict[str, Any]]:
+    return [
+        {"name": record.name, "datatype": record.datatype, "shape": list(record.shape)}
+        for record in records
+    ]
 
 
 def model_application(
-    plane: Plane,
+    plane: DataPlane,
     *,
+    is_ready: Callable[[], bool],
     max_body_bytes: int,
     deadline_seconds: float,
     platform: str,
     metrics: Metrics,
     failed: Callable[[BaseException], None],
-    observer: RequestObserver | None = None,
+    observer: RequestMetrics,
 ) -> Application:
     """Return the HTTP application of one model.
 
@@ -158,51 +139,42 @@ def model_application(
     """
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:
-        if not plane.ready:
+        if not is_ready():
             raise Unavailable(NOT_READY)
         return EMPTY
 
-    async def describe(request: Request, stages: dict[str, float]) -> Response:
-        return model_metadata(plane.signature, platform)
-
     model, version = plane.signature.model, plane.signature.version
-    routes = common_routes(metrics)
-    routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
+    describe = constant_answer(json_response(model_metadata(plane.signature, platform)))
     inference = partial(
         infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
     )
+    routes = common_routes(metrics)
+    routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
     routes["/invocations"] = Route(kind="infer", methods={"POST": inference})
     for path in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
         routes[path] = Route(kind="metadata", methods={"GET": describe})
         routes[f"{path}/ready"] = routes["/ping"]
         routes[f"{path}/infer"] = routes["/invocations"]
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatch_by_path(
-        routes.get,
-        elsewhere=elsewhere,
-        observer=NullRequestObserver() if observer is None else observer,
-        failed=failed,
-    )
-
-
-EMPTY = Response(200, b"", JSON_TYPE)
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer, failed=failed)
 
 
 def common_routes(metrics: Metrics) -> dict[str, Route]:
-    """The paths that every server of ours has, by path."""
+    """Return the paths that every server of ours has."""
 
     async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
-        return Response(200, await metrics(), METRICS_TYPE)
+        return Response(200, await metrics(), CONTENT_TYPE)
 
+    server = {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
     return {
-        "/v2": Route(kind="metadata", methods={"GET": constant_answer(server_metadata())}),
+        "/v2": Route(kind="metadata", methods={"GET": constant_answer(json_response(server))}),
         "/v2/health/live": Route(kind="health", methods={"GET": constant_answer(EMPTY)}),
         "/metrics": Route(kind="metrics", methods={"GET": metrics_text}),
     }
 
 
 def constant_answer(response: Response) -> Answer:
-    """Answers the same to everyone."""
+    """Return an answer that is the same for every request."""
 
     async def answer(request: Request, stages: dict[str, float]) -> Response:
         return response

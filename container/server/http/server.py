@@ -30,7 +30,7 @@ class ConnectionGroup:
     limits: HttpLimits
     clock: Callable[[], float]
     closed: Callable[[], None] = lambda: None
-    """Told after a connection is gone."""
+    """Called after a connection is gone."""
     connections: set[Connection] = field(default_factory=set)
     draining: bool = False
 
@@ -56,8 +56,7 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(self, group: ConnectionGroup, loop: asyncio.AbstractEventLoop) -> None:
-        self._group = group
-        self._loop = loop
+        self._group, self._loop = group, loop
         self._transport: Any = None
         self._reader = RequestReader(group.limits, group.clock)
         self._task: asyncio.Task[None] | None = None
@@ -68,26 +67,21 @@ class Connection(asyncio.Protocol):
         self._is_unread = False
         """Whether the client does not read its answers."""
         self._wait_began = group.clock()
-        """When the present wait began: for a request, for the client to read, or for it to leave.
-        """
+        """When the present wait began: for a request, or for the client to read or leave."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Joins the others, or is refused when they are too many."""
+        """Join the others, or refuse the client when they are too many."""
         self._transport = transport
         connections, most = self._group.connections, self._group.limits.max_connections
-        full = len(connections) >= most
         connections.add(self)
-        if full:
-            self._send_last(
-                fault_response(
-                    Unavailable(f"The server has {most} connections, as many as it takes.")
-                )
-            )
+        if len(connections) > most:
+            refusal = Unavailable(f"The server has {most} connections, as many as it takes.")
+            self._send_last(fault_response(refusal))
         if len(connections) > 2 * most:
             transport.abort()  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Reads on and begins to answer."""
+        """Read on and begin to answer."""
         if self._ending:
             return
         self._backlog = self._backlog + data if self._backlog else data
@@ -99,7 +93,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, fault: Exception | None) -> None:
-        """Leaves nothing behind."""
+        """Leave the group with nothing behind."""
         self._stop_work()
         self._reader.arrived.clear()
         self._group.connections.discard(self)
@@ -110,51 +104,36 @@ class Connection(asyncio.Protocol):
         self._is_unread, self._wait_began = True, self._group.clock()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Go on: the client reads again."""
         self._is_unread, self._wait_began = False, self._group.clock()
         self._advance()
 
     def drain(self) -> None:
         """Close at once when idle; otherwise after the current response."""
-        if self._is_idle:
+        reader = self._reader
+        if not (self._task or reader.arrived or self._backlog) and reader.begun is None:
             self._close()
 
     def abort(self) -> None:
-        """Closes without waiting for anything."""
+        """Close without waiting for anything."""
         self._stop_work()
         self._transport.abort()
 
     def check_timeouts(self, now: float) -> None:
         """Refuse or close what lasts too long; called periodically."""
-        limits, reader = self._group.limits, self._reader
-        if self._ending:
-            if now - self._wait_began > limits.linger_seconds:
-                self.abort()
-        elif self._is_unread:
-            if now - self._wait_began > limits.request_seconds:
+        limits, reader, waited = self._group.limits, self._reader, now - self._wait_began
+        if self._ending or self._is_unread:
+            if waited > (limits.linger_seconds if self._ending else limits.request_seconds):
                 self.abort()
         elif self._task is not None:
             return
-        elif reader.begun is not None:
-            if now - reader.begun > limits.request_seconds:
-                reader.refuse(
-                    TooSlow(
-                        f"The request did not arrive whole within {limits.request_seconds:g} "
-                        "seconds."
-                    )
-                )
-                self._advance()
-        elif now - self._wait_began > limits.idle_seconds:
-            self._close()
-
-    @property
-    def _is_idle(self) -> bool:
-        return (
-            self._task is None
-            and self._reader.begun is None
-            and not self._reader.arrived
-            and not self._backlog
-        )
+        elif reader.begun is None:
+            if waited > limits.idle_seconds:
+                self._close()
+        elif now - reader.begun > limits.request_seconds:
+            within = f"{limits.request_seconds:g} seconds"
+            reader.refuse(TooSlow(f"The request did not arrive whole within {within}."))
+            self._advance()
 
     def _advance(self) -> None:
         """Answer in order, and read while no request waits behind the current one."""
@@ -163,27 +142,19 @@ class Connection(asyncio.Protocol):
             if arrived and self._task is None and not self._is_unread:
                 self._begin(arrived.popleft())
             elif self._backlog and not arrived:
-                self._feed()
+                data, size = self._backlog, self._reader.wanted_bytes
+                whole = len(data) <= size
+                self._backlog = b"" if whole else data[size:]
+                self._reader.feed(data if whole else data[:size])
             else:
                 break
         if self._reader.expects and self._task is None and not arrived and not self._ending:
             self._reader.expects = False
             self._transport.write(CONTINUE)
-        self._read_while(self._ending or not arrived)
-
-    def _feed(self) -> None:
-        data, size = self._backlog, self._reader.wanted_bytes
-        self._backlog = b"" if len(data) <= size else data[size:]
-        self._reader.feed(data if len(data) <= size else data[:size])
-
-    def _read_while(self, wanted: bool) -> None:
-        if wanted is self._reading:
-            return
-        self._reading = wanted
-        if wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        reading = self._ending or not arrived
+        if reading is not self._reading:
+            self._reading = reading
+            (self._transport.resume_reading if reading else self._transport.pause_reading)()
 
     def _begin(self, arrival: ReceivedRequest | RequestFault) -> None:
         if isinstance(arrival, RequestFault):
@@ -197,12 +168,8 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             if self._ending:
                 raise
-            self._send(
-                fault_response(
-                    Unavailable("The server stopped working on this request; try again.")
-                ),
-                arrival,
-            )
+            stopped = Unavailable("The server stopped working on this request; try again.")
+            self._send(fault_response(stopped), arrival)
         except Exception:
             self._send(internal_fault_response(), arrival)
             raise
@@ -210,15 +177,14 @@ class Connection(asyncio.Protocol):
             self._send(response, arrival)
 
     def _send(self, response: Response, arrival: ReceivedRequest) -> None:
-        """Writes an answer and goes on to the next request."""
+        """Write an answer and go on to the next request."""
         self._task = None
         if self._ending:
             return
         ending = Ending.CLOSE if self._group.draining else arrival.ending
         self._wait_began = self._group.clock()
-        self._transport.write(
-            response_bytes(response, ending, with_body=arrival.request.method != "HEAD")
-        )
+        with_body = arrival.request.method != "HEAD"
+        self._transport.write(response_bytes(response, ending, with_body=with_body))
         if ending is Ending.CLOSE:
             self._close()
         else:
@@ -272,33 +238,18 @@ class HttpServer:
         """The number of connected clients."""
         return len(self._group.connections)
 
-    @property
-    def draining(self) -> bool:
-        """True once `drain` is called."""
-        return self._group.draining
-
     async def start(self, listener: socket.socket | None) -> None:
-        """Accepts connections from a socket that listens already.
-
-        Without one, only those that `take` brings.
-        """
+        """Accept from a socket that listens already; without one, serve what `take` brings."""
         if listener is not None:
-            self._listening = await self._loop.create_server(
-                lambda: Connection(self._group, self._loop), sock=listener
-            )
+            self._listening = await self._loop.create_server(self._connection, sock=listener)
         self._check_connections()
 
     async def take(self, connection: socket.socket) -> None:
-        """Serves a connection that another process accepted."""
-        await self._loop.connect_accepted_socket(
-            lambda: Connection(self._group, self._loop), sock=connection
-        )
+        """Serve a connection that another process accepted."""
+        await self._loop.connect_accepted_socket(self._connection, sock=connection)
 
     async def drain(self, seconds: float) -> None:
-        """Accepts nothing more, closes idle connections.
-
-        Gives those at work this long to end; then closes them too.
-        """
+        """Accept nothing more and close idle connections; after `seconds` close the others too."""
         self._group.draining = True
         if self._listening is not None:
             self._listening.close()
@@ -311,18 +262,20 @@ class HttpServer:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _connection(self) -> Connection:
+        return Connection(self._group, self._loop)
+
     async def _wait_until_empty(self, seconds: float) -> bool:
-        """True when the last connection closes in time."""
-        if not self._group.connections:
-            return True
-        try:
-            await asyncio.wait_for(self._empty.wait(), seconds)
-        except TimeoutError:
-            return False
+        """Return True when the last connection closes in time."""
+        if self._group.connections:
+            try:
+                await asyncio.wait_for(self._empty.wait(), seconds)
+            except TimeoutError:
+                return False
         return True
 
     def _connection_closed(self) -> None:
-        if self.draining and not self._group.connections:
+        if self._group.draining and not self._group.connections:
             self._empty.set()
 
     def _check_connections(self) -> None:

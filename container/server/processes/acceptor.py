@@ -29,16 +29,15 @@ class Acceptor:
         self._accepting = False
 
     def __len__(self) -> int:
-        """Return the number of workers that serve."""
+        """The number of workers that serve."""
         return len(self._worker_sockets)
 
     def add(self, worker_socket: socket.socket) -> None:
         """Pass connections to a worker through its socket from now on."""
         if worker_socket in self._worker_sockets:
             return
-        worker_socket.setblocking(
-            False
-        )  # send_fds of Python 3.11 and 3.12 drops the flags that it is given
+        # send_fds of Python 3.11 and 3.12 drops the flags that it is given.
+        worker_socket.setblocking(False)
         self._worker_sockets.append(worker_socket)
         self._start_accepting()
 
@@ -50,7 +49,7 @@ class Acceptor:
             self._stop_accepting()
 
     def close(self) -> None:
-        """Accepts nothing more: new connections are refused."""
+        """Refuse new connections."""
         self._stop_accepting()
         self._worker_sockets.clear()
         if self._unsent is not None:
@@ -122,7 +121,6 @@ def receive_connection(worker_socket: socket.socket) -> socket.socket | None:
     if not word:
         raise EOFError
     if not descriptors:
-        raise OSError(
-            errno.EMFILE, "a connection was closed: this process has no file descriptor left for it"
-        )
+        reason = "a connection was closed: this process has no file descriptor left for it"
+        raise OSError(errno.EMFILE, reason)
     return socket.socket(fileno=descriptors[0])

@@ -1,21 +1,16 @@
-"""The IPC channel of an HTTP worker to the supervisor.
-
-A backend like any other, over one socket.
-"""
+"""The IPC channel of an HTTP worker to the supervisor: a backend like any other, over a socket."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from container.server.processes import frames
-from container.server.processes.frames import Frame, FrameSplitter, InvalidFrame
+from container.server.processes.frames import ChannelEnd, Frame, InvalidFrame
 from container.server.types import Arrays, DeadlinePassed, QueueFull, Unavailable
 
 GONE = "The process that owns the engine ended; this server is being replaced."
-MAX_UNSENT_BYTES = 16 * 1024 * 1024
-"""Requests that the supervisor has not read; with more of them, new ones are refused."""
 DEFAULT_SECONDS = 60.0
 SWEEP_SECONDS = 1.0
 """Seconds between checks of unanswered requests, in case the supervisor hangs."""
@@ -41,11 +36,8 @@ class _PendingRequest(asyncio.Future[Arrays]):
         return True
 
 
-class EngineChannel(asyncio.Protocol):
-    """The worker's end of the channel.
-
-    `state` is the supervisor's last state, `None` before the first.
-    """
+class EngineChannel(ChannelEnd):
+    """The worker's end of the channel."""
 
     def __init__(
         self,
@@ -58,23 +50,16 @@ class EngineChannel(asyncio.Protocol):
 
         `metric_values` returns this process' metric values.
         """
+        super().__init__()
         self.state: int | None = None
+        """The supervisor's last state; `None` before the first."""
         self.lost = False
         self.state_received = asyncio.Event()
         """Set once the supervisor has sent its state, or is gone."""
-        self._serves = False
-        self._max_rows = max_rows
-        self._changed = changed
-        self._metric_values = metric_values
+        self._serves = self._paused = False
+        self._max_rows, self._changed, self._metric_values = max_rows, changed, metric_values
         self._pending: dict[int, _PendingRequest] = {}
-        self._wanted: dict[int, asyncio.Future[bytes]] = {}
-        self._rows = 0
-        self._owner_waiting = 0
-        self._last = 0
-        self._paused = False
-        self._silent_sweeps = 0
-        self._frame_splitter = FrameSplitter()
-        self._out: list[bytes] = []
+        self._rows = self._supervisor_waiting = self._silent_sweeps = 0
 
     @property
     def is_broken(self) -> bool:
@@ -89,12 +74,22 @@ class EngineChannel(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """Rows in the supervisor's queue, as of its last answer."""
-        return self._owner_waiting if self._pending else 0
+        return self._supervisor_waiting if self._pending else 0
 
-    @property
-    def unanswered(self) -> int:
-        """Rows of this process that the supervisor has not answered."""
-        return self._rows
+    def refuse(self, rows: int) -> None:
+        """Raise what `submit` would raise now of so many rows."""
+        if self.lost:
+            raise Unavailable(GONE)
+        if self._rows + rows > self._max_rows:
+            raise QueueFull(
+                f"{self._rows} rows of this process are unanswered and at most {self._max_rows} "
+                "may be; try again in a second."
+            )
+        if self._paused:
+            raise QueueFull(
+                "The engine's process takes requests more slowly than they come; try again in a "
+                "second."
+            )
 
     def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
@@ -122,11 +117,7 @@ class EngineChannel(asyncio.Protocol):
         """
         if self.lost:
             raise Unavailable(GONE)
-        self._last += 1
-        wanted: asyncio.Future[bytes] = self._loop.create_future()
-        self._wanted[self._last] = wanted
-        self._send(frames.signal_frame(frames.SNAPSHOT_WANTED, identity=self._last))
-        return await wanted
+        return await self._request_snapshot()
 
     def serve(self) -> None:
         """Report that this process takes connections, and acknowledge every state from now on."""
@@ -139,10 +130,8 @@ class EngineChannel(asyncio.Protocol):
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
-        self._loop = asyncio.get_running_loop()
+        """Start to check deadlines."""
+        super().connection_made(transport)
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -171,7 +160,7 @@ class EngineChannel(asyncio.Protocol):
         try:
             for frame in self._frame_splitter.split(data):
                 if frame.kind == frames.ANSWER:
-                    self._owner_waiting = int(frame.number)
+                    self._supervisor_waiting = int(frame.number)
                     pending = self._take(frame.id)
                     if pending is not None:
                         pending.set_result(frames.arrays_of(frame))
@@ -187,41 +176,20 @@ class EngineChannel(asyncio.Protocol):
             if pending is not None:
                 pending.set_exception(frames.fault_of(frame))
         elif frame.kind == frames.STATE:
-            self._state_changed(frame.detail)
+            if frame.detail != self.state:
+                self.state = frame.detail
+                self._changed(self)
+                self.state_received.set()
+            if self._serves:
+                self._acknowledge()
         elif frame.kind == frames.SNAPSHOT_WANTED:
             self._send(frames.snapshot_frame(frame.id, self._metric_values()))
         elif frame.kind == frames.SNAPSHOT:
-            wanted = self._wanted.pop(frame.id, None)
-            if wanted is not None and not wanted.done():
-                wanted.set_result(frames.text_of(frame))
-
-    def _state_changed(self, state: int) -> None:
-        if state != self.state:
-            self.state = state
-            self._changed(self)
-            self.state_received.set()
-        if self._serves:
-            self._acknowledge()
+            self._receive_snapshot(frame)
 
     def _acknowledge(self) -> None:
         if self.state is not None:
             self._send(frames.signal_frame(frames.STATE, detail=self.state))
-
-    def refuse(self, rows: int) -> None:
-        """Raises what `submit` would raise now of so many rows."""
-        if self.lost:
-            raise Unavailable(GONE)
-        if self._rows + rows > self._max_rows:
-            sentence = (
-                f"{self._rows} rows of this process are unanswered and at most "
-                f"{self._max_rows} may be"
-            )
-            raise QueueFull(f"{sentence}; try again in a second.")
-        if self._paused:
-            raise QueueFull(
-                "The engine's process takes requests more slowly than they come; try again in a "
-                "second."
-            )
 
     def _take(self, identity: int) -> _PendingRequest | None:
         pending = self._pending.pop(identity, None)
@@ -233,26 +201,12 @@ class EngineChannel(asyncio.Protocol):
         if self._take(pending.identity) is not None and not self.lost:
             self._send(frames.signal_frame(frames.CANCEL, identity=pending.identity))
 
-    def _send(self, frame: bytes) -> None:
-        """Everything of one turn of the event loop leaves in one write."""
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def _flush(self) -> None:
-        if self._out and not self.lost:
-            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
-        self._out.clear()
-
     def _sweep(self) -> None:
         """Fail requests whose deadline has passed; all are checked, since deadlines differ."""
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._silent_sweeps += 1
         late = self._loop.time() - SWEEP_SECONDS
+        late_message = "The engine's process did not answer in the request's time; try again."
         for pending in [request for request in self._pending.values() if request.deadline < late]:
             self._forget(pending)
-            pending.set_exception(
-                DeadlinePassed(
-                    "The engine's process did not answer in the request's time; try again."
-                )
-            )
+            pending.set_exception(DeadlinePassed(late_message))

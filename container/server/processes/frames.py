@@ -1,17 +1,18 @@
-"""Frames of the IPC channel between HTTP worker and supervisor.
+"""Frames of the IPC channel between HTTP worker and supervisor, and what its two ends share.
 
-A header of 32 bytes, then arrays. A frame is a multiple of 8 bytes long, and so is every array in
-it: both ends view arrays where they lie, without a copy. Numbers are in the machine's byte order,
-for both ends are one machine.
+A frame is a header of 32 bytes, then arrays. It is a multiple of 8 bytes long, and so is every
+array in it: both ends view arrays where they lie, without a copy. Numbers are in the machine's byte
+order, for both ends are one machine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -30,6 +31,8 @@ OPENING: requests are answered, but no worker is ready before every worker has a
 TYPED = 1
 """Detail of TOKENS: type ids follow the ids."""
 MAX_FRAME_BYTES = 1 << 30
+MAX_UNREAD_BYTES = 16 * 1024 * 1024
+"""Frames that the other end has not read; with more of them, this end takes no further work."""
 FAULTS = {
     name: fault
     for name, fault in vars(types).items()
@@ -65,19 +68,19 @@ class FrameSplitter:
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self._unsent = 0
+        self._held = 0
         self._wanted = HEADER.size
 
     def split(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. Raises Broken."""
+        """Return the frames that are whole now. Raises InvalidFrame."""
         if self._pieces:
             self._pieces.append(data)
-            self._unsent += len(data)
-            if self._unsent < self._wanted:
+            self._held += len(data)
+            if self._held < self._wanted:
                 return
             data = b"".join(self._pieces)
             self._pieces.clear()
-        begin, length = 0, len(data)
+        begin, length, wanted = 0, len(data), HEADER.size
         while length - begin >= 32:
             size, kind, detail, parts, rows, identity, number = HEADER.unpack_from(data, begin)
             if not 32 <= size <= MAX_FRAME_BYTES:
@@ -86,36 +89,71 @@ class FrameSplitter:
                 )
             end = begin + size
             if end > length:
-                self._keep_alive(data[begin:], size)
-                return
+                wanted = size
+                break
             yield Frame(kind, detail, parts, rows, identity, number, data, begin + 32, end)
             begin = end
         if begin < length:
-            self._keep_alive(data[begin:], HEADER.size)
+            self._pieces.append(data[begin:])
+            self._held, self._wanted = length - begin, wanted
 
-    def _keep_alive(self, rest: bytes, wanted: int) -> None:
-        self._pieces.append(rest)
-        self._unsent, self._wanted = len(rest), wanted
+
+class ChannelEnd(asyncio.Protocol):
+    """One end of the channel; what it sends in a turn of the event loop leaves in one write."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._last = 0
+        self._wanted: dict[int, asyncio.Future[bytes]] = {}
+        self._frame_splitter = FrameSplitter()
+        self._out: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Bound what the other end may leave unread."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+
+    def _send(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        if self._out and not self._transport.is_closing():
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+
+    async def _request_snapshot(self) -> bytes:
+        """Return the other end's metric values; cancelled when the channel ends."""
+        self._last += 1
+        wanted: asyncio.Future[bytes] = self._loop.create_future()
+        self._wanted[self._last] = wanted
+        self._send(signal_frame(SNAPSHOT_WANTED, identity=self._last))
+        return await wanted
+
+    def _receive_snapshot(self, frame: Frame) -> None:
+        wanted = self._wanted.pop(frame.id, None)
+        if wanted is not None and not wanted.done():
+            wanted.set_result(text_of(frame))
 
 
 def signal_frame(kind: int, *, detail: int = 0, identity: int = 0, number: float = 0.0) -> bytes:
-    """A frame that is its header alone: CANCEL, STATE, SNAPSHOT_WANTED."""
+    """Return a frame that is its header alone: CANCEL, STATE, SNAPSHOT_WANTED."""
     return HEADER.pack(32, kind, detail, 0, 0, identity, number)
 
 
 def request_frame(identity: int, rows: Sequence[Any], seconds: float) -> bytes:
-    """Return a request of at least one row; `seconds` are left to answer it.
-
-    All rows are tokens of texts, or all are tensors of one shape.
-    """
+    """Return a request of rows, all tokens or all tensors of one shape, to answer in `seconds`."""
     if isinstance(rows[0], Tokens):
         return _tokens_frame(identity, rows, seconds)
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    return _arrays_frame(TENSORS, 0, columns, identity, seconds, len(rows))
+    return _arrays_frame(TENSORS, columns, identity, seconds, len(rows))
 
 
 def request_rows(frame: Frame) -> Sequence[Any]:
-    """The rows of a TOKENS or TENSORS frame, views of its bytes."""
+    """Return the rows of a TOKENS or TENSORS frame, views of its bytes."""
     if frame.kind == TOKENS:
         return _token_rows(frame)
     return list(zip(*arrays_of(frame), strict=True))
@@ -123,15 +161,20 @@ def request_rows(frame: Frame) -> Sequence[Any]:
 
 def response_frame(identity: int, arrays: Arrays, waiting: int) -> bytes:
     """Return an answer, with the number of rows in the supervisor's queue. Raises TooLarge."""
-    return _arrays_frame(ANSWER, 0, arrays, identity, waiting, 0)
+    return _arrays_frame(ANSWER, arrays, identity, waiting, 0)
 
 
 def arrays_of(frame: Frame) -> Arrays:
-    """The arrays of a TENSORS or ANSWER frame, views of its bytes."""
-    arrays, place = [], frame.begin
+    """Return the arrays of a TENSORS or ANSWER frame, views of its bytes."""
+    arrays, data, offset = [], frame.data, frame.begin
     for _ in range(frame.parts):
-        array, place = _array_at(frame.data, place)
-        arrays.append(array)
+        word, axes = _ARRAY.unpack_from(data, offset)
+        shape = struct.unpack_from(f"={axes}I", data, offset + 8)
+        offset += 8 + 4 * axes + (-4 * axes % 8)
+        dtype, count = _dtype(word), math.prod(shape)
+        arrays.append(np.frombuffer(data, dtype, count, offset).reshape(shape))
+        nbytes = count * dtype.itemsize
+        offset += nbytes + (-nbytes % 8)
     return tuple(arrays)
 
 
@@ -141,7 +184,7 @@ def fault_frame(identity: int, fault: RequestFault) -> bytes:
 
 
 def fault_of(frame: Frame) -> RequestFault:
-    """The fault of a FAULT frame; of a class that this process does not know, Unavailable."""
+    """Return the fault of a FAULT frame; a class that this process does not know is Unavailable."""
     name, _, sentence = text_of(frame).decode(errors="replace").partition("\n")
     return FAULTS.get(name, Unavailable)(sentence)
 
@@ -152,7 +195,7 @@ def snapshot_frame(identity: int, words: bytes) -> bytes:
 
 
 def text_of(frame: Frame) -> bytes:
-    """The text of a FAULT or SNAPSHOT frame."""
+    """Return the text of a FAULT or SNAPSHOT frame."""
     return frame.data[frame.begin : frame.begin + frame.rows]
 
 
@@ -192,7 +235,7 @@ def _cut(flat: Array, lengths: Sequence[int]) -> Iterator[Array]:
 
 
 def _arrays_frame(
-    kind: int, detail: int, arrays: Sequence[Array], identity: int, number: float, rows: int
+    kind: int, arrays: Sequence[Array], identity: int, number: float, rows: int
 ) -> bytes:
     pieces: list[Any] = [b""]
     size = 32
@@ -210,7 +253,7 @@ def _arrays_frame(
             f"The request's rows or answers take {size} bytes, more than {MAX_FRAME_BYTES}; send "
             "it in parts."
         )
-    pieces[0] = HEADER.pack(size, kind, detail, len(arrays), rows, identity, number)
+    pieces[0] = HEADER.pack(size, kind, 0, len(arrays), rows, identity, number)
     return b"".join(pieces)
 
 
@@ -221,18 +264,6 @@ def _description(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return _ARRAY.pack(dtype.str.encode(), len(shape)) + words + b"\0" * (-len(words) % 8)
 
 
-def _array_at(data: bytes, place: int) -> tuple[Array, int]:
-    """The array at a place, and the place behind it."""
-    word, axes = _ARRAY.unpack_from(data, place)
-    shape = struct.unpack_from(f"={axes}I", data, place + 8)
-    place += 8 + 4 * axes + (-4 * axes % 8)
-    dtype = _dtype(word)
-    count = math.prod(shape)
-    array = np.frombuffer(data, dtype, count, place).reshape(shape)
-    nbytes = count * dtype.itemsize
-    return array, place + nbytes + (-nbytes % 8)
-
-
 @lru_cache(maxsize=64)
 def _dtype(word: bytes) -> np.dtype[Any]:
     return np.dtype(word.rstrip(b"\0").decode())
@@ -240,8 +271,6 @@ def _dtype(word: bytes) -> np.dtype[Any]:
 
 def _text_frame(kind: int, identity: int, words: bytes) -> bytes:
     padding = -len(words) % 8
-    return (
-        HEADER.pack(32 + len(words) + padding, kind, 0, 0, len(words), identity, 0.0)
-        + words
-        + b"\0" * padding
-    )
+    size = 32 + len(words) + padding
+    header = HEADER.pack(size, kind, 0, 0, len(words), identity, 0.0)
+    return b"".join((header, words, b"\0" * padding))

@@ -16,7 +16,6 @@ import uvloop
 
 from container.archive import EngineArchive
 from container.server.data_plane.model import Model, count_truncated, data_plane_of, servable_model
-from container.server.data_plane.plane import DataPlane
 from container.server.http.application import http_limits, served_model_application
 from container.server.http.server import HttpServer
 from container.server.processes import frames
@@ -40,38 +39,28 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     end, worker_socket = (socket.socket(fileno=int(number)) for number in arguments)
     settings = process_settings()
-    try:
-        model = servable_model(_archive(settings), settings, _no_engine)
+    try:  # the supervisor verified the archive before it started this process
+        manifest = Manifest.from_bytes((settings.model_dir / MANIFEST_NAME).read_bytes())
+        archive = EngineArchive(root=settings.model_dir, manifest=manifest)
+        model = servable_model(archive, settings, _no_engine)
     except Exception as fault:  # whatever a tokenizer's file makes its library raise
-        print(
-            f"An HTTP process cannot read the archive: {type(fault).__name__}: {fault}",
-            file=sys.stderr,
-            flush=True,
-        )
+        reason = f"{type(fault).__name__}: {fault}"
+        print(f"An HTTP process cannot read the archive: {reason}", file=sys.stderr, flush=True)
         return ARCHIVE
-    exit_code: int = uvloop.run(_serve(settings, model, end, worker_socket))
-    return exit_code
+    log = FailureLog(stderr, model=model.name)
 
+    async def serve() -> int:
+        return await HttpWorker(settings=settings, model=model, log=log).serve(end, worker_socket)
 
-def _archive(settings: Settings) -> EngineArchive:
-    """Return the archive, which the supervisor verified before it started this process."""
-    manifest = Manifest.from_bytes((settings.model_dir / MANIFEST_NAME).read_bytes())
-    return EngineArchive(root=settings.model_dir, manifest=manifest)
+    try:
+        exit_code: int = uvloop.run(serve())
+        return exit_code
+    finally:
+        log.close()
 
 
 def _no_engine() -> NoReturn:
     raise RuntimeError("an HTTP worker has no engine")
-
-
-async def _serve(
-    settings: Settings, model: Model, end: socket.socket, worker_socket: socket.socket
-) -> int:
-    """Serve until the supervisor drains this worker or ends."""
-    log = FailureLog(stderr, model=model.name)
-    try:
-        return await HttpWorker(settings=settings, model=model, log=log).serve(end, worker_socket)
-    finally:
-        log.close()
 
 
 class HttpWorker:
@@ -79,19 +68,25 @@ class HttpWorker:
 
     def __init__(self, *, settings: Settings, model: Model, log: FailureLog) -> None:
         self._settings, self._plane, self._log = settings, data_plane_of(model, settings), log
-        self._metric_values = MetricValues()
-        count_truncated(self._plane, model, self._metric_values)
+        metric_values = MetricValues()
+        count_truncated(self._plane, model, metric_values)
         self._ending = asyncio.Event()
-        most = settings.queue_rows + settings.max_request_rows
         self._channel = EngineChannel(
-            max_rows=most, changed=self._on_change, metric_values=self._metric_values.snapshot
+            max_rows=settings.queue_rows + settings.max_request_rows,
+            changed=self._on_change,
+            metric_values=metric_values.snapshot,
         )
-        plane = _WorkerPlane(self._plane, self._channel)
         application = served_model_application(
-            plane, model, settings, self._metric_values, log, metrics=self._metrics
+            self._plane,
+            model,
+            settings,
+            metric_values,
+            log,
+            metrics=self._metrics,
+            is_ready=self._is_ready,
         )
         self._server = HttpServer(application, limits=http_limits(settings))
-        gauge(self._metric_values, "roundhouse_connections", lambda: self._server.connections)
+        gauge(metric_values, "roundhouse_connections", lambda: self._server.connections)
         self._taking: set[asyncio.Task[None]] = set()
 
     async def serve(self, end: socket.socket, worker_socket: socket.socket) -> int:
@@ -143,24 +138,10 @@ class HttpWorker:
         """Return the metrics of the supervisor and every worker, summed."""
         return exposition(await self._channel.all_metric_values())
 
-
-class _WorkerPlane:
-    """A data plane that is ready only while the supervisor responds and every worker answers."""
-
-    def __init__(self, plane: DataPlane, channel: EngineChannel) -> None:
-        self._plane, self._channel = plane, channel
-        self.signature, self.submit, self.submit_short = (
-            plane.signature,
-            plane.submit,
-            plane.submit_short,
-        )
-
-    @property
-    def ready(self) -> bool:
-        """True when a request would be answered now, by whichever worker receives it."""
-        return (
-            self._channel.state == frames.READY and not self._channel.silent and self._plane.ready
-        )
+    def _is_ready(self) -> bool:
+        """Return True when whichever worker receives a request would answer it now."""
+        channel = self._channel
+        return channel.state == frames.READY and not channel.silent and self._plane.ready
 
 
 if __name__ == "__main__":

@@ -22,13 +22,10 @@ class RestartPolicy:
         """True when more processes ended within the window than are restarted."""
         return len(self._times) > MOST
 
-    def restart_delay_seconds(self, now: float, place: int) -> float:
-        """Count the end of a worker, and return its restart's delay.
-
-        Doubled for each in the window.
-        """
-        self._times.append((now, place))
+    def restart_delay_seconds(self, now: float, worker: int) -> float:
+        """Count a worker's end; return its restart's delay, doubled for each in the window."""
+        self._times.append((now, worker))
         while self._times[0][0] < now - WINDOW_SECONDS:
             self._times.popleft()
-        earlier = sum(1 for _, other in self._times if other == place) - 1
+        earlier = sum(1 for _, other in self._times if other == worker) - 1
         return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**earlier)

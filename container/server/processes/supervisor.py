@@ -27,27 +27,20 @@ WORKERS_DIE = 5
 METRICS_SECONDS = 0.5
 """Seconds for a worker to send its metrics; then its last ones count."""
 LAST_SECONDS = 3.0
-"""How long a process whose link has ended may take to end itself."""
+"""Seconds for a process whose channel has ended to end itself."""
 HUNG_HEARTBEATS, HUNG_STARTING_HEARTBEATS = 5, 60
-"""Beats without a word after which a process is killed.
-
-One that serves, and one that does not serve yet.
-"""
+"""Unanswered heartbeats after which a process is killed: one that serves, one that starts."""
 WORKER = (sys.executable, "-m", "container.server.processes.http_worker")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
-    """The HTTP workers' command and heartbeat.
-
-    The numbers of the two sockets, channel and connections, are appended to the command.
-    """
+    """The HTTP workers; the numbers of the sockets for channel and connections end the command."""
 
     count: int
     environment: Mapping[str, str]
     command: tuple[str, ...] = WORKER
     heartbeat_seconds: float = 1.0
-    """How often each is asked for a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +48,10 @@ class _Worker:
     process: Process
     session: WorkerSession
     worker_socket: socket.socket
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
 
 
 class Supervisor:
@@ -88,24 +85,15 @@ class Supervisor:
         self._worker_deaths = counter(metric_values, "roundhouse_http_process_deaths")
         gauge(metric_values, "roundhouse_http_processes", lambda: len(self._acceptor))
 
-    @property
-    def running(self) -> int:
-        """Requests of all HTTP processes that are not answered yet."""
-        return sum(worker.session.running for worker in self._workers.values())
-
     def start(self) -> None:
         """Start every HTTP worker; they answer that the server is loading until `open`."""
         loop = asyncio.get_running_loop()
-        self._keep_tasks = [
-            loop.create_task(self._keep_alive(place)) for place in range(self._spec.count)
-        ]
+        numbers = range(self._spec.count)
+        self._keep_tasks = [loop.create_task(self._keep_alive(number)) for number in numbers]
         self._heartbeat_timer = loop.call_later(self._spec.heartbeat_seconds, self._send_heartbeats)
 
     def open(self, backend: Backend) -> None:
-        """Start to answer: the engine is loaded and warm.
-
-        No worker is healthy before all that serve would answer.
-        """
+        """Start to answer; no worker is healthy before all that serve would answer."""
         self._backend = backend
         self._set_state(frames.OPENING)
         self._become_ready()
@@ -127,30 +115,20 @@ class Supervisor:
         if self._heartbeat_timer is not None:
             self._heartbeat_timer.cancel()
         for worker in self._workers.values():
-            _kill(worker.process)
+            worker.kill()
         await asyncio.gather(*self._keep_tasks)
 
     async def metric_values(self) -> bytes:
-        """Return the values of the supervisor and all workers, ended ones' counters included.
-
-        Summed.
-        """
-        asks = [
-            asyncio.ensure_future(worker.session.request_metric_values())
-            for worker in self._workers.values()
-        ]
-        if asks:
-            await asyncio.wait(asks, timeout=METRICS_SECONDS)
-        for ask in asks:
-            ask.cancel()
-        # Those of now: one that died meanwhile is among the buried, and would count twice.
-        return sum_snapshots(
-            (
-                self._metric_values.snapshot(),
-                self._ended_workers,
-                *(worker.session.metric_values for worker in self._workers.values()),
-            )
-        )
+        """Return the sum of the supervisor's and all workers' values, with ended ones' counters."""
+        sessions = [worker.session for worker in self._workers.values()]
+        requests = [asyncio.ensure_future(session.request_metric_values()) for session in sessions]
+        if requests:
+            await asyncio.wait(requests, timeout=METRICS_SECONDS)
+        for request in requests:
+            request.cancel()
+        # The workers of now: one that died meanwhile is in _ended_workers, and would count twice.
+        present = [worker.session.metric_values for worker in self._workers.values()]
+        return sum_snapshots((self._metric_values.snapshot(), self._ended_workers, *present))
 
     def _set_state(self, state: int) -> None:
         self._state = state
@@ -171,72 +149,73 @@ class Supervisor:
 
     def _send_heartbeats(self) -> None:
         """Send every worker a heartbeat, and kill those that have missed too many."""
+        interval = self._spec.heartbeat_seconds
         self._heartbeat_timer = asyncio.get_running_loop().call_later(
-            self._spec.heartbeat_seconds, self._send_heartbeats
+            interval, self._send_heartbeats
         )
-        if (
-            self._backend is not None and self._backend.is_broken
-        ):  # perhaps no request was left to fail, and none has come since
+        # Perhaps no request was left to fail, and none has come since.
+        if self._backend is not None and self._backend.is_broken:
             self._engine_broke()
-        for place, worker in self._workers.items():
-            missed = worker.session.missed_heartbeats
-            if missed >= (
-                HUNG_STARTING_HEARTBEATS if worker.session.known is None else HUNG_HEARTBEATS
-            ):
+        for number, worker in self._workers.items():
+            session = worker.session
+            missed = session.missed_heartbeats
+            most = HUNG_STARTING_HEARTBEATS if session.known is None else HUNG_HEARTBEATS
+            if missed >= most:
+                seconds = missed * interval
                 self._log.report(
-                    "http_process_hangs",
-                    stage="process",
-                    worker=place,
-                    seconds=missed * self._spec.heartbeat_seconds,
+                    "http_process_hangs", stage="process", worker=number, seconds=seconds
                 )
-                _kill(worker.process)
-            worker.session.send_heartbeat()
+                worker.kill()
+            session.send_heartbeat()
 
     def _engine_broke(self) -> None:
         """Make every worker unhealthy: the engine fails on every request."""
         if self._state in (frames.OPENING, frames.READY):
             self._set_state(frames.BROKEN)
 
-    def _failed(self, fault: BaseException) -> None:
-        self._log.report("request_failed", fault, stage="process", status=503)
-
-    async def _keep_alive(self, place: int) -> None:
+    async def _keep_alive(self, number: int) -> None:
         """Restart one worker until the server drains.
 
         This task is never cancelled, so that no process is left behind.
         """
         while not self._leaving.is_set():
-            await self._run_worker(place)
+            await self._run_worker(number)
             if self._leaving.is_set():
                 return
-            pause = self._restarts.restart_delay_seconds(asyncio.get_running_loop().time(), place)
+            pause = self._restarts.restart_delay_seconds(asyncio.get_running_loop().time(), number)
             if self._restarts.is_exhausted:
-                self._give_up()
+                if not self.gave_up.done():
+                    self.gave_up.set_result(
+                        f"HTTP processes ended {MOST + 1} times within a minute; their own last "
+                        "lines above say why, and ROUNDHOUSE_HTTP_PROCESSES=1 serves without them."
+                    )
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), pause)
 
-    async def _run_worker(self, place: int) -> None:
+    async def _run_worker(self, number: int) -> None:
         """Run one worker from start to end."""
-        worker = await self._start_worker()
-        self._workers[place] = worker
-        worker.session.send_state(
-            self._state, self._backend
-        )  # it may have changed since the process was started
+        worker = self._workers[number] = await self._start_worker()
+        session = worker.session
+        # The state may have changed since the process was started.
+        session.send_state(self._state, self._backend)
         if self._killing:
-            _kill(worker.process)
-        await worker.session.lost.wait()
+            worker.kill()
+        await session.lost.wait()
         self._acceptor.remove(worker.worker_socket)
         self._become_ready()
-        code = await _exit_code(worker.process)
-        del self._workers[place]
+        try:
+            code = await asyncio.wait_for(worker.process.wait(), LAST_SECONDS)
+        except TimeoutError:
+            worker.kill()
+            code = await worker.process.wait()
+        del self._workers[number]
         worker.worker_socket.close()
-        self._ended_workers = sum_snapshots(
-            (self._ended_workers, sum_snapshots((worker.session.metric_values,), without=GAUGES))
-        )
+        counters = sum_snapshots((session.metric_values,), without=GAUGES)
+        self._ended_workers = sum_snapshots((self._ended_workers, counters))
         if not self._leaving.is_set():
             self._worker_deaths.add()
-            self._log.report("http_process_died", stage="process", exit_code=code, worker=place)
+            self._log.report("http_process_died", stage="process", exit_code=code, worker=number)
 
     async def _start_worker(self) -> _Worker:
         """Start a worker with its channel and the socket that passes connections."""
@@ -254,29 +233,22 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        loop = asyncio.get_running_loop()
-        _, session = await loop.create_unix_connection(
-            lambda: self._session(worker_socket), sock=channel
-        )
-        return _Worker(process, session, worker_socket)
 
-    def _session(self, worker_socket: socket.socket) -> WorkerSession:
-        return WorkerSession(
-            state=self._state,
-            backend=self._backend,
-            acknowledged=lambda state: self._acknowledged(worker_socket, state),
-            engine_broke=self._engine_broke,
-            failed=self._failed,
-            all_metric_values=self.metric_values,
-        )
-
-    def _give_up(self) -> None:
-        if not self.gave_up.done():
-            self.gave_up.set_result(
-                f"HTTP processes ended {MOST + 1} times within a minute; their own last lines "
-                "above say why, "
-                "and ROUNDHOUSE_HTTP_PROCESSES=1 serves without them."
+        def session() -> WorkerSession:
+            return WorkerSession(
+                state=self._state,
+                backend=self._backend,
+                acknowledged=lambda state: self._acknowledged(worker_socket, state),
+                engine_broke=self._engine_broke,
+                failed=lambda fault: self._log.report(
+                    "request_failed", fault, stage="process", status=503
+                ),
+                all_metric_values=self.metric_values,
             )
+
+        loop = asyncio.get_running_loop()
+        _, connected = await loop.create_unix_connection(session, sock=channel)
+        return _Worker(process, connected, worker_socket)
 
 
 async def supervise(
@@ -316,20 +288,3 @@ async def supervise(
         for task in (loading, stopping):
             task.cancel()
         await supervisor.kill()
-
-
-async def _exit_code(process: Process) -> int:
-    """Return the exit code of a worker whose channel has closed.
-
-    A worker that does not end is killed.
-    """
-    try:
-        return await asyncio.wait_for(process.wait(), LAST_SECONDS)
-    except TimeoutError:
-        _kill(process)
-        return await process.wait()
-
-
-def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()

@@ -1,27 +1,21 @@
-"""The supervisor's end of a channel.
-
-Passes one worker's requests to the engine, and answers back.
-"""
+"""The supervisor's end of a channel: passes one worker's requests to the engine, answers back."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from container.server.data_plane.plane import Backend
+from container.server.data_plane.plane import LOADING, Backend
 from container.server.processes import frames
-from container.server.processes.frames import Frame, FrameSplitter, InvalidFrame
+from container.server.processes.frames import ChannelEnd, Frame, InvalidFrame
 from container.server.types import Arrays, RequestFault, TooLarge, Unavailable
 
-MAX_UNREAD_BYTES = 16 * 1024 * 1024
-"""Answers that the worker has not read; with more of them, its requests are not read."""
-LOADING = "The server is still loading its engine; try again in a second."
 INTERNAL_FAULT = "The server failed on this request; try again in a second."
 
 
-class WorkerSession(asyncio.Protocol):
+class WorkerSession(ChannelEnd):
     """One HTTP worker as the supervisor sees it."""
 
     def __init__(
@@ -39,32 +33,20 @@ class WorkerSession(asyncio.Protocol):
         `engine_broke` is called when the backend turns out broken, `failed` with faults of this
         server.
         """
+        super().__init__()
         self.lost = asyncio.Event()
-        """Set when the link has ended."""
+        """Set when the channel has ended."""
         self.known: int | None = None
         """The last state that the worker acknowledged; `None` while it does not serve."""
         self.missed_heartbeats = 0
         """Heartbeats since the worker last sent a frame."""
         self.metric_values = b""
         """The worker's metric values, as last received."""
-        self._state = state
-        self._backend = backend
-        self._acknowledged = acknowledged
-        self._engine_broke = engine_broke
-        self._failed = failed
+        self._state, self._backend = state, backend
+        self._acknowledged, self._engine_broke, self._failed = acknowledged, engine_broke, failed
         self._all_metric_values = all_metric_values
         self._running: dict[int, asyncio.Future[Arrays]] = {}
-        self._wanted: dict[int, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last = 0
-        self._frame_splitter = FrameSplitter()
-        self._out: list[bytes] = []
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def running(self) -> int:
-        """Requests that are not answered yet."""
-        return len(self._running)
 
     def send_state(self, state: int, backend: Backend | None) -> None:
         """Send the worker the supervisor's state, and use this backend from now on."""
@@ -74,24 +56,16 @@ class WorkerSession(asyncio.Protocol):
     def send_heartbeat(self) -> None:
         """Send the state once more; a worker that serves acknowledges it."""
         self.missed_heartbeats += 1
-        self._send(frames.signal_frame(frames.STATE, detail=self._state))
-
-    def abort(self) -> None:
-        """Close the channel."""
-        self._transport.abort()
+        self.send_state(self._state, self._backend)
 
     async def request_metric_values(self) -> None:
-        """Renews `metric_values`."""
-        self._last += 1
-        wanted = self._wanted[self._last] = self._loop.create_future()
-        self._send(frames.signal_frame(frames.SNAPSHOT_WANTED, identity=self._last))
-        await wanted
+        """Renew `metric_values`."""
+        await self._request_snapshot()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the state to the worker."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
-        self._send(frames.signal_frame(frames.STATE, detail=self._state))
+        super().connection_made(transport)
+        self.send_state(self._state, self._backend)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the worker's requests: it is gone."""
@@ -171,10 +145,8 @@ class WorkerSession(asyncio.Protocol):
             if future is not None:
                 future.cancel()
         elif frame.kind == frames.SNAPSHOT:
-            self.metric_values = frames.text_of(frame)
-            wanted = self._wanted.pop(frame.id, None)
-            if wanted is not None and not wanted.done():
-                wanted.set_result(None)
+            self.metric_values = frames.text_of(frame)  # also when its request has given up
+            self._receive_snapshot(frame)
         elif frame.kind == frames.STATE:
             self.known = frame.detail
             self._acknowledged(frame.detail)
@@ -185,14 +157,3 @@ class WorkerSession(asyncio.Protocol):
 
     async def _send_metric_values(self, identity: int) -> None:
         self._send(frames.snapshot_frame(identity, await self._all_metric_values()))
-
-    def _send(self, frame: bytes) -> None:
-        """Everything of one turn of the event loop leaves in one write."""
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def _flush(self) -> None:
-        if not self.lost.is_set():
-            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
-        self._out.clear()

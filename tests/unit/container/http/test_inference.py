@@ -1,4 +1,4 @@
-"""Packed answers; packed requests are in test_routes."""
+"""Compressed answers; compressed requests are in test_routes."""
 
 from __future__ import annotations
 
@@ -24,40 +24,32 @@ def answer(body=LARGE, content_type="application/json"):
     return Response(200, body, content_type)
 
 
-def test_large_json_is_packed_for_clients_that_read_gzip():
-    found = asyncio.run(compressed_response(answer(), b"deflate, gzip;q=0.5"))
-    assert gzip.decompress(found.body) == LARGE and len(found.body) < len(LARGE) / 2
-    assert dict(found.headers)[b"content-encoding"] == b"gzip"
+def test_large_json_is_compressed_for_clients_that_read_gzip():
+    response = asyncio.run(compressed_response(answer(), b"deflate, gzip;q=0.5"))
+    assert gzip.decompress(response.body) == LARGE and len(response.body) < len(LARGE) / 2
+    assert dict(response.headers)[b"content-encoding"] == b"gzip"
 
 
 @pytest.mark.parametrize(
     ("response", "accepted"),
     [
-        (answer(), None),
         (answer(), b"br"),
         (answer(b"[]"), b"gzip"),
         (answer(content_type="application/octet-stream"), b"gzip"),
     ],
 )
-def test_everything_else_stays_as_it_is(response, accepted):
+def test_every_other_response_stays_as_it_is(response, accepted):
     assert asyncio.run(compressed_response(response, accepted)) is response
 
 
-@pytest.mark.parametrize(
-    ("accepted", "found"),
-    [
-        (b"gzip", True),
-        (b"GZIP;q=1.0", True),
-        (b"*", True),
-        (b"br, x-gzip", True),
-        (b"gzip;q=0", False),
-        (b"gzip; q=0.000", False),
-        (b"gzipped", False),
-        (b"", False),
-    ],
-)
-def test_client_says_whether_it_reads_gzip(accepted, found):
-    assert accepts_gzip(accepted) is found
+@pytest.mark.parametrize("accepted", [b"gzip", b"GZIP;q=1.0", b"*", b"br, x-gzip"])
+def test_client_reads_gzip(accepted):
+    assert accepts_gzip(accepted)
+
+
+@pytest.mark.parametrize("accepted", [b"gzip;q=0", b"gzip; q=0.000", b"gzipped", b""])
+def test_client_does_not_read_gzip(accepted):
+    assert not accepts_gzip(accepted)
 
 
 def test_refuses_a_bomb_without_inflating_it():

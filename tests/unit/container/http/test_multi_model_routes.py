@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 
 import pytest
 
+from container.server.data_plane.multi_model import Entry
 from container.server.http.messages import Request
 from container.server.http.multi_model_routes import multi_model_application
 from container.server.types import Conflict, OutOfMemory, UnknownPath
-from tests.unit.container.http.test_routes import ASK, FAILED, Observer, Plane, numbers, sentence
-
-
-@dataclass(frozen=True)
-class Entry:
-    name: str
-    url: str
+from tests.unit.container.http.test_routes import (
+    ANSWER,
+    BODY,
+    FAILED,
+    Observer,
+    Plane,
+    metrics,
+    sentence,
+)
 
 
 class LoadedModels:
-    """Two models fit; the token is the place of the next."""
+    """Two models fit; the token is the position of the next."""
 
     def __init__(self):
         self.loaded = {}
@@ -31,17 +33,15 @@ class LoadedModels:
             raise Conflict(f"{name!r} is loaded already.")
         if len(self.loaded) == 2:
             raise OutOfMemory("Two fit.")
-        self.loaded[name] = Entry(name, url)
+        self.loaded[name] = Entry(name=name, url=url)
 
     async def unload(self, name):
         del self.loaded[self.entry(name).name]
 
     def page(self, token, limit):
-        start = 0 if token is None else int(token)
-        found = list(self.loaded.values())
-        return found[start : start + limit], str(start + limit) if start + limit < len(
-            found
-        ) else None
+        end = int(token or 0) + limit
+        entries = list(self.loaded.values())
+        return entries[end - limit : end], str(end) if end < len(entries) else None
 
     def entry(self, name):
         if name not in self.loaded:
@@ -54,99 +54,88 @@ class LoadedModels:
 
 
 class Server:
-    def __init__(self):
-        self.heard = Observer()
-        self._answering = multi_model_application(
+    def __init__(self, *models):
+        self.observer = Observer()
+        self._answer = multi_model_application(
             LoadedModels(),
             max_body_bytes=10_000,
             deadline_seconds=60,
-            metrics=numbers,
+            metrics=metrics,
             failed=FAILED.append,
-            observer=self.heard,
+            observer=self.observer,
         )
+        self.loads = [
+            self("POST", "/models", {"model_name": name, "url": f"/opt/ml/models/{name}/model"})
+            for name in models
+        ]
 
     def __call__(self, method, path, document=None, query=""):
         body = b"" if document is None else json.dumps(document).encode()
-        return asyncio.run(self._answering(Request(method, path, {}, body, query)))
+        return asyncio.run(self._answer(Request(method, path, {}, body, query)))
 
-    def load(self, name):
-        return self("POST", "/models", {"model_name": name, "url": f"/opt/ml/models/{name}/model"})
+    def get(self, path, query=""):
+        return json.loads(self("GET", path, query=query).body)
 
 
 def test_model_lives_from_load_to_unload():
-    ask = Server()
-    assert ask.load("a") == (200, b"", "application/json", ())
-    assert json.loads(ask("GET", "/models/a").body) == {
-        "modelName": "a",
-        "modelUrl": "/opt/ml/models/a/model",
-    }
-    assert json.loads(ask("POST", "/models/a/invoke", json.loads(ASK)).body) == {
-        "outputs": [[5, 5], [5, 5]]
-    }
-    assert ask("DELETE", "/models/a")[:2] == (200, b"")
-    assert [
-        ask(*call).status
-        for call in (
-            ("GET", "/models/a"),
-            ("DELETE", "/models/a"),
-            ("POST", "/models/a/invoke", {}),
-        )
-    ] == [404] * 3
-    assert [(kind, status, model) for kind, status, _, model in ask.heard[2:4]] == [
+    server = Server("a")
+    assert server.loads == [(200, b"", "application/json", ())]
+    assert server.get("/models/a") == {"modelName": "a", "modelUrl": "/opt/ml/models/a/model"}
+    assert json.loads(server("POST", "/models/a/invoke", json.loads(BODY)).body) == ANSWER
+    assert server("DELETE", "/models/a")[:2] == (200, b"")
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/invoke")):
+        assert server(method, f"/models/a{path}", {}).status == 404
+    assert [(kind, status, model) for kind, status, _, model in server.observer[2:4]] == [
         ("infer", 200, "a"),
         ("model", 200, "a"),
     ]
 
 
 def test_models_are_listed_by_pages():
-    ask = Server()
-    assert json.loads(ask("GET", "/models").body) == {"models": []}
-    ask.load("a"), ask.load("b")
-    first = json.loads(ask("GET", "/models", query="limit=1").body)
+    assert Server().get("/models") == {"models": []}
+    server = Server("a", "b")
+    first = server.get("/models", "limit=1")
     assert [model["modelName"] for model in first["models"]] == ["a"]
-    second = json.loads(
-        ask("GET", "/models", query=f"limit=1&next_page_token={first['nextPageToken']}").body
-    )
-    assert [model["modelName"] for model in second["models"]] == [
-        "b"
-    ] and "nextPageToken" not in second
-
-
-def test_server_is_healthy_without_a_model():
-    ask = Server()
-    assert [
-        ask("GET", path).status
-        for path in ("/ping", "/v2/health/live", "/v2/health/ready", "/v2", "/metrics")
-    ] == [200] * 5
+    second = server.get("/models", f"limit=1&next_page_token={first['nextPageToken']}")
+    assert [model["modelName"] for model in second["models"]] == ["b"]
+    assert "nextPageToken" not in second
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "document", "query", "status", "words"),
+    "path", ["/ping", "/v2/health/live", "/v2/health/ready", "/v2", "/metrics"]
+)
+def test_server_is_healthy_without_a_model(path):
+    assert Server()("GET", path).status == 200
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "words"),
     [
-        ("POST", "/models", {"model_name": "a", "url": "/x"}, "", 409, "loaded already"),
-        ("POST", "/models", {"model_name": "c", "url": "/x"}, "", 507, "Two fit"),
-        ("POST", "/models", {"url": "/x"}, "", 400, 'needs "model_name" with a string, not null'),
-        (
-            "POST",
-            "/models",
-            {"model_name": "a", "url": 7},
-            "",
-            400,
-            'needs "url" with a string, not a number',
-        ),
-        ("POST", "/models", {"model_name": "a\n", "url": "/x"}, "", 400, "printable"),
-        ("POST", "/models", None, "", 400, "not JSON"),
-        ("POST", "/models", [], "", 400, "must be a JSON object"),
-        ("GET", "/models", None, "limit=0", 400, "from 1 to 1000"),
-        ("GET", "/models", None, "limit=x", 400, "limit is 'x'"),
-        ("PUT", "/models", None, "", 405, "takes GET, POST"),
-        ("GET", "/models/a/invoke", None, "", 405, "takes POST, not GET"),
-        ("GET", "/models/a/b", None, "", 404, "There is no"),
-        ("POST", "/invocations", json.loads(ASK), "", 404, "There is no '/invocations'"),
+        ({"model_name": "a", "url": "/x"}, 409, "loaded already"),
+        ({"model_name": "c", "url": "/x"}, 507, "Two fit"),
+        ({"url": "/x"}, 400, 'needs "model_name" with a string, not null'),
+        ({"model_name": "a", "url": 7}, 400, 'needs "url" with a string, not a number'),
+        ({"model_name": "a\n", "url": "/x"}, 400, "printable"),
+        (None, 400, "not JSON"),
+        ([], 400, "must be a JSON object"),
     ],
 )
-def test_refuses_with_one_sentence(method, path, document, query, status, words):
-    ask = Server()
-    ask.load("a"), ask.load("b")
-    response = ask(method, path, document, query)
+def test_refuses_to_load(document, status, words):
+    response = Server("a", "b")("POST", "/models", document)
+    assert response.status == status and words in sentence(response)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "status", "words"),
+    [
+        ("GET", "/models", "limit=0", 400, "from 1 to 1000"),
+        ("GET", "/models", "limit=x", 400, "limit is 'x'"),
+        ("PUT", "/models", "", 405, "takes GET, POST"),
+        ("GET", "/models/a/invoke", "", 405, "takes POST, not GET"),
+        ("GET", "/models/a/b", "", 404, "There is no"),
+        ("POST", "/invocations", "", 404, "There is no '/invocations'"),
+    ],
+)
+def test_refuses_with_one_sentence(method, path, query, status, words):
+    response = Server("a", "b")(method, path, query=query)
     assert response.status == status and words in sentence(response)

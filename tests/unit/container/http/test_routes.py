@@ -19,85 +19,78 @@ from onboarding.manifest import TensorRecord
 
 ROOT = Path(__file__).parents[4]
 TEXTS = Signature(model="tiny", input_name="text", output_name="embedding")
-TENSORS = TensorSignature(
-    model="tiny",
-    inputs=(TensorRecord(name="x", datatype="FP32", shape=(-1, 2)),),
-    outputs=(
-        TensorRecord(name="y", datatype="FP32", shape=(-1, 2)),
-        TensorRecord(name="z", datatype="INT64", shape=(-1, 1)),
-    ),
-)
-ASK = json.dumps({"inputs": ["a cat", "a dog"]}).encode()
+X, Y = (TensorRecord(name=name, datatype="FP32", shape=(-1, 2)) for name in "xy")
+Z = TensorRecord(name="z", datatype="INT64", shape=(-1, 1))
+TENSORS = TensorSignature(model="tiny", inputs=(X,), outputs=(Y, Z))
+BODY = json.dumps({"inputs": ["a cat", "a dog"]}).encode()
+ANSWER = {"outputs": [[5, 5], [5, 5]]}
+GZIP = {b"content-encoding": b"gzip"}
+FAILED: list[BaseException] = []
 
 
 class Plane:
     """A model that answers each text with its length, twice, and tensors with themselves."""
 
     def __init__(self, signature=TEXTS, *, ready=True, fault=None, never=False, long=False):
-        self.signature, self.ready, self._fault, self._never, self._long = (
-            signature,
-            ready,
-            fault,
-            never,
-            long,
-        )
+        self.signature, self.ready = signature, ready
+        self._fault, self._never, self._long = fault, never, long
         self.deadlines: list[float] = []
-        self.coming: asyncio.Future | None = None
+        self.answers: asyncio.Future | None = None
 
     def submit_short(self, rows, *, deadline=None):
-        return None if self._long else self._begun(rows, deadline)
+        return None if self._long else self._submit(rows, deadline)
 
     async def submit(self, rows, *, deadline=None):
         assert self._long
-        return self._begun(rows, deadline)
+        return self._submit(rows, deadline)
 
-    def _begun(self, rows, deadline):
+    def _submit(self, rows, deadline):
         self.deadlines.append(deadline - asyncio.get_running_loop().time())
-        self.coming = asyncio.get_running_loop().create_future()
+        self.answers = asyncio.get_running_loop().create_future()
         if self._fault is not None:
             raise self._fault
         if not self._never:
-            self.coming.set_result(self._answer(rows))
-        return self.coming
+            self.answers.set_result(self._arrays(rows))
+        return self.answers
 
-    def _answer(self, rows):
+    def _arrays(self, rows):
         if isinstance(self.signature, TensorSignature):
             return np.stack([x for (x,) in rows]), np.arange(len(rows), dtype=np.int64)[:, None]
         return (np.array([[len(text)] * 2 for text in rows], np.float32),)
 
 
 class Observer(list):
-    """Remembers what it hears."""
+    """Records the requests that are over."""
 
     def request_over(self, path_kind, status, seconds, stages, *, model=None):
         assert seconds >= sum(stages.values()) >= 0
         self.append((path_kind, status, list(stages), model))
 
 
-async def numbers():
+async def metrics():
     return b"roundhouse_requests_total 7\n"
 
 
-def answer_to(plane, **more):
+def application(plane, observer=None):
     return model_application(
         plane,
-        **{
-            "max_body_bytes": 100_000,
-            "deadline_seconds": 60,
-            "platform": "echo",
-            "metrics": numbers,
-            "failed": FAILED.append,
-        }
-        | more,
+        is_ready=lambda: plane.ready,
+        max_body_bytes=100_000,
+        deadline_seconds=60,
+        platform="echo",
+        metrics=metrics,
+        failed=FAILED.append,
+        observer=Observer() if observer is None else observer,
     )
 
 
-FAILED: list[BaseException] = []
+def ask(path="/invocations", body=BODY, *, method="POST", plane=None, headers=None, observer=None):
+    answer = application(plane or Plane(), observer)
+    return asyncio.run(answer(Request(method, path, headers or {}, body)))
 
 
-def ask(path="/invocations", body=ASK, *, method="POST", plane=None, headers=None, **more):
-    made = answer_to(Plane() if plane is None else plane, **more)
-    return asyncio.run(made(Request(method, path, headers or {}, body)))
+def get(path, **options):
+    return ask(path, method="GET", **options)
 
 
 def sentence(response):
@@ -112,38 +105,36 @@ def sentence(response):
 def test_texts_are_answered(path):
     response = ask(path)
     assert (response.status, response.content_type) == (200, "application/json")
-    assert json.loads(response.body) == {"outputs": [[5, 5], [5, 5]]}
+    assert json.loads(response.body) == ANSWER
 
 
 def test_texts_too_long_to_encode_at_once_are_answered_too():
-    assert json.loads(ask(plane=Plane(long=True)).body) == {"outputs": [[5, 5], [5, 5]]}
+    assert json.loads(ask(plane=Plane(long=True)).body) == ANSWER
 
 
 def test_tensors_are_answered_with_all_outputs():
-    body = json.dumps(
-        {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
-    ).encode()
-    outputs = json.loads(ask(body=body, plane=Plane(TENSORS)).body)["outputs"]
+    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
+    response = ask(body=json.dumps({"inputs": [tensor]}).encode(), plane=Plane(TENSORS))
+    outputs = json.loads(response.body)["outputs"]
     assert {output["name"]: output["data"] for output in outputs} == {"y": [1, 2], "z": [0]}
 
 
-def test_body_may_be_packed():
-    for compressed_response, encoding in (
-        (gzip.compress(ASK), b"gzip"),
-        (gzip.compress(ASK * 1 + b" " * 50_000), b"GZIP"),
-        (ASK, b"identity"),
-    ):
-        assert ask(body=compressed_response, headers={b"content-encoding": encoding}).status == 200
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (gzip.compress(BODY), b"gzip"),
+        (gzip.compress(BODY + b" " * 50_000), b"GZIP"),
+        (BODY, b"identity"),
+    ],
+)
+def test_body_may_be_compressed(body, encoding):
+    assert ask(body=body, headers={b"content-encoding": encoding}).status == 200
 
 
 def test_header_length_header_makes_a_body_binary():
     tail = np.array([1, 2], "<f4").tobytes()
-    tensor = {
-        "name": "x",
-        "shape": [1, 2],
-        "datatype": "FP32",
-        "parameters": {"binary_data_size": len(tail)},
-    }
+    size = {"binary_data_size": len(tail)}
+    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": size}
     header = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
     headers = {
         b"inference-header-content-length": b"%d" % len(header),
@@ -155,37 +146,37 @@ def test_header_length_header_makes_a_body_binary():
 
 @pytest.mark.parametrize("path", ["/ping", "/v2/health/ready", "/v2/models/tiny/ready"])
 def test_health_is_good_only_while_requests_are_answered(path):
-    assert ask(path, method="GET") == (200, b"", "application/json", ())
-    response = ask(path, method="GET", plane=Plane(ready=False))
+    assert get(path) == (200, b"", "application/json", ())
+    response = get(path, plane=Plane(ready=False))
     assert (response.status, response.headers) == (503, ((b"retry-after", b"1"),))
-    assert ask("/v2/health/live", method="GET", plane=Plane(ready=False)).status == 200
+    assert get("/v2/health/live", plane=Plane(ready=False)).status == 200
 
 
-def test_server_and_model_are_described():
-    assert json.loads(ask("/v2", method="GET").body) == {
+def test_server_describes_itself():
+    assert json.loads(get("/v2").body) == {
         "name": "roundhouse",
         "version": VERSION,
         "extensions": ["binary_tensor_data"],
     }
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+
+
+def test_model_is_described():
     for path in ("/v2/models/tiny", "/v2/models/tiny/versions/1"):
-        assert json.loads(ask(path, method="GET").body) == {
+        assert json.loads(get(path).body) == {
             "name": "tiny",
             "versions": ["1"],
             "platform": "echo",
             "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}],
             "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, -1]}],
         }
-    described = json.loads(ask("/v2/models/tiny", method="GET", plane=Plane(TENSORS)).body)
-    assert described["outputs"][1] == {"name": "z", "datatype": "INT64", "shape": [-1, 1]}
+    document = json.loads(get("/v2/models/tiny", plane=Plane(TENSORS)).body)
+    assert document["outputs"][1] == {"name": "z", "datatype": "INT64", "shape": [-1, 1]}
 
 
-def test_metrics_are_told():
-    assert ask("/metrics", method="GET")[:3] == (
-        200,
-        b"roundhouse_requests_total 7\n",
-        "text/plain; version=0.0.4; charset=utf-8",
-    )
+def test_metrics_are_text():
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    assert get("/metrics")[:3] == (200, b"roundhouse_requests_total 7\n", content_type)
 
 
 @pytest.mark.parametrize(
@@ -198,15 +189,14 @@ def test_deadline_is_the_sooner_of_the_clients_and_the_servers(timeout, seconds)
     assert plane.deadlines == [pytest.approx(seconds, abs=1)]
 
 
-def test_observer_hears_of_every_request():
-    heard = Observer()
-    ask(observer=heard)
-    ask(body=b"{", observer=heard)
-    ask("/nowhere", observer=heard)
-    ask("/ping", observer=heard)
-    stages = ["decode", "tokenize", "wait", "encode"]
-    assert heard == [
-        ("infer", 200, stages, None),
+def test_observer_records_every_request():
+    observer = Observer()
+    ask(observer=observer)
+    ask(body=b"{", observer=observer)
+    ask("/nowhere", observer=observer)
+    ask("/ping", observer=observer)
+    assert observer == [
+        ("infer", 200, ["decode", "tokenize", "wait", "encode"], None),
         ("infer", 400, [], None),
         ("elsewhere", 404, [], None),
         ("health", 405, [], None),
@@ -215,28 +205,31 @@ def test_observer_hears_of_every_request():
 
 def test_client_that_leaves_cancels_its_rows_and_is_counted():
     async def scenario():
-        plane, heard = Plane(never=True), Observer()
-        task = asyncio.ensure_future(
-            answer_to(plane, observer=heard)(Request("POST", "/invocations", {}, ASK))
-        )
-        while plane.coming is None:
+        plane, observer = Plane(never=True), Observer()
+        request = Request("POST", "/invocations", {}, BODY)
+        task = asyncio.ensure_future(application(plane, observer)(request))
+        while plane.answers is None:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert plane.coming.cancelled() and heard == [("infer", 499, ["decode", "tokenize"], None)]
+        assert plane.answers.cancelled()
+        assert observer == [("infer", 499, ["decode", "tokenize"], None)]
 
     asyncio.run(scenario())
+
+
+ELSEWHERE = "There is no '/nowhere' here; GET /ping and POST /invocations are, with model 'tiny'."
+
+
+def timeout_body(timeout):
+    return b'{"inputs": ["a"], "parameters": {"timeout": %b}}' % timeout
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (
-            {"path": "/nowhere"},
-            404,
-            "There is no '/nowhere' here; GET /ping and POST /invocations are, with model 'tiny'.",
-        ),
+        ({"path": "/nowhere"}, 404, ELSEWHERE),
         ({"path": "/v2/models/other/infer"}, 404, "There is no"),
         ({"path": "/models"}, 404, "There is no '/models'"),
         ({"method": "GET"}, 405, "/invocations takes POST, not GET"),
@@ -250,31 +243,15 @@ def test_client_that_leaves_cancels_its_rows_and_is_counted():
         ),
         ({"headers": {b"content-encoding": b"gzip, gzip"}}, 415, "Content-Encoding"),
         (
-            {"body": gzip.compress(b" " * 200_000), "headers": {b"content-encoding": b"gzip"}},
+            {"body": gzip.compress(b" " * 200_000), "headers": GZIP},
             413,
             "100000 bytes once unpacked",
         ),
-        ({"headers": {b"content-encoding": b"gzip"}}, 400, "The body is not gzip"),
-        (
-            {"body": gzip.compress(ASK)[:-9], "headers": {b"content-encoding": b"gzip"}},
-            400,
-            "ends too early",
-        ),
-        (
-            {"body": gzip.compress(ASK) * 2, "headers": {b"content-encoding": b"gzip"}},
-            400,
-            "send one stream",
-        ),
-        (
-            {"body": b'{"inputs": ["a"], "parameters": {"timeout": -1}}'},
-            400,
-            "whole number of microseconds",
-        ),
-        (
-            {"body": b'{"inputs": ["a"], "parameters": {"timeout": true}}'},
-            400,
-            "whole number of microseconds",
-        ),
+        ({"headers": GZIP}, 400, "The body is not gzip"),
+        ({"body": gzip.compress(BODY)[:-9], "headers": GZIP}, 400, "ends too early"),
+        ({"body": gzip.compress(BODY) * 2, "headers": GZIP}, 400, "send one stream"),
+        ({"body": timeout_body(b"-1")}, 400, "whole number of microseconds"),
+        ({"body": timeout_body(b"true")}, 400, "whole number of microseconds"),
         ({"plane": Plane(fault=TooLarge("too many"))}, 413, "too many"),
         ({"plane": Plane(fault=DeadlinePassed("too late"))}, 503, "too late"),
     ],
@@ -287,19 +264,13 @@ def test_refuses_with_one_sentence(arguments, status, words):
     assert (b"allow" in headers) == (status == 405)
 
 
-def test_faults_of_ours_are_answered_500_and_told_with_their_traceback():
-    FAILED.clear()
-    response = ask(plane=Plane(fault=KeyError("secret")))
-    assert response.status == 500 and "secret" not in sentence(response)
-    assert [str(fault) for fault in FAILED] == ["'secret'"] and FAILED[0].__traceback__ is not None
-
-
 class Panic(BaseException):
     """What a library of Rust raises when it gives up: no Exception."""
 
 
-def test_panics_of_libraries_are_answered_500_like_faults_of_ours():
+@pytest.mark.parametrize("fault", [KeyError("secret"), Panic("secret")])
+def test_faults_of_ours_are_answered_500_and_reported_with_their_traceback(fault):
     FAILED.clear()
-    response = ask(plane=Plane(fault=Panic("at 1")))
-    assert response.status == 500
-    assert [str(fault) for fault in FAILED] == ["at 1"]
+    response = ask(plane=Plane(fault=fault))
+    assert response.status == 500 and "secret" not in sentence(response)
+    assert [fault] == FAILED and fault.__traceback__ is not None
