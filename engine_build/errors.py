@@ -52,3 +52,8 @@ class PublishFailed(BuildError):
     """The store did not take, or give, what the build needs; no engine became visible."""
 
     exit_code = 6
+
+
+def one_line(error: object, longest: int = 300) -> str:
+    """Return an error of another library on one line, cut at `longest` characters."""
+    return " ".join(str(error).split())[:longest]

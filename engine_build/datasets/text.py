@@ -1,20 +1,24 @@
-"""Texts as a network's inputs."""
+"""Texts as a network's inputs, and tokenizer.json, its padding made explicit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from tokenizers import Encoding
+from tokenizers import Tokenizer
 
-from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed, Sample, Shape
-from engine_build.datasets.tokenizer import padding, read_tokenizer
+from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Sample, Shape
+from engine_build.errors import SourceFault
 
 TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
+TOKENIZER_FILE = "tokenizer.json"
+PADDING_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
+"""Names of padding tokens where nothing else says which it is."""
 
 
-class TextEncoder:
+class TextEncoder(Encoder):
     """A checkpoint's tokenizer.
 
     Pads to the longest text of a batch, and cuts at the longest sequence served.
@@ -24,70 +28,78 @@ class TextEncoder:
         self._tokenizer = read_tokenizer(path)
         self._tokenizer.enable_padding(**padding(self._tokenizer))
         self._tokenizer.enable_truncation(max_length=longest)
-        self.inputs = tuple(inputs)
+        self._inputs = tuple(inputs)
         self.longest = longest
 
     def feed(self, samples: Sequence[Sample]) -> Feed:
-        """int64 arrays [texts, longest of them], by input name."""
-        encodings = self._tokenizer.encode_batch_fast([_text(sample) for sample in samples])
+        """Return int64 arrays [texts, tokens of the longest], by input name."""
+        encodings = self._tokenizer.encode_batch_fast(list(samples))
         arrays = {
             "input_ids": [encoding.ids for encoding in encodings],
             ATTENTION_MASK: [encoding.attention_mask for encoding in encodings],
             "token_type_ids": [encoding.type_ids for encoding in encodings],
         }
-        return {name: np.array(arrays[name], dtype=np.int64) for name in self.inputs}
-
-    def feeds(self, samples: Sequence[Sample], batch: int) -> Iterator[Feed]:
-        """Batches of texts in order."""
-        for begin in range(0, len(samples), batch):
-            yield self.feed(samples[begin : begin + batch])
+        return {name: np.array(arrays[name], dtype=np.int64) for name in self._inputs}
 
     def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
-        """Real tokens, repeated until every row has exactly that many and none is padding."""
+        """Repeat real tokens until every row has exactly that many and none is padding."""
         assert shape.sequence is not None
         feed = self.feed(samples)
-        real = feed["input_ids"][feed[ATTENTION_MASK] == 1]
-        ids: Array = np.resize(real, (shape.batch, shape.sequence))
-        shaped = {
-            "input_ids": ids,
-            ATTENTION_MASK: np.ones_like(ids),
-            "token_type_ids": np.zeros_like(ids),
-        }
-        return {name: shaped[name] for name in feed}
+        tokens = feed["input_ids"][feed[ATTENTION_MASK] == 1]
+        return self._unpadded(np.resize(tokens, (shape.batch, shape.sequence)))
 
     def length(self, sample: Sample) -> int:
-        """Characters, which order texts nearly as tokens do and cost nothing to count."""
-        return len(_text(sample))
+        """Return the characters, which order texts nearly as tokens do and cost nothing."""
+        return len(sample)
 
     def largest_token(self) -> Feed:
-        """One row, of the vocabulary's last token alone.
-
-        What a network of another vocabulary fails on.
-        """
+        """Return one row of the vocabulary's last token: a smaller vocabulary fails on it."""
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
-        ids: Array = np.full((1, 1), largest, dtype=np.int64)
-        row = {
-            "input_ids": ids,
-            ATTENTION_MASK: np.ones_like(ids),
-            "token_type_ids": np.zeros_like(ids),
-        }
-        return {name: row[name] for name in self.inputs}
-
-    def token_counts(self, samples: Sequence[Sample]) -> list[int]:
-        """Tokens of each text, as served: cut at the longest sequence."""
-        return [sum(encoding.attention_mask) for encoding in self._encodings(samples)]
+        return self._unpadded(np.full((1, 1), largest, dtype=np.int64))
 
     def cut(self, samples: Sequence[Sample]) -> int:
-        """How many of the texts are longer than the longest sequence."""
-        return sum(bool(encoding.overflowing) for encoding in self._encodings(samples))
+        """Return how many of the texts are longer than the longest sequence."""
+        encodings = self._tokenizer.encode_batch(list(samples))
+        return sum(bool(encoding.overflowing) for encoding in encodings)
 
-    def _encodings(self, samples: Sequence[Sample]) -> list[Encoding]:
-        encodings: list[Encoding] = self._tokenizer.encode_batch(
-            [_text(sample) for sample in samples]
+    def _unpadded(self, ids: Array) -> Feed:
+        values = (ids, np.ones_like(ids), np.zeros_like(ids))
+        feed = dict(zip(TEXT_INPUTS, values, strict=True))
+        return {name: feed[name] for name in self._inputs}
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Return a tokenizer of the `tokenizers` library. Raises SourceFault."""
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise SourceFault(
+            f"{path.name} cannot be read ({error}); the source must bring a fast tokenizer's file."
+        ) from error
+
+
+def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
+    """Return what fills the rows of a batch: pad_id, pad_token, pad_type_id.
+
+    `token` is the model's own padding token. Raises SourceFault where there is none.
+    """
+    known = tokenizer.padding
+    if known is not None:
+        return {name: known[name] for name in ("pad_id", "pad_token", "pad_type_id")}
+    if token is None:
+        ids = (tokenizer.token_to_id(name) for name in PADDING_TOKENS)
+        token = next((number for number in ids if number is not None), None)
+    if token is None:
+        raise SourceFault(
+            "the tokenizer has no padding token, which batches need; add one of "
+            f"{', '.join(PADDING_TOKENS)} to it."
         )
-        return encodings
+    return {"pad_id": token, "pad_token": tokenizer.id_to_token(token), "pad_type_id": 0}
 
 
-def _text(sample: Sample) -> str:
-    assert isinstance(sample, str)
-    return sample
+def save_padded(tokenizer: Tokenizer, folder: Path, token: int | None = None) -> Path:
+    """Write tokenizer.json that pads rows to the longest; every reader pads with the same token."""
+    tokenizer.enable_padding(**padding(tokenizer, token))
+    path = folder / TOKENIZER_FILE
+    tokenizer.save(str(path), pretty=False)
+    return path

@@ -136,7 +136,7 @@ def _counts(
     parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner
 ) -> TokenCounts:
     """Token counts by the tokenizer, nothing padded and nothing cut."""
-    from engine_build.datasets.tokenizer import read_tokenizer
+    from engine_build.datasets.text import read_tokenizer
 
     path = (
         parsed.tokenizer
@@ -152,15 +152,15 @@ def _counts(
 
 
 def _tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
-    from engine_build.sources.source import Checkpoint, FetchContext, fetch
+    from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
 
     fetching = FetchContext(
         root=root, folder=folder, runner=runner, bucket=partial(store_at, region=region)
     )
     source = fetch(wanted.model.source, fetching)
-    path = source.folder / "tokenizer.json" if isinstance(source, Checkpoint) else source.tokenizer
-    if path is None:
+    path = source / "tokenizer.json" if source.is_dir() else source.with_name("tokenizer.json")
+    if not path.is_file():
         raise InputRefused(
             f"the source of {wanted.model.name} has no tokenizer.json; give one with --tokenizer."
         )

@@ -22,7 +22,7 @@ from onboarding.values import Value
 
 
 def class_count(network: Network) -> int | None:
-    """Classes that a network's scores stand for; None when its output is no [batch, classes]."""
+    """Return the classes that scores stand for; None when the output is no [batch, classes]."""
     if network.labels is not None:
         return len(network.labels)
     shapes = [record.shape for record in network.outputs]
@@ -30,13 +30,11 @@ def class_count(network: Network) -> int | None:
 
 
 def class_indices(labels: Sequence[str], network: Network, dataset: str) -> Array:
-    """The place of each label's score in the output: by class name, or by number.
+    """Return the index of each label's score in the output: by class name, or by number.
 
     Raises InputRefused for any other label.
     """
-    names = (
-        {} if network.labels is None else {name: index for index, name in enumerate(network.labels)}
-    )
+    names = {name: index for index, name in enumerate(network.labels or ())}
     count = class_count(network)
     if count is None:
         listed = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
@@ -59,23 +57,20 @@ def class_indices(labels: Sequence[str], network: Network, dataset: str) -> Arra
 def observed_outputs(
     records: Sequence[TensorRecord], network: OrtNetwork, feeds: Sequence[Feed]
 ) -> tuple[TensorRecord, ...]:
-    """The records, each axis but the batch with its size where that is the same for every feed.
+    """Return records with the size of each axis, but the batch, that is the same for every feed.
 
     The feeds differ in every size that may differ when the network is served.
     """
     names = [record.name for record in records]
-    seen = [network.values(names, feed) for feed in feeds]
-    return tuple(
-        _record(record, [values[record.name].shape for values in seen]) for record in records
-    )
-
-
-def _record(record: TensorRecord, shapes: Sequence[tuple[int, ...]]) -> TensorRecord:
-    sizes = [set(item) for item in zip(*shapes, strict=True)]
-    shape = tuple(
-        min(seen) if axis > 0 and len(seen) == 1 else -1 for axis, seen in enumerate(sizes)
-    )
-    return TensorRecord(name=record.name, datatype=record.datatype, shape=shape)
+    outputs = [network.values(names, feed) for feed in feeds]
+    result = []
+    for record in records:
+        sizes = map(set, zip(*(values[record.name].shape for values in outputs), strict=True))
+        shape = tuple(
+            min(seen) if axis > 0 and len(seen) == 1 else -1 for axis, seen in enumerate(sizes)
+        )
+        result.append(record.model_copy(update={"shape": shape}))
+    return tuple(result)
 
 
 RECORD_NAME = "network.json"
@@ -84,17 +79,14 @@ TOKENIZER = "tokenizer.json"
 
 
 class StoredFile(Value):
-    """One file of a network, stored under a name that holds its digest.
-
-    Two builds at once cannot mix theirs.
-    """
+    """A file under a name that holds its digest, so that two builds at once cannot mix theirs."""
 
     name: str
     sha256: str
 
 
 class NetworkRecord(Value):
-    """What a network is; written after its files, so a network exists only once this does."""
+    """The facts of a network; written after its files, so a network exists only once this does."""
 
     network_precision: str
     inputs: tuple[TensorRecord, ...]
@@ -120,20 +112,17 @@ class Network:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The inputs, in the network's order."""
+        """The names of the inputs, in the network's order."""
         return tuple(record.name for record in self.inputs)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The outputs, in the network's order."""
+        """The names of the outputs, in the network's order."""
         return tuple(record.name for record in self.outputs)
 
 
 class Networks:
-    """The networks of one build.
-
-    `stores` are asked in order, the first being the work folder's own.
-    """
+    """The networks of one build; `stores` are read in order, the first is the work folder's."""
 
     def __init__(self, stores: tuple[Store, ...], folder: Path, log: Log) -> None:
         self._stores = stores
@@ -141,89 +130,82 @@ class Networks:
         self._log = log
 
     def find(self, precision: str, key: str) -> Network | None:
-        """A finished network, copied here and checked; None when no store has it whole."""
+        """Return a finished network, copied here and checked; None when no store has it whole."""
+        folder = self._folder / key
         for store in self._stores:
-            data = store.read(network_path(key, RECORD_NAME))
-            record = None if data is None else self._record(data, store, key)
-            if record is not None and self._fetch(store, key, record):
+            record = self._record(store, key)
+            if record is not None and self._copy(store, key, record):
                 self._log.line(f"  {precision} network {key} is reused from {store.place}")
-                return self._network(precision, key, record)
+                return Network(
+                    precision=precision,
+                    path=folder / NETWORK,
+                    inputs=record.inputs,
+                    outputs=record.outputs,
+                    labels=record.labels,
+                    facts=record.facts,
+                    tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
+                )
         return None
 
     def keep(self, key: str, network: Network) -> Network:
-        """Puts a new network into the work folder's store, its record last."""
-        files = {NETWORK: network.path} | (
-            {} if network.tokenizer is None else {TOKENIZER: network.tokenizer}
-        )
-        stored = {}
-        for name, path in files.items():
-            digest = sha256_of(path)
-            stored[name] = StoredFile(name=f"{digest[:16]}-{name}", sha256=digest)
-            self._stores[0].upload(path, network_path(key, stored[name].name))
+        """Put a new network into the work folder's store, its record last."""
+        files = {}
+        for name, path in ((NETWORK, network.path), (TOKENIZER, network.tokenizer)):
+            if path is not None:
+                digest = sha256_of(path)
+                files[name] = StoredFile(name=f"{digest[:16]}-{name}", sha256=digest)
+                self._stores[0].upload(path, network_path(key, files[name].name))
         record = NetworkRecord(
             network_precision=network.precision,
             inputs=network.inputs,
             outputs=network.outputs,
             labels=network.labels,
-            files=stored,
+            files=files,
             facts=network.facts,
         )
-        path = self._place(key) / RECORD_NAME
-        path.write_text(
-            json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n",
-            encoding="utf-8",
-        )
+        text = json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
+        path = self._path(key, RECORD_NAME)
+        path.write_text(text, encoding="utf-8")
         self._stores[0].upload(path, network_path(key, RECORD_NAME))
         return network
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Every object of a network of the work folder, its record last."""
-        data = self._stores[0].read(network_path(key, RECORD_NAME))
-        record = None if data is None else self._record(data, self._stores[0], key)
-        files = [] if record is None else [file.name for file in record.files.values()]
-        return tuple(network_path(key, name) for name in [*files, RECORD_NAME]) if files else ()
+        """Return every object of a network of the work folder, its record last."""
+        record = self._record(self._stores[0], key)
+        if record is None:
+            return ()
+        names = [*(file.name for file in record.files.values()), RECORD_NAME]
+        return tuple(network_path(key, name) for name in names)
 
-    def _record(self, data: bytes, store: Store, key: str) -> NetworkRecord | None:
+    def _record(self, store: Store, key: str) -> NetworkRecord | None:
+        path = network_path(key, RECORD_NAME)
+        data = store.read(path)
+        if data is None:
+            return None
         try:
             return NetworkRecord.model_validate_json(data)
         except ValidationError:
-            self._log.line(
-                f"  {network_path(key, RECORD_NAME)} in {store.place} cannot be read; the network "
-                "is made anew"
-            )
+            self._log.line(f"  {path} in {store.place} cannot be read; the network is made anew")
             return None
 
-    def _fetch(self, store: Store, key: str, record: NetworkRecord) -> bool:
+    def _copy(self, store: Store, key: str, record: NetworkRecord) -> bool:
+        """Copy a network here and into the work folder's store; False when it is not whole."""
+        copies = {}
         for name, file in record.files.items():
-            path = self._place(key) / name
-            if (
-                not store.download(network_path(key, file.name), path)
-                or sha256_of(path) != file.sha256
-            ):
-                lost = f"{network_path(key, file.name)} in {store.place}"
+            source, path = network_path(key, file.name), self._path(key, name)
+            if not store.download(source, path) or sha256_of(path) != file.sha256:
+                lost = f"{source} in {store.place}"
                 self._log.line(f"  {lost} is missing or damaged; the network is made anew")
                 return False
-            if store is not self._stores[0]:
-                self._stores[0].upload(path, network_path(key, file.name))
+            copies[source] = path
         if store is not self._stores[0]:
-            record_path = self._place(key) / RECORD_NAME
-            store.download(network_path(key, RECORD_NAME), record_path)
-            self._stores[0].upload(record_path, network_path(key, RECORD_NAME))
+            copies[network_path(key, RECORD_NAME)] = self._path(key, RECORD_NAME)
+            store.download(network_path(key, RECORD_NAME), self._path(key, RECORD_NAME))
+            for name, path in copies.items():
+                self._stores[0].upload(path, name)
         return True
 
-    def _network(self, precision: str, key: str, record: NetworkRecord) -> Network:
-        folder = self._place(key)
-        return Network(
-            precision=precision,
-            path=folder / NETWORK,
-            inputs=record.inputs,
-            outputs=record.outputs,
-            labels=record.labels,
-            facts=record.facts,
-            tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
-        )
-
-    def _place(self, key: str) -> Path:
+    def _path(self, key: str, name: str) -> Path:
         folder = self._folder / key
         folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return folder / name

@@ -15,7 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 from engine_build.datasets.dataset import Array
-from engine_build.errors import NetworkRefused, SourceFault
+from engine_build.errors import NetworkRefused, SourceFault, one_line
 from onboarding.manifest import TensorRecord
 from onboarding.platform import ServingPlatform
 
@@ -41,10 +41,7 @@ def opset_range(tensorrt: str) -> tuple[int, int] | None:
 
 
 def refuse_opset(opset: int, platform: ServingPlatform, *, may_be_int8: bool = False) -> None:
-    """Refuse an opset that the platform's TensorRT does not document, or that has no INT8.
-
-    Raises NetworkRefused.
-    """
+    """Raise NetworkRefused for an opset beyond the platform's TensorRT, or without INT8."""
     allowed = None if platform.tensorrt is None else opset_range(platform.tensorrt)
     if allowed is not None and not allowed[0] <= opset <= allowed[1]:
         raise NetworkRefused(
@@ -72,7 +69,7 @@ DATATYPES = {
 
 
 def refuse_large(name: str, size: int) -> None:
-    """Before anything of it is read: protobuf, and so ONNX, reads no larger file."""
+    """Refuse a file before it is read: protobuf, and so ONNX, reads no larger one."""
     if size > LARGEST_ONNX_BYTES:
         raise SourceFault(
             f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} "
@@ -81,7 +78,7 @@ def refuse_large(name: str, size: int) -> None:
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """A parsed and checked ONNX file. Raises SourceFault."""
+    """Return a parsed and checked ONNX file. Raises SourceFault."""
     refuse_large(path.name, path.stat().st_size)
     try:
         model = onnx.load(path, load_external_data=False)
@@ -91,32 +88,20 @@ def read_model(path: Path) -> onnx.ModelProto:
     except (SourceFault, OSError):
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        sentence = (
-            f"{path.name} is no valid ONNX file ({reason}); it may be damaged or cut short: export "
-            "it again."
-        )
-        raise SourceFault(sentence) from error
+        raise SourceFault(
+            f"{path.name} is no valid ONNX file ({one_line(error)}); it may be damaged or cut "
+            "short: export it again."
+        ) from error
     return model
 
 
 def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
-    """Refuse weights in other files: the digest pins one file.
-
-    Those of constants, branches and functions count too.
-    """
-    outside = [
-        weight for _, weight in _weights(model) if weight.data_location == onnx.TensorProto.EXTERNAL
-    ]
+    """Refuse weights in other files, wherever in the graph: the digest pins one file."""
+    external = onnx.TensorProto.EXTERNAL
+    outside = [weight for _, weight in _weights(model) if weight.data_location == external]
     if outside:
-        places = sorted(
-            {
-                entry.value
-                for weight in outside
-                for entry in weight.external_data
-                if entry.key == "location"
-            }
-        )
+        entries = [entry for weight in outside for entry in weight.external_data]
+        places = sorted({entry.value for entry in entries if entry.key == "location"})
         raise SourceFault(
             f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which "
             "its digest does not pin; save it as one file: onnx.save(onnx.load('model.onnx'), "
@@ -125,7 +110,7 @@ def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
 
 
 def opset(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that a model is written in."""
+    """Return the version of ONNX's own operators that a model is written in."""
     return next(
         (int(item.version) for item in model.opset_import if item.domain in ("", "ai.onnx")), 0
     )
@@ -137,7 +122,7 @@ def qdq_node_count(model: onnx.ModelProto) -> int:
 
 
 def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:
-    """Names, KServe datatypes and shapes of a network's inputs or outputs; -1 is a dynamic axis."""
+    """Return names, KServe datatypes and shapes of inputs or outputs; -1 is a dynamic axis."""
     return tuple(
         TensorRecord(
             name=tensor.name,
@@ -152,30 +137,23 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
 
 
 def refuse_broken_weights(model: onnx.ModelProto) -> None:
-    """NaN and Inf in weights give plausible-looking engines; they are refused by name."""
+    """Refuse NaN and Inf in weights by name: their engines look plausible."""
     for name, weight in _weights(model):
-        values = _values(name, weight)
-        if values.dtype.kind == "f" and not np.isfinite(values).all() and not _is_mask(values):
+        try:
+            values: Array = numpy_helper.to_array(weight)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SourceFault(
+                f"weight {name} cannot be read ({error}); the file may be damaged: export it again."
+            ) from error
+        if values.dtype.kind != "f" or np.isfinite(values).all():
+            continue
+        # Attention adds masks of zeros and negative infinities to its scores.
+        if not ((values == 0) | np.isneginf(values)).all():
             raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
 
 
-def _values(name: str, weight: onnx.TensorProto) -> Array:
-    try:
-        values: Array = numpy_helper.to_array(weight)
-    except (KeyError, TypeError, ValueError) as error:
-        raise SourceFault(
-            f"weight {name} cannot be read ({error}); the file may be damaged: export it again."
-        ) from error
-    return values
-
-
-def _is_mask(values: Array) -> bool:
-    """Zeros and negative infinities, which attention adds to its scores."""
-    return bool(((values == 0) | np.isneginf(values)).all())
-
-
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    """Every tensor that a model carries, with a name to tell it by."""
+    """Yield every tensor that a model carries, with the name of its weight or node."""
     yield from _graph_weights(model.graph)
     for function in model.functions:
         yield from _node_weights(function.node)
@@ -191,27 +169,20 @@ def _graph_weights(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorPro
 def _node_weights(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
     for node in nodes:
         name = node.output[0] if node.output else node.name
-        for item in node.attribute:
-            sparse = [
-                *([item.sparse_tensor] if item.HasField("sparse_tensor") else []),
-                *item.sparse_tensors,
-            ]
-            inside = [part for one in sparse for part in (one.values, one.indices)]
-            yield from (
-                (name, tensor)
-                for tensor in [*([item.t] if item.HasField("t") else []), *item.tensors, *inside]
-            )
-            for graph in [*([item.g] if item.HasField("g") else []), *item.graphs]:
+        for attribute in node.attribute:
+            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
+            parts = [part for tensor in sparse for part in (tensor.values, tensor.indices)]
+            for tensor in (attribute.t, *attribute.tensors, *parts):
+                # An attribute of another type has empty tensors and an empty graph.
+                if tensor.ByteSize():
+                    yield name, tensor
+            for graph in (attribute.g, *attribute.graphs):
                 yield from _graph_weights(graph)
 
 
 def _datatype(kind: onnx.TypeProto) -> str:
     if kind.WhichOneof("value") != "tensor_type":
         return str(kind.WhichOneof("value"))
-    number = kind.tensor_type.elem_type
-    name = (
-        str(onnx.TensorProto.DataType.Name(number))
-        if number in onnx.TensorProto.DataType.values()
-        else f"number {number}"
-    )
+    number, names = kind.tensor_type.elem_type, onnx.TensorProto.DataType
+    name = str(names.Name(number)) if number in names.values() else f"number {number}"
     return DATATYPES.get(name, name)

@@ -15,11 +15,11 @@ from typing import Any
 
 from container.tensorrt.bindings import error_logger
 
-Profiles = list[dict[str, list[int] | None]]
+Profile = dict[str, list[int] | None]
 
 
 def main(arguments: list[str]) -> int:
-    """0: the line tells the verdict; 3: TensorRT-RTX is not installed, or lacks a library."""
+    """Return 0 after the line; 3 where TensorRT-RTX is not installed, or lacks a library."""
     try:
         import tensorrt_rtx as trt
     except (ImportError, OSError) as error:
@@ -27,26 +27,18 @@ def main(arguments: list[str]) -> int:
         return 3
     begin = time.monotonic()
     faults = refusals(trt, Path(arguments[0]), json.loads(arguments[1]))
-    seconds = round(time.monotonic() - begin, 2)
-    verdict = "fail" if faults else "pass"
-    print(
-        json.dumps(
-            {
-                "version": str(trt.__version__),
-                "verdict": verdict,
-                "seconds": seconds,
-                "faults": faults,
-            }
-        )
-    )
+    result = {
+        "version": str(trt.__version__),
+        "verdict": "fail" if faults else "pass",
+        "seconds": round(time.monotonic() - begin, 2),
+        "faults": faults,
+    }
+    print(json.dumps(result))
     return 0
 
 
-def refusals(trt: Any, path: Path, profiles: Profiles) -> list[dict[str, Any]]:
-    """Why the network does not compile, in the parser's or builder's own words, by node.
-
-    Nothing when it does.
-    """
+def refusals(trt: Any, path: Path, profiles: list[Profile]) -> list[dict[str, Any]]:
+    """Return why the network does not compile, in TensorRT's words, by node; [] when it does."""
     logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -78,11 +70,11 @@ def _fault(error: Any) -> dict[str, Any]:
     }
 
 
-def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -> Any:
+def _profile(builder: Any, network: Any, profile: Profile) -> Any:
     result = builder.create_optimization_profile()
     for index in range(network.num_inputs):
         tensor = network.get_input(index)
-        sizes = [_size(tuple(tensor.shape), profile, place) for place in range(3)]
+        sizes = [_sizes(tuple(tensor.shape), profile, index) for index in range(3)]
         if any(size < 0 for size in sizes[0]):
             raise ValueError(
                 f"input {tensor.name} has shape {list(tensor.shape)}, and no profile sets all its "
@@ -92,14 +84,12 @@ def _profile(builder: Any, network: Any, profile: dict[str, list[int] | None]) -
     return result
 
 
-def _size(
-    shape: tuple[int, ...], profile: dict[str, list[int] | None], place: int
-) -> tuple[int, ...]:
-    """The batch is axis 0 and the sequence axis 1; axes that are fixed stay as they are."""
+def _sizes(shape: tuple[int, ...], profile: Profile, index: int) -> tuple[int, ...]:
+    """Set the batch, axis 0, and the sequence, axis 1; axes that are fixed stay as they are."""
     sizes = list(shape)
-    for axis, wanted in enumerate((profile.get("batch"), profile.get("sequence"))):
-        if axis < len(sizes) and sizes[axis] < 0 and wanted is not None:
-            sizes[axis] = wanted[place]
+    for axis, range_ in enumerate((profile.get("batch"), profile.get("sequence"))):
+        if axis < len(sizes) and sizes[axis] < 0 and range_ is not None:
+            sizes[axis] = range_[index]
     return tuple(sizes)
 
 

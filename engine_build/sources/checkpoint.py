@@ -8,57 +8,46 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from engine_build.datasets.tokenizer import NAME, read_tokenizer, save_padded
+from engine_build.datasets.text import TOKENIZER_FILE, read_tokenizer
 from engine_build.errors import SourceFault
 
 ADDED = ("cls_token", "sep_token")
 """Tokens that every text gets, where tokenizer_config.json names them."""
 
 
-class TokenizerFile:
-    """tokenizer.json of a checkpoint. Raises SourceFault when it is not the model's."""
+def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) -> Tokenizer:
+    """Return the tokenizer of a model. Raises SourceFault when it is another model's.
 
-    def __init__(self, folder: Path, *, vocabulary: int, padding: int | None) -> None:
-        self.path = folder / NAME
-        if not self.path.is_file():
-            raise SourceFault(
-                f"the checkpoint has no {NAME}; save it with a fast tokenizer of transformers."
-            )
-        self._tokenizer = read_tokenizer(self.path)
-        self._padding = padding
-        refuse_other_vocabulary(self._tokenizer, vocabulary)
-        _refuse_other_padding(self._tokenizer, padding)
-        _refuse_missing_tokens(self._tokenizer, read_json(folder / "tokenizer_config.json", {}))
-
-    def save(self, folder: Path) -> Path:
-        """Writes the file that engines are served with.
-
-        Every reader of it pads with the same token.
-        """
-        return save_padded(self._tokenizer, folder, self._padding)
-
-
-def refuse_other_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:
-    """A token that the model has no row for is undefined behaviour on a GPU."""
-    token, largest = max(
-        tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda pair: pair[1]
-    )
-    if largest >= vocabulary:
+    `vocabulary` counts the model's rows (a token without one is undefined behaviour on a GPU);
+    `padding` is the model's own padding token.
+    """
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
         raise SourceFault(
-            f"the tokenizer gives token {largest} ({token!r}), but the model knows {vocabulary}; "
-            f"they are not a pair: name a checkpoint whose {NAME} was saved with its weights."
+            f"the checkpoint has no {path.name}; save it with a fast tokenizer of transformers."
         )
+    tokenizer = read_tokenizer(path)
+    tokens = tokenizer.get_vocab(with_added_tokens=True)
+    token = max(tokens, key=tokens.__getitem__)
+    if tokens[token] >= vocabulary:
+        raise SourceFault(
+            f"the tokenizer gives token {tokens[token]} ({token!r}), but the model knows "
+            f"{vocabulary}; they are not a pair: name a checkpoint whose {path.name} was saved "
+            "with its weights."
+        )
+    if padding is not None:
+        _refuse_other_padding(tokenizer, padding)
+    _refuse_missing_tokens(tokenizer, read_json(folder / "tokenizer_config.json", {}))
+    return tokenizer
 
 
-def _refuse_other_padding(tokenizer: Tokenizer, token: int | None) -> None:
-    if token is None:
-        return
+def _refuse_other_padding(tokenizer: Tokenizer, token: int) -> None:
     known = tokenizer.padding
     if known is not None and known["pad_id"] != token:
         raise SourceFault(
             f"the tokenizer pads with token {known['pad_id']} ({known['pad_token']!r}), but the "
-            f"model's padding is {token}; they are not a pair: save {NAME} again with the model's "
-            "own padding token."
+            f"model's padding is {token}; they are not a pair: save {TOKENIZER_FILE} again with "
+            "the model's own padding token."
         )
     if tokenizer.id_to_token(token) is None:
         raise SourceFault(
@@ -74,19 +63,13 @@ def _refuse_missing_tokens(tokenizer: Tokenizer, config: dict[str, Any]) -> None
         token = value.get("content") if isinstance(value, dict) else value
         if token is not None and token not in added:
             raise SourceFault(
-                f"tokenizer_config.json names {name} {token!r}, but {NAME} does not add it to a "
-                "text; save the fast tokenizer again, with its post-processor."
+                f"tokenizer_config.json names {name} {token!r}, but {TOKENIZER_FILE} does not add "
+                "it to a text; save the fast tokenizer again, with its post-processor."
             )
 
 
-def configuration(folder: Path) -> dict[str, Any]:
-    """config.json; empty when there is none."""
-    config: dict[str, Any] = read_json(folder / "config.json", {})
-    return config
-
-
 def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
-    """Class names in the order of the logits; None when the configuration has none."""
+    """Return class names in the order of the logits; None when config.json has none."""
     names = config.get("id2label")
     if not isinstance(names, dict):
         return None
@@ -100,20 +83,20 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_json(path: Path, default: Any) -> Any:
-    """A file's content, of the default's kind, or the default where there is no file.
+    """Return a file's content, of the default's type, or the default where there is no file.
 
     Raises SourceFault.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
+        content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else default
     except (ValueError, RecursionError) as error:
         raise SourceFault(
             f"{path.name} of the checkpoint is no JSON ({error}); fetch or save it again."
         ) from error
-    if not isinstance(found, type(default)):
-        wanted = "an object" if isinstance(default, dict) else "a list"
+    if not isinstance(content, type(default)):
+        allowed = "an object" if isinstance(default, dict) else "a list"
         raise SourceFault(
-            f"{path.name} of the checkpoint holds {type(found).__name__}, not {wanted}; fetch or "
-            "save it again."
+            f"{path.name} of the checkpoint holds {type(content).__name__}, not {allowed}; fetch "
+            "or save it again."
         )
-    return found
+    return content

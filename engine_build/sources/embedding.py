@@ -7,15 +7,15 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
 from engine_build.datasets.dataset import Array, Sample
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
 
 POOLINGS = ("mean", "cls")
@@ -28,21 +28,20 @@ EXPORT_IT = (
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingPipeline:
-    """What follows the encoder: a pooling over tokens and, where there is one, L2 normalisation."""
+    """What follows the encoder: a pooling over tokens and, where there is one, L2 normalisation.
 
-    pooling: str
-    normalize: bool
+    By default what sentence-transformers makes of a checkpoint without modules.json.
+    """
 
-
-PLAIN = EmbeddingPipeline(pooling="mean", normalize=False)
-"""What sentence-transformers makes of a checkpoint without modules.json."""
+    pooling: str = "mean"
+    normalize: bool = False
 
 
 def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
     """Return the pipeline of a checkpoint. Raises SourceFault for one that is not built."""
     modules = read_json(folder / "modules.json", [])
     if not modules:
-        return PLAIN
+        return EmbeddingPipeline()
     if not all(
         isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
     ):
@@ -50,7 +49,9 @@ def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
             "modules.json of the checkpoint has a module without a type or a path; "
             "fetch or save it again."
         )
-    names = [_module_name(str(module["type"])) for module in modules]
+    # Types of other packages stay whole.
+    own = re.compile(r"^sentence_transformers\.(.*\.)?")
+    names = [own.sub("", str(module["type"])) for module in modules]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise SourceFault(
             f"the checkpoint has the modules {', '.join(names)}; allowed: {ALLOWED}. {EXPORT_IT}"
@@ -63,11 +64,6 @@ def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
     return EmbeddingPipeline(pooling=_pooling(folder, path), normalize=len(names) == 3)
 
 
-def _module_name(kind: str) -> str:
-    """The last part of sentence-transformers' own types; any other type whole."""
-    return kind.rsplit(".", 1)[-1] if kind.startswith("sentence_transformers.") else kind
-
-
 def _pooling(folder: Path, path: str) -> str:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -75,9 +71,8 @@ def _pooling(folder: Path, path: str) -> str:
     try:
         mode = Pooling.load(str(folder), subfolder=path, local_files_only=True).pooling_mode
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise SourceFault(
-            f"{path}/config.json of the checkpoint does not say how it pools ({reason}); "
+            f"{path}/config.json of the checkpoint does not say how it pools ({one_line(error)}); "
             "fetch or save the checkpoint again."
         ) from error
     if mode not in POOLINGS:
@@ -88,44 +83,34 @@ def _pooling(folder: Path, path: str) -> str:
     return str(mode)
 
 
-class ReferenceEmbedder:
-    """sentence-transformers' own reading of a checkpoint, in float32 on the CPU.
+def reference_encoder(folder: Path, longest: int) -> Callable[[Sequence[Sample]], Array]:
+    """Return sentence-transformers' own `encode()` of a checkpoint: float32 [texts, values].
 
-    Texts are cut at `longest` tokens, as they are when the engine serves. Raises SourceFault.
+    In float32 on the CPU; texts are cut at `longest` tokens, as the engine does. Raises
+    SourceFault.
     """
+    import torch
+    import transformers
+    from sentence_transformers import SentenceTransformer
 
-    def __init__(self, folder: Path, *, longest: int) -> None:
-        import torch
-        import transformers
-        from sentence_transformers import SentenceTransformer
-
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        loading: dict[str, Any] = {
-            "attn_implementation": "eager",
-            "dtype": torch.float32,
-            "use_safetensors": True,
-        }
-        try:
-            self._model = SentenceTransformer(
-                str(folder),
-                device="cpu",
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs=loading,
-            )
-            self._model.max_seq_length = longest
-        except Exception as error:
-            reason = " ".join(str(error).split())[:300]
-            raise SourceFault(
-                f"sentence-transformers cannot load the checkpoint ({reason}), so there is no "
-                "reference; save the checkpoint again with sentence-transformers."
-            ) from error
-
-    def rows(self, texts: Sequence[Sample]) -> Array:
-        """Return what `encode()` gives: float32 [texts, values]."""
-        rows: Array = self._model.encode(list(texts), show_progress_bar=False)
-        return rows
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    loading = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True}
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs=loading,
+        )
+        model.max_seq_length = longest
+    except Exception as error:
+        raise SourceFault(
+            f"sentence-transformers cannot load the checkpoint ({one_line(error)}), so there is no "
+            "reference; save the checkpoint again with sentence-transformers."
+        ) from error
+    return lambda texts: model.encode(list(texts), show_progress_bar=False)
 
 
 def refuse_other_vectors(built: Array, reference: Array) -> None:

@@ -1,7 +1,4 @@
-"""The source model as an ONNX network with dynamic batch and sequence.
-
-It is compared with PyTorch.
-"""
+"""The source model as an ONNX network with dynamic batch and sequence, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import torch
 
 from engine_build.datasets.dataset import Feed, Sample, Shape, by_length
 from engine_build.datasets.text import TextEncoder
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, read_model, tensor_records
 from engine_build.ort import OrtNetwork
@@ -22,10 +19,7 @@ from engine_build.sources.source_model import SourceModel
 
 OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
-"""A value may differ by ABSOLUTE + RELATIVE * |value|.
-
-Embeddings are unit vectors, logits may be large.
-"""
+"""A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits not."""
 INTENT = (
     f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at "
     "several shapes"
@@ -33,8 +27,8 @@ INTENT = (
 
 
 def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
-    """Writes `model.onnx` and `tokenizer.json`, and compares the network. Raises SourceFault."""
-    tokenizer = source.tokenizer.save(folder)
+    """Write `model.onnx` and `tokenizer.json`, and compare the network. Raises SourceFault."""
+    tokenizer = source.save_tokenizer(folder)
     encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
     path = folder / "model.onnx"
     _refuse_large_weights(source)
@@ -43,19 +37,17 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
     difference = largest_difference(source, network, feeds)
     source.release()
     model = read_model(path)
-    outputs = observed_outputs(tensor_records(model.graph.output), network, feeds)
-    facts = {
-        "exporter": f"torch {torch.__version__}",
-        "opset": OPSET,
-        "max_abs_difference": difference,
-        "nodes": len(model.graph.node),
-    }
     return Network(
         precision="float",
         path=path,
         inputs=tensor_records(model.graph.input),
-        outputs=outputs,
-        facts=facts,
+        outputs=observed_outputs(tensor_records(model.graph.output), network, feeds),
+        facts={
+            "exporter": f"torch {torch.__version__}",
+            "opset": OPSET,
+            "max_abs_difference": difference,
+            "nodes": len(model.graph.node),
+        },
         tokenizer=tokenizer,
         labels=source.labels,
     )
@@ -66,34 +58,28 @@ def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int
 
     The shortest and the longest text are among them.
     """
-    ordered = [texts[place] for place in by_length(encoder, texts)]
+    ordered = [texts[index] for index in by_length(encoder, texts)]
     batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
-    return [
-        *(encoder.feed(batch) for batch in batches),
-        encoder.shaped(texts, Shape(batch=1, sequence=longest)),
-    ]
+    row = encoder.shaped(texts, Shape(batch=1, sequence=longest))
+    return [*map(encoder.feed, batches), row]
 
 
 def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
-    """The largest absolute difference of any element.
+    """Return the largest absolute difference of any element.
 
     Raises SourceFault beyond the tolerance, and for NaN and Inf.
     """
     worst = 0.0
     for feed in feeds:
-        wanted, found = source.rows(feed), network.rows(feed)
+        expected, actual = source.rows(feed), network.rows(feed)
         shape = "x".join(map(str, feed["input_ids"].shape))
-        if (
-            found.shape != wanted.shape
-            or not np.isfinite(wanted).all()
-            or not np.isfinite(found).all()
-        ):
+        if actual.shape != expected.shape or not np.isfinite([expected, actual]).all():
             raise SourceFault(
                 f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot "
                 "be served."
             )
-        difference = np.abs(found - wanted)
-        if (difference > ABSOLUTE + RELATIVE * np.abs(wanted)).any():
+        difference = np.abs(actual - expected)
+        if (difference > ABSOLUTE + RELATIVE * np.abs(expected)).any():
             raise SourceFault(
                 f"the exported network differs from PyTorch by {difference.max():.2g} at {shape}, "
                 f"allowed {ABSOLUTE:g} + {RELATIVE:g} of the value; the source does something that "
@@ -114,9 +100,8 @@ def _refuse_large_weights(source: SourceModel) -> None:
 
 
 def _write(source: SourceModel, example: Feed, path: Path) -> None:
-    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs} | {
-        source.output: {0: "batch"}
-    }
+    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs}
+    axes[source.output] = {0: "batch"}
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
         with torch.inference_mode(), warnings.catch_warnings():
@@ -136,6 +121,4 @@ def _write(source: SourceModel, example: Feed, path: Path) -> None:
     except OSError:
         raise
     except Exception as error:
-        raise SourceFault(
-            f"the source cannot be exported to ONNX ({' '.join(str(error).split())[:300]})."
-        ) from error
+        raise SourceFault(f"the source cannot be exported to ONNX ({one_line(error)}).") from error

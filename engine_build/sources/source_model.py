@@ -10,16 +10,32 @@ import torch
 import transformers
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
-from engine_build.errors import SourceFault
+from engine_build.datasets.text import save_padded
+from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
-from engine_build.sources.checkpoint import TokenizerFile, configuration
-from engine_build.sources.embedding import EmbeddingPipeline, ReferenceEmbedder, embedding_pipeline
+from engine_build.sources.checkpoint import checkpoint_tokenizer, read_json
+from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline
 
 if TYPE_CHECKING:
     from onboarding.values import Task
 
 POOLER = "pooler."
 """Weights of a head that no task uses; some checkpoints lack them."""
+
+
+class Classifier(torch.nn.Module):  # type: ignore[misc]
+    """A model with a classification head: logits [batch, classes]."""
+
+    output = "logits"
+
+    def __init__(self, encoder: Any, inputs: tuple[str, ...]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.inputs = inputs
+
+    def forward(self, *tensors: Any) -> Any:
+        """Take the inputs in the order of `inputs`."""
+        return self.encoder(**dict(zip(self.inputs, tensors, strict=True))).logits
 
 
 class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
@@ -37,7 +53,7 @@ class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
         self.pipeline = pipeline
 
     def forward(self, *tensors: Any) -> Any:
-        """Takes the inputs in the order of `inputs`."""
+        """Take the inputs in the order of `inputs`."""
         named = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.encoder(**named).last_hidden_state
         if self.pipeline.pooling == "cls":
@@ -50,21 +66,6 @@ class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
         return torch.nn.functional.normalize(pooled, p=2, dim=1)
 
 
-class Classifier(torch.nn.Module):  # type: ignore[misc]
-    """A model with a classification head: logits [batch, classes]."""
-
-    output = "logits"
-
-    def __init__(self, encoder: Any, inputs: tuple[str, ...]) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.inputs = inputs
-
-    def forward(self, *tensors: Any) -> Any:
-        """Takes the inputs in the order of `inputs`."""
-        return self.encoder(**dict(zip(self.inputs, tensors, strict=True))).logits
-
-
 class SourceModel:
     """A checkpoint, loaded in float32; pickled weights and remote code are refused.
 
@@ -73,26 +74,31 @@ class SourceModel:
 
     def __init__(self, folder: Path, *, longest: int, task: Task = "text-embedding") -> None:
         torch.set_num_threads(cores())
-        self._folder = folder
+        self.folder = folder
         self._task = task
         self._pipeline = embedding_pipeline(folder) if task == "text-embedding" else None
         encoder = _encoder(folder, task)
         _refuse_broken_weights(encoder)
         _refuse_long_sequences(encoder, longest)
-        self.inputs = _inputs(encoder)
-        self.labels = _labels(encoder.config) if task == "text-classification" else None
-        self._module: Any = self._assembled(encoder)
+        config = encoder.config
+        self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
+        takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
+        if takes_types and getattr(config, "type_vocab_size", 0) > 1:
+            self.inputs += ("token_type_ids",)
+        self.labels: tuple[str, ...] | None = None
+        if task == "text-classification":
+            self.labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+        self._module: Any = self._task_module(encoder)
         self.output = str(self._module.output)
-        vocabulary = int(encoder.config.get_text_config().vocab_size)
-        self.tokenizer = TokenizerFile(
-            folder, vocabulary=vocabulary, padding=getattr(encoder.config, "pad_token_id", None)
-        )
+        self._padding: int | None = getattr(config, "pad_token_id", None)
+        vocabulary = int(config.get_text_config().vocab_size)
+        self._tokenizer = checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=self._padding)
 
     @property
     def module(self) -> Any:
         """The model as `torch.nn.Module`, in evaluation mode."""
         if self._module is None:
-            self._module = self._assembled(_encoder(self._folder, self._task))
+            self._module = self._task_module(_encoder(self.folder, self._task))
         return self._module
 
     @property
@@ -100,24 +106,23 @@ class SourceModel:
         """True when the answers are vectors, which sentence-transformers gives too."""
         return self._pipeline is not None
 
-    def reference_embedder(self, longest: int) -> ReferenceEmbedder:
-        """Load sentence-transformers' own reading of the checkpoint."""
-        return ReferenceEmbedder(self._folder, longest=longest)
+    def save_tokenizer(self, folder: Path) -> Path:
+        """Write the tokenizer.json that engines are served with. Raises SourceFault."""
+        return save_padded(self._tokenizer, folder, self._padding)
 
     def release(self) -> None:
-        """Forgets the weights."""
+        """Forget the weights."""
         self._module = None
         return_memory()
 
     def rows(self, feed: Feed) -> Array:
-        """One float32 row per row of the feed."""
+        """Return one float32 row per row of the feed."""
         with torch.inference_mode():
-            rows: Array = self.module(
-                *(torch.from_numpy(feed[name]) for name in self.inputs)
-            ).numpy()
+            tensors = (torch.from_numpy(feed[name]) for name in self.inputs)
+            rows: Array = self.module(*tensors).numpy()
         return rows
 
-    def _assembled(self, encoder: Any) -> Any:
+    def _task_module(self, encoder: Any) -> Any:
         if self._pipeline is None:
             return Classifier(encoder, self.inputs).eval()
         return SentenceEmbedder(encoder, self.inputs, self._pipeline).eval()
@@ -126,13 +131,12 @@ class SourceModel:
 def _encoder(folder: Path, task: Task) -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    model_class = transformers.AutoModel
     if task == "text-classification":
-        kind = transformers.AutoModelForSequenceClassification
-        _refuse_other_problems(configuration(folder))
-    else:
-        kind = transformers.AutoModel
+        model_class = transformers.AutoModelForSequenceClassification
+        _refuse_other_problems(read_json(folder / "config.json", {}))
     try:
-        encoder, loading = kind.from_pretrained(
+        encoder, loading = model_class.from_pretrained(
             str(folder),
             attn_implementation="eager",
             dtype=torch.float32,
@@ -142,27 +146,12 @@ def _encoder(folder: Path, task: Task) -> Any:
             output_loading_info=True,
         )
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise SourceFault(
-            f"the checkpoint cannot be loaded ({reason}); it must be of transformers, with "
-            "safetensors."
+            f"the checkpoint cannot be loaded ({one_line(error)}); it must be of transformers, "
+            "with safetensors."
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
-
-
-def _inputs(encoder: Any) -> tuple[str, ...]:
-    takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
-    has_types = getattr(encoder.config, "type_vocab_size", 0) > 1
-    return (
-        "input_ids",
-        ATTENTION_MASK,
-        *(("token_type_ids",) if takes_types and has_types else ()),
-    )
-
-
-def _labels(config: Any) -> tuple[str, ...]:
-    return tuple(str(config.id2label[index]) for index in range(int(config.num_labels)))
 
 
 def _refuse_other_problems(config: dict[str, Any]) -> None:
@@ -180,11 +169,8 @@ def _refuse_other_problems(config: dict[str, Any]) -> None:
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
     """Refuse missing weights: transformers fills what a checkpoint lacks with random numbers."""
-    needed = sorted(
-        name
-        for name in missing
-        if not name.removeprefix(f"{encoder.base_model_prefix}.").startswith(POOLER)
-    )
+    prefix = f"{encoder.base_model_prefix}."
+    needed = sorted(name for name in missing if not name.removeprefix(prefix).startswith(POOLER))
     if needed:
         raise SourceFault(
             f"the checkpoint lacks {len(needed)} weights that {type(encoder).__name__} needs, such "
@@ -202,23 +188,15 @@ def _refuse_broken_weights(encoder: Any) -> None:
 
 
 def _refuse_long_sequences(encoder: Any, longest: int) -> None:
-    positions = _positions(encoder)
-    if positions is not None and longest > positions:
-        raise SourceFault(
-            f"the source takes at most {positions} tokens, but a profile goes up to {longest}; "
-            "lower `sequence` in the model file."
-        )
-
-
-def _positions(encoder: Any) -> int | None:
-    """Most tokens that have a position.
-
-    RoBERTa and its kin count positions from the padding token's number + 1.
-    """
+    """RoBERTa and models like it count positions from the padding token's number + 1."""
     positions: int | None = getattr(encoder.config, "max_position_embeddings", None)
     offsets = [
         module.padding_idx + 1
         for name, module in encoder.named_modules()
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
     ]
-    return None if positions is None else positions - max(offsets, default=0)
+    if positions is not None and longest > positions - max(offsets, default=0):
+        raise SourceFault(
+            f"the source takes at most {positions - max(offsets, default=0)} tokens, but a profile "
+            f"goes up to {longest}; lower `sequence` in the model file."
+        )

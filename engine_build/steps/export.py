@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
-from engine_build.sources.source import OnnxFile
 from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
 from engine_build.steps.step import BuildState, Step
 
@@ -17,7 +18,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     request = context.request
     known = state.networks.get("float")
     network = known
-    if isinstance(state.source, OnnxFile):
+    if state.source is not None and state.source.is_file():
         network = _check_given(context, state.source, known)
     elif network is None:
         network = _exported(context, state)
@@ -46,9 +47,9 @@ def refuse_quantized_network(network: Network, precision: str) -> None:
         )
 
 
-def _check_given(context: BuildContext, source: OnnxFile, known: Network | None) -> Network:
+def _check_given(context: BuildContext, source: Path, known: Network | None) -> Network:
     """Check an ONNX file; one that a store has is run all the same, for its samples may be new."""
-    with context.log.step("export", f"{source.path.name} is a network already; it is checked"):
+    with context.log.step("export", f"{source.name} is a network already; it is checked"):
         folder = context.work.scratch("float")
         network = read_network(source, context.request, folder) if known is None else known
         return check_answers(network, context.request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.sources.source import FetchContext, fetch, intent
+from engine_build.sources.source import FetchContext, fetch, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
@@ -26,7 +26,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         runner=context.runner,
         bucket=partial(store_at, region=request.region),
     )
-    with context.log.step("fetch", intent(request.model.source)):
+    with context.log.step("fetch", source_name(request.model.source)):
         state.source = fetch(request.model.source, fetching)
 
 

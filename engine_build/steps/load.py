@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from engine_build.context import BuildContext
-from engine_build.sources.source import Checkpoint
 from engine_build.steps.step import BuildState, Step
 
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Load a fetched checkpoint in float32. Raises SourceFault."""
-    if not isinstance(state.source, Checkpoint):
+    if state.source is None:
         return
     with context.log.step("load", "the source model in PyTorch, float32"):
         # torch and transformers take seconds to import; builds of known networks never need them.
@@ -17,7 +16,7 @@ def run(context: BuildContext, state: BuildState) -> None:
 
         assert context.request.longest_sequence is not None
         state.model = SourceModel(
-            state.source.folder,
+            state.source,
             longest=context.request.longest_sequence,
             task=context.request.model.task,
         )

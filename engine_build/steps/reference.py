@@ -14,7 +14,7 @@ from engine_build.errors import SourceFault
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
-from engine_build.sources.embedding import refuse_other_vectors
+from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.names import network_path
@@ -57,7 +57,7 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
         counted = context.log.count_calls(answer, batches, "batches")
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
     model.release()
-    encode = context.log.count_calls(model.reference_embedder(longest).rows, batches, "batches")
+    encode = context.log.count_calls(reference_encoder(model.folder, longest), batches, "batches")
     places = by_length(state.encoder, samples)
     sorted_rows = np.concatenate(
         [

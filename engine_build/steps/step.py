@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
 from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
-from engine_build.sources.source import Source
 from onboarding.lock import LockEntry
 from onboarding.manifest import CompileCheckRecord
 
@@ -29,8 +29,8 @@ class BuildState:
     """Of the float network; set by export."""
     reference: Array | None = None
     """The source model's answers to the validation samples; by fetch where kept, or reference."""
-    source: Source | None = None
-    """The files of the source; None where network and reference were kept."""
+    source: Path | None = None
+    """A checkpoint's folder or an ONNX file; None where network and reference were kept."""
     model: SourceModel | None = None
     """The source model in PyTorch; None for ONNX sources and kept networks."""
     without_int8: str | None = None

@@ -49,7 +49,7 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
-    from engine_build.sources.source import Checkpoint, FetchContext, fetch
+    from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
     from onboarding.model_spec import SourceSpec
 
@@ -66,10 +66,10 @@ def main() -> int:
     except BuildError as error:
         print(error)
         return 1
-    if not isinstance(source, Checkpoint):
+    if source.is_file():
         print("The source is an ONNX file: there is no PyTorch model to compare with.")
         return 1
-    print("\n" + MARK + json.dumps(vectors(source.folder, question["texts"])))
+    print("\n" + MARK + json.dumps(vectors(source, question["texts"])))
     return 0
 
 

@@ -63,7 +63,7 @@ def test_refuses_sequences_beyond_the_position_offset_of_roberta(tmp_path):
 
 def test_released_model_answers_as_before(tmp_path):
     source = SourceModel(write_text_checkpoint(tmp_path, "BERT"), longest=16)
-    feed = TextEncoder(source.tokenizer.path, inputs=source.inputs, longest=16).feed(
+    feed = TextEncoder(tmp_path / "tokenizer.json", inputs=source.inputs, longest=16).feed(
         sentences(5, seed=3)
     )
     before = source.rows(feed)
@@ -73,7 +73,7 @@ def test_released_model_answers_as_before(tmp_path):
 
 def test_padding_of_the_served_tokenizer_is_the_models(tmp_path):
     source = SourceModel(write_text_checkpoint(tmp_path, "RoBERTa"), longest=16)
-    encoder = TextEncoder(source.tokenizer.save(tmp_path), inputs=source.inputs, longest=16)
+    encoder = TextEncoder(source.save_tokenizer(tmp_path), inputs=source.inputs, longest=16)
     ids = encoder.feed(["a cat", "a slow old train"])["input_ids"]
     assert list(ids[0, -2:]) == [1, 1] and not (ids[1] == 1).any()
 

@@ -14,8 +14,8 @@ from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.sources.embedding import (
     EmbeddingPipeline,
-    ReferenceEmbedder,
     embedding_pipeline,
+    reference_encoder,
     refuse_other_vectors,
 )
 from engine_build.sources.export import export
@@ -93,7 +93,7 @@ def test_network_gives_what_encode_gives(style, pooling, normalize, with_modules
     assert np.abs(rows - encoded).max() < 1e-5
     assert bool(np.allclose(np.linalg.norm(rows, axis=1), 1)) is normalize
     # The reference uses the attention that is exported, encode() by default a fused one.
-    assert np.allclose(ReferenceEmbedder(folder, longest=16).rows(texts), encoded, atol=1e-6)
+    assert np.allclose(reference_encoder(folder, 16)(texts), encoded, atol=1e-6)
 
 
 def test_checkpoint_that_sentence_transformers_itself_saved_is_read(checkpoint, tmp_path):

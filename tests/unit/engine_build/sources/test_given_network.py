@@ -14,7 +14,6 @@ from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import check_answers, read_network
-from engine_build.sources.source import OnnxFile
 from engine_build.store import sha256_of
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.tiny import model, word_tokenizer, write_tree
@@ -36,9 +35,7 @@ def made(tmp_path, network, rows=ROWS, *, name="x", **settings):
     wanted = resolved(root)
     folder = tmp_path / "float"
     folder.mkdir()
-    return check_answers(
-        read_network(OnnxFile(path=root / "networks/model.onnx"), wanted, folder), wanted
-    )
+    return check_answers(read_network(root / "networks/model.onnx", wanted, folder), wanted)
 
 
 def text_network(tmp_path, path, **changes):
@@ -47,7 +44,7 @@ def text_network(tmp_path, path, **changes):
     spec = model(source={"onnx": "model.onnx", "sha256": sha256_of(path)}, **changes)
     wanted = resolved(write_tree(tmp_path / "root", spec))
     (tmp_path / "float").mkdir()
-    return check_answers(read_network(OnnxFile(path=path), wanted, tmp_path / "float"), wanted)
+    return check_answers(read_network(path, wanted, tmp_path / "float"), wanted)
 
 
 def test_network_of_arrays_has_its_own_records(tmp_path):

